@@ -1,0 +1,1 @@
+"""The Kubernetes and Karpenter objects the controller reads: parsed, defaulted and validated into frozen values."""

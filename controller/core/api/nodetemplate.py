@@ -1,0 +1,62 @@
+"""The `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`: every field, its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataOptions:
+    """spec.metadataOptions. None: not set; the secure default holds for that member (IMDSv2, hop limit 2)."""
+
+    http_endpoint: str | None = None
+    http_protocol_ipv6: str | None = None
+    http_put_response_hop_limit: int | None = None
+    http_tokens: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDevice:
+    """ebs of a block device mapping. `volume_size_bytes` None: the snapshot's size."""
+
+    delete_on_termination: bool | None = None
+    encrypted: bool | None = None
+    iops: int | None = None
+    kms_key_id: str | None = None
+    snapshot_id: str | None = None
+    throughput: int | None = None
+    volume_size_bytes: int | None = None
+    volume_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDeviceMapping:
+    """One device."""
+
+    device_name: str
+    ebs: BlockDevice
+
+
+@dataclass(frozen=True, slots=True)
+class AWSNodeTemplate:
+    """A node template as the controller uses it. None: not set."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    ami_family: str | None = None
+    ami_selector: FrozenMap[str, str] = EMPTY
+    subnet_selector: FrozenMap[str, str] = EMPTY
+    security_group_selector: FrozenMap[str, str] = EMPTY
+    instance_profile: str | None = None
+    launch_template: str | None = None
+    user_data: str | None = None
+    tags: FrozenMap[str, str] = EMPTY
+    metadata_options: MetadataOptions = field(default_factory=MetadataOptions)
+    block_device_mappings: tuple[BlockDeviceMapping, ...] | None = None
+    context: str | None = None
+    detailed_monitoring: bool | None = None
+    deleted_at: float | None = None
+    resource_version: str = field(default="", compare=False)

@@ -1,0 +1,58 @@
+"""The `karpenter.sh/v1alpha5 Provisioner`: every field, its defaults, its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.node import Taint
+from controller.core.api.pod import Resources, SelectorRequirement
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfiguration:
+    """spec.kubeletConfiguration. None: not set, the AMI family's default holds."""
+
+    cluster_dns: tuple[str, ...] = ()
+    container_runtime: str | None = None
+    max_pods: int | None = None
+    pods_per_core: int | None = None
+    system_reserved: FrozenMap[str, str] = EMPTY
+    """Quantities as the user wrote them (they go to the kubelet verbatim)."""
+    kube_reserved: FrozenMap[str, str] = EMPTY
+    eviction_hard: FrozenMap[str, str] = EMPTY
+    eviction_soft: FrozenMap[str, str] = EMPTY
+    eviction_soft_grace_period: FrozenMap[str, str] = EMPTY
+    eviction_max_pod_grace_period: int | None = None
+    image_gc_high_threshold_percent: int | None = None
+    image_gc_low_threshold_percent: int | None = None
+    cpu_cfs_quota: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioner:
+    """A Provisioner as the controller uses it: defaults applied, quantities read."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    requirements: tuple[SelectorRequirement, ...] = ()
+    """As written, plus the mutating defaults (os, arch, capacity-type, category and generation)."""
+    labels: FrozenMap[str, str] = EMPTY
+    annotations: FrozenMap[str, str] = EMPTY
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    kubelet: KubeletConfiguration = field(default_factory=KubeletConfiguration)
+    provider_ref: str | None = None
+    provider: FrozenMap[str, object] | None = None
+    """The deprecated inline AWS configuration, as JSON values."""
+    ttl_seconds_after_empty: int | None = None
+    ttl_seconds_until_expired: int | None = None
+    limits: Resources | None = None
+    weight: int = 0
+    consolidation_enabled: bool = False
+    object_annotations: FrozenMap[str, str] = EMPTY
+    """metadata.annotations of the Provisioner itself."""
+    status_resources: Resources = EMPTY
+    deleted_at: float | None = None
+    resource_version: str = field(default="", compare=False)

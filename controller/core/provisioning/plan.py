@@ -1,0 +1,93 @@
+"""The problem a solver gets and the plan it answers with. Both are frozen values; every item carries its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.node import Taint
+from controller.core.api.pod import Pod, PodKey, Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, PricedOffering
+from controller.core.scheduling.requirements import Requirements
+from controller.core.state.snapshot import Snapshot, StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """How to solve. `budget_seconds` is a work limit given as such: 0 returns the first plan."""
+
+    budget_seconds: float = 0.0
+    node_cost_per_hour: float = 0.0
+    max_alternatives: int = 60
+    """Offerings kept for each new node, the planned one included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingProblem:
+    """Everything a solver may look at.
+
+    `pending` are the pods to place. `nodes` are the nodes that may take pods (those that are leaving are left out; pods on
+    them are counted by topology through `snapshot`). `provisioners` are the usable ones; `skipped` says why others are not.
+    """
+
+    pending: tuple[Pod, ...]
+    nodes: tuple[StateNode, ...]
+    provisioners: tuple[Provisioner, ...]
+    catalog: Catalog
+    snapshot: Snapshot
+    """For what stands around: namespaces, volumes, DaemonSets, pods on nodes of every origin."""
+    skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """A node to launch."""
+
+    provisioner: str
+    offering: PricedOffering
+    """What the plan counts on: the cheapest that fits."""
+    alternatives: tuple[PricedOffering, ...]
+    """Further offerings that would hold the same pods, cheapest first, the planned one left out."""
+    requirements: Requirements
+    """The Provisioner's and the pods' requirements together, with the topology domains that were committed."""
+    labels: FrozenMap[str, str]
+    """Labels of the Node that the plan settled: the Provisioner's own, and values chosen for custom keys."""
+    taints: tuple[Taint, ...]
+    startup_taints: tuple[Taint, ...]
+    pods: tuple[PodKey, ...]
+    requests: Resources
+    """Of the pods and of the daemons that will run there."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingPlacement:
+    """Pods for which a node that exists, or is on its way, has room."""
+
+    node: str
+    pods: tuple[PodKey, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedPod:
+    """A pod that the plan leaves pending. `reason` says which rule, on which Provisioner, and what would help."""
+
+    pod: PodKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingPlan:
+    """A solver's answer. Same problem, same plan, byte for byte, in whatever order the objects came (invariant 1)."""
+
+    new_nodes: tuple[PlannedNode, ...] = ()
+    existing: tuple[ExistingPlacement, ...] = ()
+    unplaced: tuple[UnplacedPod, ...] = ()
+
+    @property
+    def price_per_hour(self) -> float:
+        """$ an hour of the new nodes, at their planned offerings."""
+        return sum(node.offering.price for node in self.new_nodes)

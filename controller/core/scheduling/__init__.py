@@ -1,0 +1,1 @@
+"""Rules between pods and nodes: the requirement algebra, taints, host ports, volumes, topology."""

@@ -1,0 +1,94 @@
+"""An immutable view of the cluster. Everything that decides reads one of these, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.node import Node, Taint
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.pod import Pod, PodKey, Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.workloads import (
+    CSINode,
+    DaemonSet,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    StorageClass,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateNode:
+    """A node with what runs on it.
+
+    `capacity` and `allocatable` are the node's own, with zero or missing entries filled from its instance type until it
+    is initialized. `taints` are those that scheduling must respect: not-ready and unreachable (NoSchedule) are left out,
+    and the Provisioner's startup taints until initialization.
+    """
+
+    node: Node
+    pods: tuple[Pod, ...]
+    """Bound and not terminal, sorted by key."""
+    capacity: Resources
+    allocatable: Resources
+    taints: tuple[Taint, ...]
+    nominated_until: float = 0.0
+    marked_for_deletion: bool = False
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def provisioner_name(self) -> str:
+        """The owning Provisioner, or empty: not ours."""
+        return self.node.labels.get("karpenter.sh/provisioner-name", "")
+
+    @property
+    def initialized(self) -> bool:
+        """It passed initialization once."""
+        return self.node.labels.get("karpenter.sh/initialized") == "true"
+
+    @property
+    def leaving(self) -> bool:
+        """Marked for deletion, or deletion was asked for: it takes no more pods."""
+        return self.marked_for_deletion or self.node.deleted_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidObject:
+    """A Provisioner or node template that breaks rules: it takes no part, and says why."""
+
+    kind: str
+    name: str
+    uid: str
+    generation: int
+    error: str
+    """Every broken rule with its key path, joined by " | "."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster at one `version`. Mappings are sorted by key; they are shared between snapshots where nothing changed."""
+
+    version: int = 0
+    synced: bool = False
+    """Every watch has delivered its first list: until then nothing may be removed (invariant 5)."""
+    nodes: Mapping[str, StateNode] = field(default_factory=lambda: EMPTY)
+    pods: Mapping[PodKey, Pod] = field(default_factory=lambda: EMPTY)
+    provisioners: Mapping[str, Provisioner] = field(default_factory=lambda: EMPTY)
+    node_templates: Mapping[str, AWSNodeTemplate] = field(default_factory=lambda: EMPTY)
+    invalid: Mapping[tuple[str, str], InvalidObject] = field(default_factory=lambda: EMPTY)
+    """By (kind, name)."""
+    daemon_sets: Mapping[PodKey, DaemonSet] = field(default_factory=lambda: EMPTY)
+    budgets: Mapping[PodKey, PodDisruptionBudget] = field(default_factory=lambda: EMPTY)
+    claims: Mapping[PodKey, PersistentVolumeClaim] = field(default_factory=lambda: EMPTY)
+    volumes: Mapping[str, PersistentVolume] = field(default_factory=lambda: EMPTY)
+    storage_classes: Mapping[str, StorageClass] = field(default_factory=lambda: EMPTY)
+    csi_nodes: Mapping[str, CSINode] = field(default_factory=lambda: EMPTY)
+    namespaces: Mapping[str, Namespace] = field(default_factory=lambda: EMPTY)

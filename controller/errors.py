@@ -1,0 +1,126 @@
+"""Every error the controller raises on purpose, in one tree.
+
+    NodelessError
+    ├── ValidationError                 a user's object or setting breaks rules; carries every problem at once
+    ├── CloudError                      the cloud refused or failed
+    │   ├── InsufficientCapacityError   no offering of the request has capacity; try others
+    │   ├── InstanceNotFoundError       the instance is gone (or was never there)
+    │   ├── NodeTemplateError           a template cannot be resolved: no subnet, no group, no AMI, no template
+    │   ├── CloudUnauthorizedError      a permission or credential is missing; retrying alone will not help
+    │   └── CloudThrottledError         rate limited after the client's own retries; try again later
+    └── KubeError                       the Kubernetes API refused or failed
+        ├── NotFoundError               404
+        ├── ConflictError               409: a stale resourceVersion
+        ├── AlreadyExistsError          409: the name is taken
+        ├── InvalidObjectError          400 or 422
+        ├── ForbiddenError              401 or 403: a missing verb in the role
+        ├── TooManyRequestsError        429; carries Retry-After
+        ├── GoneError                   410: the resourceVersion was compacted
+        └── UnavailableError            no answer, a cut connection, or 5xx
+
+Edges translate what their libraries raise into these, with the cause chained; the core raises ValidationError alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class NodelessError(Exception):
+    """The root: catch this to catch everything that the controller foresaw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule: where (`path`, such as `spec.requirements[0].values`), what is wrong, and what to do."""
+
+    path: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class ValidationError(NodelessError):
+    """An object breaks one or more rules. `problems` has all of them, in the order of the object's fields."""
+
+    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        super().__init__(f"{subject}: " + " | ".join(str(problem) for problem in self.problems))
+
+
+class CloudError(NodelessError):
+    """The cloud refused or failed; `code` is the API's own error code, or empty."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class InsufficientCapacityError(CloudError):
+    """No offering of the request has capacity."""
+
+
+class InstanceNotFoundError(CloudError):
+    """The instance does not exist, or is terminated."""
+
+
+class NodeTemplateError(CloudError):
+    """A node template cannot be turned into launch parameters."""
+
+
+class CloudUnauthorizedError(CloudError):
+    """The controller's role lacks a permission, or its credentials are not valid."""
+
+
+class CloudThrottledError(CloudError):
+    """The API kept throttling after the client's own retries."""
+
+
+class KubeError(NodelessError):
+    """The Kubernetes API refused or failed; `status` is the HTTP status, 0 when there was no answer."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(message)
+
+
+class NotFoundError(KubeError):
+    """404."""
+
+
+class ConflictError(KubeError):
+    """409: somebody wrote the object since we read it."""
+
+
+class AlreadyExistsError(KubeError):
+    """409: an object of that name exists."""
+
+
+class InvalidObjectError(KubeError):
+    """400 or 422: the API server rejects the object."""
+
+
+class ForbiddenError(KubeError):
+    """401 or 403."""
+
+
+class TooManyRequestsError(KubeError):
+    """429: for an eviction, a PodDisruptionBudget says no; otherwise the server is busy."""
+
+    def __init__(self, message: str, status: int = 429, reason: str = "", retry_after_seconds: float = 0.0) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message, status, reason)
+
+
+class GoneError(KubeError):
+    """410: the resourceVersion is too old; list again."""
+
+
+class UnavailableError(KubeError):
+    """No answer, a cut connection or a 5xx."""
