@@ -1,0 +1,115 @@
+"""Label, annotation, taint and finalizer keys, and the rules about them.
+
+Keys and rules are Karpenter v0.27's (`karpenter.sh/v1alpha5`, `karpenter.k8s.aws/v1alpha1`) and Kubernetes' own.
+"""
+
+from __future__ import annotations
+
+PROVISIONER_NAME = "karpenter.sh/provisioner-name"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+INITIALIZED = "karpenter.sh/initialized"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+HOSTNAME = "kubernetes.io/hostname"
+EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+SPOT = "spot"
+ON_DEMAND = "on-demand"
+
+EMPTINESS_TIMESTAMP = "karpenter.sh/emptiness-timestamp"
+VOLUNTARY_DISRUPTION = "karpenter.sh/voluntary-disruption"
+DO_NOT_EVICT = "karpenter.sh/do-not-evict"
+DO_NOT_CONSOLIDATE = "karpenter.sh/do-not-consolidate"
+TERMINATION_FINALIZER = "karpenter.sh/termination"
+
+AWS_GROUP = "karpenter.k8s.aws"
+INSTANCE_AMI_ID = f"{AWS_GROUP}/instance-ami-id"
+INSTANCE_HYPERVISOR = f"{AWS_GROUP}/instance-hypervisor"
+INSTANCE_ENCRYPTION = f"{AWS_GROUP}/instance-encryption-in-transit-supported"
+INSTANCE_CATEGORY = f"{AWS_GROUP}/instance-category"
+INSTANCE_FAMILY = f"{AWS_GROUP}/instance-family"
+INSTANCE_GENERATION = f"{AWS_GROUP}/instance-generation"
+INSTANCE_LOCAL_NVME = f"{AWS_GROUP}/instance-local-nvme"
+INSTANCE_SIZE = f"{AWS_GROUP}/instance-size"
+INSTANCE_CPU = f"{AWS_GROUP}/instance-cpu"
+INSTANCE_MEMORY = f"{AWS_GROUP}/instance-memory"
+INSTANCE_NETWORK_BANDWIDTH = f"{AWS_GROUP}/instance-network-bandwidth"
+INSTANCE_PODS = f"{AWS_GROUP}/instance-pods"
+INSTANCE_GPU_NAME = f"{AWS_GROUP}/instance-gpu-name"
+INSTANCE_GPU_MANUFACTURER = f"{AWS_GROUP}/instance-gpu-manufacturer"
+INSTANCE_GPU_COUNT = f"{AWS_GROUP}/instance-gpu-count"
+INSTANCE_GPU_MEMORY = f"{AWS_GROUP}/instance-gpu-memory"
+INSTANCE_ACCELERATOR_NAME = f"{AWS_GROUP}/instance-accelerator-name"
+INSTANCE_ACCELERATOR_MANUFACTURER = f"{AWS_GROUP}/instance-accelerator-manufacturer"
+INSTANCE_ACCELERATOR_COUNT = f"{AWS_GROUP}/instance-accelerator-count"
+INSTANCE_ACCELERATOR_MEMORY = f"{AWS_GROUP}/instance-accelerator-memory"
+
+WELL_KNOWN = frozenset(
+    {
+        PROVISIONER_NAME,
+        ZONE,
+        REGION,
+        INSTANCE_TYPE,
+        ARCH,
+        OS,
+        CAPACITY_TYPE,
+        INSTANCE_HYPERVISOR,
+        INSTANCE_ENCRYPTION,
+        INSTANCE_CATEGORY,
+        INSTANCE_FAMILY,
+        INSTANCE_GENERATION,
+        INSTANCE_LOCAL_NVME,
+        INSTANCE_SIZE,
+        INSTANCE_CPU,
+        INSTANCE_MEMORY,
+        INSTANCE_NETWORK_BANDWIDTH,
+        INSTANCE_PODS,
+        INSTANCE_GPU_NAME,
+        INSTANCE_GPU_MANUFACTURER,
+        INSTANCE_GPU_COUNT,
+        INSTANCE_GPU_MEMORY,
+        INSTANCE_ACCELERATOR_NAME,
+        INSTANCE_ACCELERATOR_MANUFACTURER,
+        INSTANCE_ACCELERATOR_COUNT,
+        INSTANCE_ACCELERATOR_MEMORY,
+    }
+)
+"""Labels whose values come from the cloud: a pod may ask for them although no Provisioner names them."""
+
+RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", AWS_GROUP)
+RESTRICTED_EXCEPTIONS = frozenset({"kops.k8s.io", "node.kubernetes.io", "testing.karpenter.sh"})
+RESTRICTED_KEYS = frozenset({EMPTINESS_TIMESTAMP, HOSTNAME})
+
+NORMALIZED = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+}
+"""Older names for the same label."""
+
+
+def normalize_label(key: str) -> str:
+    """The label's present name."""
+    return NORMALIZED.get(key, key)
+
+
+def restricted_label(key: str) -> bool:
+    """Whether users may not set this label: a reserved key, or in a reserved domain and not well known.
+
+    A domain is reserved with its subdomains (`foo.kubernetes.io`). The peer tests a bare suffix, so that it also refuses
+    `xkubernetes.io`, which is nobody's; we do not.
+    """
+    if key in WELL_KNOWN:
+        return False
+    if key in RESTRICTED_KEYS:
+        return True
+    domain = key.partition("/")[0] if "/" in key else ""
+    if domain in RESTRICTED_EXCEPTIONS:
+        return False
+    return any(domain == reserved or domain.endswith("." + reserved) for reserved in RESTRICTED_DOMAINS)
