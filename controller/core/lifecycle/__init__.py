@@ -1,0 +1,1 @@
+"""A node from launch to removal: pure verdicts on registration, initialization, emptiness and draining."""
