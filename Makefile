@@ -1,0 +1,40 @@
+# The few commands. Each installs what it needs: uv (if missing, into .uv/) and the locked packages (into .venv/).
+SHELL := /bin/bash
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+KUBE ?= embedded
+RUN := $(UV) run --quiet --locked
+
+.PHONY: help install demo sandbox test check format lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+.uv/bin/uv:
+	python3 -m venv .uv && .uv/bin/pip install --quiet --disable-pip-version-check uv
+
+install: $(filter .uv/bin/uv,$(UV)) ## install the locked packages into .venv/
+	@$(UV) sync --quiet --locked
+
+demo: install ## the whole product on this machine: pending pods become nodes, empty nodes go (KUBE=real: on a real control plane)
+	@$(RUN) python -m sandbox demo --kube $(KUBE)
+
+sandbox: install ## leave a sandbox cluster running for kubectl; prints the path of its kubeconfig
+	@$(RUN) python -m sandbox up --kube $(KUBE)
+
+test: install ## all tests
+	@$(RUN) pytest -n 2 --dist loadgroup
+
+check: install ## lint, format, types, import contracts, lock file
+	@$(UV) lock --check --quiet
+	@$(UV) pip check --quiet
+	@$(RUN) ruff check --quiet .
+	@$(RUN) ruff format --check --quiet .
+	@$(RUN) mypy
+	@$(RUN) lint-imports --no-cache
+
+format: install ## format and fix what can be fixed
+	@$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format --quiet .
+
+clean: ## remove everything that the other commands made
+	rm -rf .venv .uv .sandbox .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
