@@ -39,6 +39,8 @@ class SchedulingProblem:
     snapshot: Snapshot
     """For what stands around: namespaces, volumes, DaemonSets, pods on nodes of every origin."""
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    without_nodes: frozenset[str] = frozenset()
+    """Nodes to think away (a simulation of their removal): they take no pods and count in no topology."""
 
 
 @dataclass(frozen=True, slots=True)
