@@ -1,0 +1,119 @@
+"""The Kubernetes matching rules that the auditor stands on, written anew.
+
+Nothing of `core.scheduling` is used here: a mistake in the packer's algebra must not hide in its own judge. Sources:
+the API reference of NodeSelectorTerm, LabelSelector, Toleration; kube-scheduler's nodeaffinity, tainttoleration and
+nodeports plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.core.api.labels import NORMALIZED
+from controller.core.api.node import Taint
+from controller.core.api.pod import (
+    HostPort,
+    LabelSelector,
+    NodeSelectorTerm,
+    PodSpec,
+    SelectorRequirement,
+    Toleration,
+)
+
+ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - what the API calls every address; nothing is bound here
+
+DAEMON_TOLERATED = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/network-unavailable",
+    }
+)
+"""Taints that the DaemonSet controller makes its pods tolerate."""
+
+
+def label_of(labels: Mapping[str, str], key: str) -> str | None:
+    """A node label, by its own or its present name."""
+    value = labels.get(key)
+    return labels.get(NORMALIZED.get(key, key)) if value is None else value
+
+
+def expression_holds(expression: SelectorRequirement, value: str | None) -> bool:
+    """One expression against a label's value; None: the label is absent."""
+    operator, values = expression.operator, expression.values
+    if operator == "In":
+        return value is not None and value in values
+    if operator == "NotIn":
+        return value is None or value not in values
+    if operator == "Exists":
+        return value is not None
+    if operator == "DoesNotExist":
+        return value is None
+    if value is None or len(values) != 1:
+        return False
+    try:
+        have, bound = int(value), int(values[0])
+    except ValueError:
+        return False
+    return have > bound if operator == "Gt" else have < bound
+
+
+def term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
+    """A node selector term; one without any expression matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(expression_holds(e, label_of(labels, e.key)) for e in term.match_expressions) and all(
+        e.key == "metadata.name" and expression_holds(e, node_name) for e in term.match_fields
+    )
+
+
+def any_term_holds(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str], node_name: str) -> bool:
+    """Terms are ORed."""
+    return any(term_holds(term, labels, node_name) for term in terms)
+
+
+def node_accepted(spec: PodSpec, labels: Mapping[str, str], node_name: str) -> bool:
+    """spec.nodeSelector and required node affinity."""
+    if any(label_of(labels, key) != value for key, value in spec.node_selector.items()):
+        return False
+    terms = spec.required_node_affinity
+    return terms is None or any_term_holds(terms, labels, node_name)
+
+
+def selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """A label selector against a pod's or namespace's labels; None matches nothing, an empty one everything."""
+    return selector is not None and all(expression_holds(e, labels.get(e.key)) for e in selector.expressions)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in ("Equal", "") and toleration.value == taint.value
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], *, daemon: bool = False) -> Taint | None:
+    """The first NoSchedule or NoExecute taint that is not tolerated."""
+    tolerations = tuple(tolerations)
+    for taint in taints:
+        if taint.effect not in ("NoSchedule", "NoExecute") or (daemon and taint.key in DAEMON_TOLERATED):
+            continue
+        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+def ports_clash(one: HostPort, two: HostPort) -> bool:
+    """Same port and protocol, on the same address or on every address."""
+    return (
+        one.port == two.port
+        and one.protocol == two.protocol
+        and (one.ip == two.ip or one.ip in ANY_ADDRESS or two.ip in ANY_ADDRESS)
+    )
