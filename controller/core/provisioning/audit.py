@@ -40,7 +40,7 @@ class Violation:
 
 
 def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, ...]:
-    """Every rule that the plan breaks, in a fixed order; none when kube-scheduler would bind each pod where it stands."""
+    """Every rule that the plan breaks, in a fixed order; none when kube-scheduler would bind the pods so."""
     return tuple(_Audit(plan, problem).violations())
 
 

@@ -85,7 +85,7 @@ class VolumeRules:
         return max(defaults, key=lambda c: (c.created, c.name), default=None)
 
     def over_limit(self, node_name: str, standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
-        """CSI attach limits that the pods together exceed on an existing node; a claim counts once, however often used."""
+        """CSI attach limits that pods together exceed on an existing node; a claim counts once."""
         csi = self._csi.get(node_name)
         if csi is None or not csi.limits:
             return
