@@ -1,0 +1,136 @@
+"""Reading decoded JSON without trust: every accessor answers with the type asked for, or with nothing.
+
+The API server checks built-in kinds by their schema, so a field of the wrong type can hardly come; should one come, it
+counts as absent, and one odd object never stops the others (invariant 6). Values that many objects share are interned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import LabelSelector, NodeSelectorTerm, OwnerReference, SelectorRequirement
+
+Document = Mapping[str, Any]
+"""A Kubernetes object, or a part of one, as decoded JSON."""
+
+_NOTHING: Final[Document] = {}
+
+
+def mapping(value: object) -> Document:
+    """The value when it is an object, else an empty one."""
+    return value if isinstance(value, dict) else _NOTHING
+
+
+def items(value: object) -> Sequence[Any]:
+    """The value when it is a list, else an empty one."""
+    return value if isinstance(value, list) else ()
+
+
+def objects(value: object) -> list[Document]:
+    """The members of a list that are objects."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    """The value when it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def optional_text(value: object) -> str | None:
+    """The value when it is a string, else None."""
+    return value if isinstance(value, str) else None
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """The strings in a list."""
+    return tuple([each for each in value if isinstance(each, str)]) if isinstance(value, list) else ()
+
+
+def whole(value: object, default: int = 0) -> int:
+    """The value when it is an integer, else the default."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def optional_whole(value: object) -> int | None:
+    """The value when it is an integer, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def string_map(value: object) -> FrozenMap[str, str]:
+    """A map of strings, interned: equal maps of labels are one object. Entries of other types are left out."""
+    if not isinstance(value, dict) or not value:
+        return EMPTY
+    try:
+        return _interned_map(tuple(value.items()))
+    except TypeError:
+        return FrozenMap({k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, str)})
+
+
+@lru_cache(maxsize=65_536, typed=True)
+def _interned_map(pairs: tuple[tuple[object, object], ...]) -> FrozenMap[str, str]:
+    return FrozenMap({k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str)})
+
+
+def timestamp(value: object) -> float | None:
+    """RFC 3339 text as Unix seconds; None when it is absent or no time."""
+    return _seconds(value) if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=16_384)
+def _seconds(value: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def owner_references(value: object) -> tuple[OwnerReference, ...]:
+    """metadata.ownerReferences, interned."""
+    if not isinstance(value, list) or not value:
+        return ()
+    return tuple(
+        [
+            _owner(text(o.get("apiVersion")), text(o.get("kind")), text(o.get("name")), text(o.get("uid")))
+            for o in value
+            if isinstance(o, dict)
+        ]
+    )
+
+
+@lru_cache(maxsize=16_384)
+def _owner(api_version: str, kind: str, name: str, uid: str) -> OwnerReference:
+    return OwnerReference(api_version, kind, name, uid)
+
+
+def selector_requirements(value: object) -> tuple[SelectorRequirement, ...]:
+    """matchExpressions (or matchFields, or spec.requirements): a list of key, operator, values."""
+    return tuple(
+        SelectorRequirement(text(each.get("key")), text(each.get("operator")), texts(each.get("values")))
+        for each in objects(value)
+    )
+
+
+def node_selector_term(value: Document) -> NodeSelectorTerm:
+    """One term of a node selector."""
+    return NodeSelectorTerm(
+        selector_requirements(value.get("matchExpressions")), selector_requirements(value.get("matchFields"))
+    )
+
+
+def node_selector_terms(value: object) -> tuple[NodeSelectorTerm, ...]:
+    """The terms of a NodeSelector (`nodeSelectorTerms`), ORed."""
+    return tuple(node_selector_term(each) for each in objects(mapping(value).get("nodeSelectorTerms")))
+
+
+def label_selector(value: object) -> LabelSelector | None:
+    """A LabelSelector; None when it is absent. matchLabels become In expressions, sorted by key, ahead of the rest."""
+    if not isinstance(value, dict):
+        return None
+    labels = string_map(value.get("matchLabels"))
+    folded = tuple(SelectorRequirement(key, "In", (labels[key],)) for key in sorted(labels))
+    return LabelSelector(folded + selector_requirements(value.get("matchExpressions")))

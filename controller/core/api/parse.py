@@ -1,0 +1,297 @@
+"""Built-in kinds from decoded JSON: pods, nodes, workloads, budgets, volumes.
+
+Functions never raise on what users can write: a malformed quantity goes to `PodSpec.malformed`, other odd fields count
+as absent. Unknown times are 0. The two kinds of our own are read in `provisioner_rules` and `nodetemplate_rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller.core.api.document import (
+    Document,
+    items,
+    label_selector,
+    mapping,
+    node_selector_terms,
+    objects,
+    optional_text,
+    owner_references,
+    string_map,
+    text,
+    texts,
+    timestamp,
+    whole,
+)
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.node import Node, Taint
+from controller.core.api.pod import (
+    NodeSelectorTerm,
+    OwnerReference,
+    Pod,
+    PodKey,
+    PodVolume,
+    Resources,
+    SelectorRequirement,
+)
+from controller.core.api.podspec import pod_spec
+from controller.core.api.quantity import nanos, rounded
+from controller.core.api.workloads import (
+    CSINode,
+    DaemonSet,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    StorageClass,
+)
+
+_DAEMON_TOLERATIONS: Final = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+"""What the DaemonSet controller adds to its pods:
+https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations"""
+
+_HOST_NETWORK_TOLERATION: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+
+_IN_TREE_DRIVERS: Final = {
+    "awsElasticBlockStore": "kubernetes.io/aws-ebs",
+    "gcePersistentDisk": "kubernetes.io/gce-pd",
+    "azureDisk": "kubernetes.io/azure-disk",
+    "cinder": "kubernetes.io/cinder",
+    "vsphereVolume": "kubernetes.io/vsphere-volume",
+}
+
+_DEFAULT_CLASS_KEYS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def parse_pod(obj: Document) -> Pod:
+    """A v1 Pod."""
+    get_meta = mapping(obj.get("metadata")).get
+    spec = mapping(obj.get("spec"))
+    status = mapping(obj.get("status"))
+    name = text(get_meta("name"))
+    unschedulable, ready = _pod_conditions(status.get("conditions"))
+    deleted = get_meta("deletionTimestamp")
+    return Pod(
+        text(get_meta("namespace")) or "default",
+        name,
+        text(get_meta("uid")),
+        pod_spec(spec),
+        string_map(get_meta("labels")),
+        string_map(get_meta("annotations")),
+        owner_references(get_meta("ownerReferences")),
+        _pod_volumes(name, spec.get("volumes")),
+        timestamp(get_meta("creationTimestamp")) or 0.0,
+        timestamp(deleted) if deleted else None,
+        text(status.get("phase")) or "Pending",
+        text(spec.get("nodeName")),
+        text(status.get("nominatedNodeName")),
+        unschedulable,
+        ready,
+        text(get_meta("resourceVersion")),
+    )
+
+
+def _pod_conditions(value: object) -> tuple[bool, bool]:
+    """(PodScheduled has reason Unschedulable, Ready is True)."""
+    unschedulable = ready = False
+    for condition in items(value):
+        if not isinstance(condition, dict):
+            continue
+        kind = condition.get("type")
+        if kind == "PodScheduled":
+            unschedulable = condition.get("reason") == "Unschedulable" and condition.get("status") != "True"
+        elif kind == "Ready":
+            ready = condition.get("status") == "True"
+    return unschedulable, ready
+
+
+def _pod_volumes(pod_name: str, value: object) -> tuple[PodVolume, ...]:
+    """Volumes that claims back, generic ephemeral ones included (their claims are named POD-VOLUME)."""
+    volumes: list[PodVolume] = []
+    for volume in items(value):
+        if not isinstance(volume, dict):
+            continue
+        if "persistentVolumeClaim" in volume:
+            claim = mapping(volume["persistentVolumeClaim"])
+            volumes.append(PodVolume(text(volume.get("name")), text(claim.get("claimName"))))
+        elif "ephemeral" in volume:
+            name = text(volume.get("name"))
+            template = mapping(mapping(volume["ephemeral"]).get("volumeClaimTemplate"))
+            storage_class = optional_text(mapping(template.get("spec")).get("storageClassName"))
+            volumes.append(PodVolume(name, f"{pod_name}-{name}", True, storage_class))
+    return tuple(volumes)
+
+
+def parse_node(obj: Document) -> Node:
+    """A v1 Node."""
+    meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
+    conditions = objects(status.get("conditions"))
+    return Node(
+        name=text(meta.get("name")),
+        uid=text(meta.get("uid")),
+        provider_id=text(spec.get("providerID")),
+        labels=string_map(meta.get("labels")),
+        annotations=string_map(meta.get("annotations")),
+        finalizers=texts(meta.get("finalizers")),
+        owners=owner_references(meta.get("ownerReferences")),
+        taints=tuple(taint(each) for each in objects(spec.get("taints"))),
+        unschedulable=spec.get("unschedulable") is True,
+        capacity=readable_resources(status.get("capacity")),
+        allocatable=readable_resources(status.get("allocatable")),
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
+        images=tuple(name for image in objects(status.get("images")) for name in texts(image.get("names"))),
+        created=timestamp(meta.get("creationTimestamp")) or 0.0,
+        deleted_at=timestamp(meta.get("deletionTimestamp")),
+        resource_version=text(meta.get("resourceVersion")),
+    )
+
+
+def taint(value: Document) -> Taint:
+    """A taint as written; an absent effect stays empty (it can stand in a Provisioner, never on a Node)."""
+    return Taint(text(value.get("key")), text(value.get("value")), text(value.get("effect")))
+
+
+def readable_resources(value: object) -> Resources:
+    """Resources of a status, which a controller wrote: quantities that cannot be read are left out."""
+    amounts: dict[str, int] = {}
+    for name, quantity in mapping(value).items():
+        try:
+            amounts[name] = rounded(name, nanos(quantity))
+        except (ValueError, TypeError):
+            continue
+    return FrozenMap(amounts) if amounts else EMPTY
+
+
+def parse_daemon_set(obj: Document) -> DaemonSet:
+    """An apps/v1 DaemonSet with the pod that its controller would make, its added tolerations included."""
+    meta = mapping(obj.get("metadata"))
+    namespace, name, uid = text(meta.get("namespace")) or "default", text(meta.get("name")), text(meta.get("uid"))
+    template = mapping(mapping(obj.get("spec")).get("template"))
+    template_meta, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
+    pod = Pod(
+        namespace=namespace,
+        name="",
+        uid="",
+        spec=pod_spec({**spec, "tolerations": [*items(spec.get("tolerations")), *_daemon_tolerations(spec)]}),
+        labels=string_map(template_meta.get("labels")),
+        annotations=string_map(template_meta.get("annotations")),
+        owners=(OwnerReference("apps/v1", "DaemonSet", name, uid),),
+        volumes=_pod_volumes("", spec.get("volumes")),
+    )
+    return DaemonSet(namespace, name, uid, pod, text(meta.get("resourceVersion")))
+
+
+def _daemon_tolerations(spec: Document) -> list[dict[str, Any]]:
+    added = [*_DAEMON_TOLERATIONS, *((_HOST_NETWORK_TOLERATION,) if spec.get("hostNetwork") is True else ())]
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in added]
+
+
+def parse_budget(obj: Document) -> PodDisruptionBudget:
+    """A policy/v1 PodDisruptionBudget. One whose status lags behind its spec allows nothing, as in the Eviction API."""
+    meta, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
+    current = whole(status.get("observedGeneration")) >= whole(meta.get("generation"))
+    return PodDisruptionBudget(
+        namespace=text(meta.get("namespace")) or "default",
+        name=text(meta.get("name")),
+        selector=label_selector(mapping(obj.get("spec")).get("selector")),
+        disruptions_allowed=max(0, whole(status.get("disruptionsAllowed"))) if current else 0,
+        resource_version=text(meta.get("resourceVersion")),
+    )
+
+
+def parse_claim(obj: Document) -> PersistentVolumeClaim:
+    """A v1 PersistentVolumeClaim; the older storage class annotation counts as the class."""
+    meta, spec = mapping(obj.get("metadata")), mapping(obj.get("spec"))
+    annotations = string_map(meta.get("annotations"))
+    storage_class = annotations.get("volume.beta.kubernetes.io/storage-class")
+    wanted = readable_resources(mapping(spec.get("resources")).get("requests"))
+    return PersistentVolumeClaim(
+        namespace=text(meta.get("namespace")) or "default",
+        name=text(meta.get("name")),
+        volume_name=text(spec.get("volumeName")),
+        storage_class_name=optional_text(spec.get("storageClassName")) if storage_class is None else storage_class,
+        selected_node=annotations.get("volume.kubernetes.io/selected-node", ""),
+        access_modes=texts(spec.get("accessModes")),
+        requested_bytes=wanted.get("storage", 0),
+        annotations=annotations,
+        resource_version=text(meta.get("resourceVersion")),
+    )
+
+
+def parse_volume(obj: Document) -> PersistentVolume:
+    """A v1 PersistentVolume."""
+    meta, spec = mapping(obj.get("metadata")), mapping(obj.get("spec"))
+    required = mapping(spec.get("nodeAffinity")).get("required")
+    claim = mapping(spec.get("claimRef"))
+    bound: PodKey | None = (text(claim.get("namespace")), text(claim.get("name"))) if claim.get("name") else None
+    return PersistentVolume(
+        name=text(meta.get("name")),
+        labels=string_map(meta.get("labels")),
+        node_affinity=node_selector_terms(required) if isinstance(required, dict) else None,
+        driver=_volume_driver(spec),
+        storage_class_name=text(spec.get("storageClassName")),
+        claim=bound,
+        phase=text(mapping(obj.get("status")).get("phase")),
+        capacity_bytes=readable_resources(spec.get("capacity")).get("storage", 0),
+        access_modes=texts(spec.get("accessModes")),
+        local="local" in spec or "hostPath" in spec,
+        resource_version=text(meta.get("resourceVersion")),
+    )
+
+
+def _volume_driver(spec: Document) -> str:
+    if "csi" in spec:
+        return text(mapping(spec["csi"]).get("driver"))
+    return next((driver for source, driver in _IN_TREE_DRIVERS.items() if source in spec), "")
+
+
+def parse_storage_class(obj: Document) -> StorageClass:
+    """A storage.k8s.io/v1 StorageClass."""
+    meta = mapping(obj.get("metadata"))
+    annotations = string_map(meta.get("annotations"))
+    topologies = obj.get("allowedTopologies")
+    return StorageClass(
+        name=text(meta.get("name")),
+        provisioner=text(obj.get("provisioner")),
+        binding_mode=text(obj.get("volumeBindingMode")) or "Immediate",
+        allowed_topologies=tuple(_topology(each) for each in objects(topologies)) if topologies else None,
+        default=any(annotations.get(key) == "true" for key in _DEFAULT_CLASS_KEYS),
+        created=timestamp(meta.get("creationTimestamp")) or 0.0,
+        resource_version=text(meta.get("resourceVersion")),
+    )
+
+
+def _topology(term: Document) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        tuple(
+            SelectorRequirement(text(each.get("key")), "In", texts(each.get("values")))
+            for each in objects(term.get("matchLabelExpressions"))
+        )
+    )
+
+
+def parse_csi_node(obj: Document) -> CSINode:
+    """A storage.k8s.io/v1 CSINode."""
+    meta = mapping(obj.get("metadata"))
+    limits: dict[str, int] = {}
+    for driver in objects(mapping(obj.get("spec")).get("drivers")):
+        count = mapping(driver.get("allocatable")).get("count")
+        if isinstance(count, int):
+            limits[text(driver.get("name"))] = count
+    return CSINode(text(meta.get("name")), FrozenMap(limits), text(meta.get("resourceVersion")))
+
+
+def parse_namespace(obj: Document) -> Namespace:
+    """A v1 Namespace."""
+    meta = mapping(obj.get("metadata"))
+    return Namespace(text(meta.get("name")), string_map(meta.get("labels")), text(meta.get("resourceVersion")))

@@ -1,0 +1,195 @@
+"""Pod specs, interned: replicas of one workload share a single PodSpec object.
+
+The parts of a spec that scheduling reads are serialised into a key; the value is built from the key alone, so nothing
+else of the document can slip in, and a spec that was seen before costs one look-up.
+"""
+
+from __future__ import annotations
+
+import marshal
+from functools import lru_cache
+from typing import Final
+
+from controller.core.api.document import (
+    Document,
+    items,
+    label_selector,
+    mapping,
+    node_selector_term,
+    node_selector_terms,
+    objects,
+    optional_whole,
+    string_map,
+    text,
+    texts,
+    whole,
+)
+from controller.core.api.pod import (
+    HostPort,
+    PodAffinityTerm,
+    PodSpec,
+    PreferredTerm,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from controller.core.api.requests import pod_requests
+
+# Version 2 writes content alone: later versions also write how often a value is referenced, so that equal specs differ.
+_MARSHAL_VERSION: Final = 2
+
+_KEPT: Final = (
+    "affinity",
+    "nodeSelector",
+    "tolerations",
+    "topologySpreadConstraints",
+    "overhead",
+    "resources",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "schedulerName",
+    "schedulingGates",
+    "terminationGracePeriodSeconds",
+)
+
+
+def pod_spec(spec: Document) -> PodSpec:
+    """The spec as the controller uses it. Equal specs give the same object, as long as the bounded caches hold it.
+
+    Never raises: what cannot be read is listed in `malformed`.
+    """
+    get = spec.get
+    try:
+        key = marshal.dumps(
+            (_containers(get("containers")), _containers(get("initContainers")), [get(name) for name in _KEPT]),
+            _MARSHAL_VERSION,
+        )
+    except ValueError:
+        return _canonical(_parse(spec))
+    return _from_key(key)
+
+
+def _containers(value: object) -> list[object] | None:
+    """What scheduling reads of containers; the rest (images, environment, mounts) may differ among replicas."""
+    if not isinstance(value, list):
+        return None
+    return [
+        (each.get("resources"), each.get("ports"), each.get("restartPolicy")) if isinstance(each, dict) else None
+        for each in value
+    ]
+
+
+@lru_cache(maxsize=65_536)
+def _from_key(key: bytes) -> PodSpec:
+    containers, init_containers, kept = marshal.loads(key)  # noqa: S302 - our own bytes, written above
+    spec = dict(zip(_KEPT, kept, strict=True))
+    names = ("resources", "ports", "restartPolicy")
+    for field, parts in (("containers", containers), ("initContainers", init_containers)):
+        if parts is not None:
+            spec[field] = [{} if part is None else dict(zip(names, part, strict=True)) for part in parts]
+    return _canonical(_parse(spec))
+
+
+@lru_cache(maxsize=65_536, typed=True)
+def _canonical(spec: PodSpec) -> PodSpec:
+    """The first equal spec that came: documents that differ in the order of keys or in units still share one object."""
+    return spec
+
+
+def _parse(spec: Document) -> PodSpec:
+    malformed: list[str] = []
+    affinity = mapping(spec.get("affinity"))
+    node = mapping(affinity.get("nodeAffinity"))
+    near = mapping(affinity.get("podAffinity"))
+    far = mapping(affinity.get("podAntiAffinity"))
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return PodSpec(
+        requests=pod_requests(spec, malformed.append),
+        node_selector=string_map(spec.get("nodeSelector")),
+        required_node_affinity=node_selector_terms(required) if isinstance(required, dict) else None,
+        preferred_node_affinity=_preferred_terms(node.get("preferredDuringSchedulingIgnoredDuringExecution")),
+        required_pod_affinity=_pod_terms(near.get("requiredDuringSchedulingIgnoredDuringExecution")),
+        preferred_pod_affinity=_weighted(near.get("preferredDuringSchedulingIgnoredDuringExecution")),
+        required_pod_anti_affinity=_pod_terms(far.get("requiredDuringSchedulingIgnoredDuringExecution")),
+        preferred_pod_anti_affinity=_weighted(far.get("preferredDuringSchedulingIgnoredDuringExecution")),
+        topology_spread=tuple(_spread(each) for each in objects(spec.get("topologySpreadConstraints"))),
+        tolerations=tuple(_toleration(each) for each in objects(spec.get("tolerations"))),
+        host_ports=_host_ports(spec),
+        priority=whole(spec.get("priority")),
+        priority_class_name=text(spec.get("priorityClassName")),
+        preemption_policy=text(spec.get("preemptionPolicy")),
+        scheduler_name=text(spec.get("schedulerName")) or "default-scheduler",
+        gated=bool(items(spec.get("schedulingGates"))),
+        termination_grace_period_seconds=whole(spec.get("terminationGracePeriodSeconds"), 30),
+        malformed=tuple(malformed),
+    )
+
+
+def _preferred_terms(value: object) -> tuple[PreferredTerm, ...]:
+    return tuple(
+        PreferredTerm(whole(each.get("weight")), node_selector_term(mapping(each.get("preference"))))
+        for each in objects(value)
+    )
+
+
+def _pod_terms(value: object) -> tuple[PodAffinityTerm, ...]:
+    return tuple(_pod_term(each) for each in objects(value))
+
+
+def _weighted(value: object) -> tuple[WeightedPodAffinityTerm, ...]:
+    return tuple(
+        WeightedPodAffinityTerm(whole(each.get("weight")), _pod_term(mapping(each.get("podAffinityTerm"))))
+        for each in objects(value)
+    )
+
+
+def _pod_term(term: Document) -> PodAffinityTerm:
+    return PodAffinityTerm(
+        topology_key=text(term.get("topologyKey")),
+        label_selector=label_selector(term.get("labelSelector")),
+        namespaces=texts(term.get("namespaces")),
+        namespace_selector=label_selector(term.get("namespaceSelector")),
+        match_label_keys=texts(term.get("matchLabelKeys")),
+        mismatch_label_keys=texts(term.get("mismatchLabelKeys")),
+    )
+
+
+def _spread(constraint: Document) -> TopologySpreadConstraint:
+    return TopologySpreadConstraint(
+        max_skew=whole(constraint.get("maxSkew"), 1),
+        topology_key=text(constraint.get("topologyKey")),
+        when_unsatisfiable=text(constraint.get("whenUnsatisfiable")) or "DoNotSchedule",
+        label_selector=label_selector(constraint.get("labelSelector")),
+        min_domains=optional_whole(constraint.get("minDomains")),
+        match_label_keys=texts(constraint.get("matchLabelKeys")),
+        node_affinity_policy=text(constraint.get("nodeAffinityPolicy")) or "Honor",
+        node_taints_policy=text(constraint.get("nodeTaintsPolicy")) or "Ignore",
+    )
+
+
+def _toleration(toleration: Document) -> Toleration:
+    return Toleration(
+        key=text(toleration.get("key")),
+        operator=text(toleration.get("operator")) or "Equal",
+        value=text(toleration.get("value")),
+        effect=text(toleration.get("effect")),
+        toleration_seconds=optional_whole(toleration.get("tolerationSeconds")),
+    )
+
+
+def _host_ports(spec: Document) -> tuple[HostPort, ...]:
+    """Ports that containers and sidecars claim on the node, each once; ordinary init containers claim none."""
+    ports: dict[HostPort, None] = {}
+    sidecars = [c for c in objects(spec.get("initContainers")) if c.get("restartPolicy") == "Always"]
+    for container in (*objects(spec.get("containers")), *sidecars):
+        for port in objects(container.get("ports")):
+            number = whole(port.get("hostPort"))
+            if number > 0:
+                ports[_host_port(number, port)] = None
+    return tuple(ports)
+
+
+def _host_port(number: int, port: Document) -> HostPort:
+    protocol, address = text(port.get("protocol")) or "TCP", text(port.get("hostIP"))
+    return HostPort(number, protocol, address) if address else HostPort(number, protocol)

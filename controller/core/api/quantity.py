@@ -1,0 +1,132 @@
+"""Kubernetes quantities, exactly: text to integers and back, rounded once and upwards.
+
+Rules: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ and the API server's own parser:
+at most nine decimals are kept (finer values round away from zero, so that whoever asks for something gets something),
+and magnitudes are capped at 2**63 - 1 units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import Resources
+
+NANO: Final = 10**9
+CAP_NANOS: Final = (2**63 - 1) * NANO
+
+_SYNTAX: Final = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]*))?|\.(?P<bare>[0-9]+))"
+    r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE]?)|[eE](?P<exponent>[+-]?[0-9]+))\Z",
+    re.ASCII,
+)
+_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_NAMES: Final = ("", "k", "M", "G", "T", "P", "E")
+_BINARY_NAMES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_MAX_DIGITS: Final = 1000
+_HELP: Final = (
+    "write a number with one of n u m k M G T P E Ki Mi Gi Ti Pi Ei or an exponent, such as 500m, 2, 1.5Gi or 1e3"
+)
+
+
+@lru_cache(maxsize=65_536, typed=True)
+def nanos(value: str | int | float) -> int:
+    """The quantity in exact nano-units, capped at 2**63 - 1 units either way.
+
+    Numbers stand for themselves (`cpu: 1000` in YAML). Raises ValueError, saying what is wrong and what would be right.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"{value!r} is not a quantity: {_HELP}")
+    text = value if isinstance(value, str) else repr(value)
+    match = _SYNTAX.match(text)
+    if match is None or len(text) > _MAX_DIGITS:
+        raise ValueError(f"{_shown(text)} is not a quantity: {_HELP}")
+    sign, whole, part, bare, binary, decimal, exponent = match.groups()
+    fraction = part or bare or ""
+    digits = int((whole or "") + fraction)
+    if binary:
+        amount = _scaled(digits * _BINARY[binary], 9 - len(fraction))
+    else:
+        power = _exponent(exponent) if exponent else _DECIMAL[decimal]
+        amount = _scaled(digits, 9 + power - len(fraction))
+    return -amount if sign == "-" else amount
+
+
+def _exponent(text: str) -> int:
+    """A decimal exponent, clamped: beyond this any number is the cap, or the smallest step."""
+    bound = 2 * _MAX_DIGITS
+    return max(-bound, min(bound, int(text)))
+
+
+def _scaled(digits: int, power: int) -> int:
+    """digits * 10**power, rounded up to an integer and capped."""
+    step: int = 10 ** abs(power)
+    return min(digits * step if power >= 0 else -(-digits // step), CAP_NANOS)
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 60 else repr(text[:57] + "...")
+
+
+def milli_ceil(amount_nanos: int) -> int:
+    """Nano-units to milli-units, rounded up (`Quantity.MilliValue`)."""
+    return -(-amount_nanos // 1_000_000)
+
+
+def units_ceil(amount_nanos: int) -> int:
+    """Nano-units to whole units, rounded up (`Quantity.Value`)."""
+    return -(-amount_nanos // NANO)
+
+
+def rounded(resource: str, amount_nanos: int) -> int:
+    """A resource's amount in the controller's unit: millicores of cpu, whole units of everything else; rounded up."""
+    return milli_ceil(amount_nanos) if resource == "cpu" else units_ceil(amount_nanos)
+
+
+def resources(quantities: Mapping[str, str | int | float]) -> Resources:
+    """Named quantities as Resources: cpu in millicores, others in units, each rounded up once.
+
+    Raises ValueError naming every resource whose quantity cannot be read.
+    """
+    amounts: dict[str, int] = {}
+    wrong: list[str] = []
+    for name, value in quantities.items():
+        try:
+            amounts[name] = rounded(name, nanos(value))
+        except (ValueError, TypeError) as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return FrozenMap(amounts) if amounts else EMPTY
+
+
+def format_quantity(resource: str, amount: int) -> str:
+    """An amount of Resources in Kubernetes' canonical form: cpu `1500m` or `2`, memory `16Gi` or `7577Mi`, pods `110`.
+
+    Bytes take the largest binary suffix that keeps them whole; what no binary suffix fits, and every count, takes the
+    largest decimal one (`1000000` bytes is `1M`, 1000 cpus are `1k`).
+    """
+    if resource == "cpu":
+        if amount % 1000:
+            return f"{amount}m"
+        return _suffixed(amount // 1000, 1000, _DECIMAL_NAMES)
+    if in_bytes(resource) and amount % 1024 == 0:
+        return _suffixed(amount, 1024, _BINARY_NAMES)
+    return _suffixed(amount, 1000, _DECIMAL_NAMES)
+
+
+def in_bytes(resource: str) -> bool:
+    """Whether a resource is counted in bytes."""
+    return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
+
+
+def _suffixed(amount: int, step: int, names: tuple[str, ...]) -> str:
+    index = 0
+    while amount and amount % step == 0 and index < len(names) - 1:
+        amount //= step
+        index += 1
+    return f"{amount}{names[index]}"

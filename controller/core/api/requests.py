@@ -1,0 +1,112 @@
+"""The effective resource requests of a pod, as kube-scheduler 1.34 counts them.
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers,
+https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/, pod-level resources (KEP-2837) and pod overhead
+(https://kubernetes.io/docs/concepts/scheduling-eviction/pod-overhead/). The peer knows neither sidecars nor overhead.
+
+Limits stand in for absent requests, as the API server defaults them in pods (but not in the templates of DaemonSets).
+Sums are exact; each resource is rounded up once per pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from controller.core.api.document import Document, mapping, objects
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Resources
+from controller.core.api.quantity import nanos, rounded
+
+Amounts = dict[str, int]
+"""Nano-units by resource name."""
+
+
+def pod_requests(spec: Document, report: Callable[[str], None]) -> Resources:
+    """What a pod of this spec takes of a node, `pods: 1` included; zero amounts are left out.
+
+    `report` gets every field that cannot be read, with the reason; such a field counts as absent.
+    """
+    total = _containers(spec, report)
+    level = mapping(spec.get("resources"))
+    for name, amount in _pod_level(level, total, report).items():
+        total[name] = amount
+    _add(total, _quantities(spec.get("overhead"), "spec.overhead", report))
+    amounts = {name: rounded(name, amount) for name, amount in total.items() if amount > 0 and name != "pods"}
+    amounts["pods"] = 1
+    return FrozenMap(amounts)
+
+
+def _containers(spec: Document, report: Callable[[str], None]) -> Amounts:
+    """Containers and sidecars together, or the greatest moment of initialisation, whichever is more."""
+    total: Amounts = {}
+    for index, container in enumerate(objects(spec.get("containers"))):
+        _add(total, _container(container, f"spec.containers[{index}]", report))
+    sidecars: Amounts = {}
+    start: Amounts = {}
+    for index, container in enumerate(objects(spec.get("initContainers"))):
+        wants = _container(container, f"spec.initContainers[{index}]", report)
+        if container.get("restartPolicy") == "Always":
+            _add(total, wants)
+            _add(sidecars, wants)
+            _raise(start, sidecars)
+        else:
+            _add(wants, sidecars)
+            _raise(start, wants)
+    _raise(total, start)
+    return total
+
+
+def _container(container: Document, path: str, report: Callable[[str], None]) -> Amounts:
+    resources = mapping(container.get("resources"))
+    amounts = _quantities(resources.get("limits"), f"{path}.resources.limits", report)
+    amounts.update(_quantities(resources.get("requests"), f"{path}.resources.requests", report))
+    return amounts
+
+
+def _pod_level(resources: Document, containers: Amounts, report: Callable[[str], None]) -> Amounts:
+    """spec.resources: its requests replace the containers' sum; its limits stand in where no container asks."""
+    asked = _quantities(resources.get("requests"), "spec.resources.requests", report)
+    limits = _quantities(resources.get("limits"), "spec.resources.limits", report)
+    for name, amount in limits.items():
+        if name not in asked and name not in containers:
+            asked[name] = amount
+    return {name: amount for name, amount in asked.items() if _allowed_at_pod_level(name)}
+
+
+def _allowed_at_pod_level(name: str) -> bool:
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def _quantities(value: object, path: str, report: Callable[[str], None]) -> Amounts:
+    amounts: Amounts = {}
+    for name, quantity in mapping(value).items():
+        try:
+            amount = nanos(quantity)
+        except (ValueError, TypeError) as error:
+            report(f"{path}.{name}: {error}")
+            continue
+        if amount < 0:
+            report(f"{path}.{name}: {quantity!r} is negative: write 0 or more")
+            continue
+        amounts[name] = amount
+    return amounts
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise(total: Amounts, floor: Amounts) -> None:
+    for name, amount in floor.items():
+        if amount > total.get(name, 0):
+            total[name] = amount
+
+
+def total_requests(requests: Iterable[Resources]) -> Resources:
+    """The sum of several pods' requests."""
+    total: dict[str, int] = {}
+    for each in requests:
+        for name, amount in each.items():
+            total[name] = total.get(name, 0) + amount
+    return FrozenMap(total)
