@@ -1,1 +1,1 @@
-"""A node from launch to removal: pure verdicts on registration, initialization, emptiness and draining."""
+"""A node's life as pure decisions: what to launch, when it counts as initialized or empty, how it is drained."""

@@ -1,0 +1,86 @@
+"""The catalog of every usable Provisioner, and why others have none: one that fails never stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, CloudProvider, InstanceType
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, NodeTemplateError, ValidationError
+
+CATALOG_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """Instance types by Provisioner, and by Provisioner why there are none."""
+
+    types: Catalog = field(default_factory=lambda: EMPTY)
+    problems: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate:
+    """The node template that the Provisioner refers to.
+
+    Raises NodeTemplateError when it does not exist, is invalid or is being deleted.
+    """
+    name = provisioner.provider_ref
+    if name is None:
+        raise NodeTemplateError(
+            f"Provisioner {provisioner.name}: spec.providerRef.name is not set; name an AWSNodeTemplate"
+        )
+    invalid = snapshot.invalid.get(("AWSNodeTemplate", name))
+    if invalid is not None:
+        raise NodeTemplateError(f"AWSNodeTemplate {name} is invalid: {invalid.error}")
+    template = snapshot.node_templates.get(name)
+    if template is None:
+        raise NodeTemplateError(
+            f"Provisioner {provisioner.name}: AWSNodeTemplate {name} does not exist; "
+            "create it or correct spec.providerRef.name"
+        )
+    if template.deleted_at is not None:
+        raise NodeTemplateError(f"AWSNodeTemplate {name} is being deleted; it launches nothing any more")
+    return template
+
+
+class Catalogs:
+    """Asks the cloud for the instance types of Provisioners, several at a time. The provider caches, this does not."""
+
+    def __init__(self, cloud: CloudProvider) -> None:
+        self._cloud = cloud
+        self._pool = ThreadPoolExecutor(CATALOG_WORKERS, thread_name_prefix="catalog")
+
+    def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
+        """The catalogs of these Provisioners (None: of all that are not being deleted), by name."""
+        chosen = [
+            provisioner
+            for name, provisioner in sorted(snapshot.provisioners.items())
+            if provisioner.deleted_at is None and (names is None or name in names)
+        ]
+        answers = self._pool.map(lambda provisioner: self._types(snapshot, provisioner), chosen)
+        types: dict[str, tuple[InstanceType, ...]] = {}
+        problems: dict[str, str] = {}
+        for provisioner, answer in zip(chosen, answers, strict=True):
+            if isinstance(answer, str):
+                problems[provisioner.name] = answer
+            else:
+                types[provisioner.name] = answer
+        return CatalogView(types, problems)
+
+    def _types(self, snapshot: Snapshot, provisioner: Provisioner) -> tuple[InstanceType, ...] | str:
+        try:
+            types = self._cloud.instance_types(provisioner, template_of(snapshot, provisioner))
+        except (CloudError, ValidationError) as error:
+            return str(error)
+        if not types:
+            return f"no instance type is on offer for Provisioner {provisioner.name} in the zones of its subnets"
+        return types
+
+    def close(self) -> None:
+        """End the pool's threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

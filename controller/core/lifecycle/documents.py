@@ -1,0 +1,120 @@
+"""The Node object of a launched instance, and what an existing Node lacks of it.
+
+The controller makes the Node itself, before the kubelet joins (provisioning sheet of the peer, v0.27 `Launch`): pods
+are counted on it at once. A kubelet that registers first is not wrong either: the same document then says what to
+add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import HOSTNAME, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.node import Node, Taint
+from controller.core.api.pod import OwnerReference
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudInstance
+
+LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag and annotation key, nothing secret
+"""Instance tag and Node annotation: the plan item that the node was launched for (`launching.launch_token`)."""
+
+PROVISIONER_API_VERSION = "karpenter.sh/v1alpha5"
+
+
+def owner_reference(provisioner: Provisioner) -> dict[str, Any]:
+    """The Node's only owner: deleting the Provisioner deletes its nodes, each through its finalizer."""
+    return {
+        "apiVersion": PROVISIONER_API_VERSION,
+        "kind": "Provisioner",
+        "name": provisioner.name,
+        "uid": provisioner.uid,
+        "blockOwnerDeletion": True,
+    }
+
+
+def taint_document(taint: Taint) -> dict[str, str]:
+    """A taint as the API takes it: an empty value is left out."""
+    document = {"key": taint.key, "effect": taint.effect}
+    return {**document, "value": taint.value} if taint.value else document
+
+
+def node_labels(
+    instance: CloudInstance, provisioner: Provisioner | None, planned: Mapping[str, str] = EMPTY
+) -> dict[str, str]:
+    """Labels of the instance's Node: what the cloud says wins, then what the plan settled, then the Provisioner's
+    own.
+
+    The hostname is the node's name, as kubelets on EC2 report it: topology over hostnames counts the node from the
+    start.
+    """
+    own = provisioner.labels if provisioner else EMPTY
+    name = provisioner.name if provisioner else instance.provisioner_name
+    return {HOSTNAME: instance.node_name, **own, **planned, **instance.labels, PROVISIONER_NAME: name}
+
+
+def node_document(
+    instance: CloudInstance, provisioner: Provisioner, planned: Mapping[str, str] = EMPTY, token: str = ""
+) -> dict[str, Any]:
+    """The Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
+    status.
+
+    `token` is the launch token; adopted instances have it as a tag.
+    """
+    annotations = dict(provisioner.annotations)
+    token = token or instance.tags.get(LAUNCH_TOKEN, "")
+    if token:
+        annotations[LAUNCH_TOKEN] = token
+    taints = [taint_document(taint) for taint in (*provisioner.taints, *provisioner.startup_taints)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": instance.node_name,
+            "labels": dict(sorted(node_labels(instance, provisioner, planned).items())),
+            "annotations": dict(sorted(annotations.items())),
+            "finalizers": [TERMINATION_FINALIZER],
+            "ownerReferences": [owner_reference(provisioner)],
+        },
+        "spec": {"providerID": instance.provider_id, **({"taints": taints} if taints else {})},
+    }
+
+
+def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
+
+    Labels and annotations that exist keep their value: the kubelet and users know better. Finalizers of others stay.
+    The owner becomes the Provisioner alone (the peer's rule). Taints are not added: the kubelet registered with them,
+    and one that was removed since was removed on purpose. A patch that replaces a list carries the resourceVersion it
+    was made
+    from, so that a list that changed meanwhile is not overwritten.
+    """
+    meta = wanted["metadata"]
+    patch: dict[str, Any] = {}
+    for part, have in (("labels", node.labels), ("annotations", node.annotations)):
+        lacking = {key: value for key, value in meta.get(part, {}).items() if key not in have}
+        if lacking:
+            patch[part] = lacking
+    patch |= _missing_lists(node, meta)
+    document: dict[str, Any] = {"metadata": patch} if patch else {}
+    provider_id = wanted.get("spec", {}).get("providerID", "")
+    if provider_id and not node.provider_id:
+        document["spec"] = {"providerID": provider_id}
+    return document
+
+
+def _missing_lists(node: Node, meta: Mapping[str, Any]) -> dict[str, Any]:
+    lists: dict[str, Any] = {}
+    finalizers = [name for name in meta.get("finalizers", ()) if name not in node.finalizers]
+    if finalizers and node.deleted_at is None:  # the API server refuses new finalizers once deletion began
+        lists["finalizers"] = [*node.finalizers, *finalizers]
+    owners = meta.get("ownerReferences", ())
+    expected = tuple(
+        OwnerReference(owner["apiVersion"], owner["kind"], owner["name"], owner["uid"]) for owner in owners
+    )
+    if expected and node.owners != expected:
+        lists["ownerReferences"] = list(owners)
+    if lists and node.resource_version:
+        lists["resourceVersion"] = node.resource_version
+    return lists

@@ -1,0 +1,40 @@
+"""What a Provisioner's nodes have together, for status.resources, and what its limits still allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.state.snapshot import Snapshot
+
+
+def total(parts: Iterable[Resources]) -> Resources:
+    """The sum; resources that come to nothing are left out."""
+    amounts: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return FrozenMap({name: amounts[name] for name in sorted(amounts) if amounts[name]})
+
+
+def usage(snapshot: Snapshot, provisioner_name: str) -> Resources:
+    """Capacity of the Provisioner's nodes that are not leaving: its status.resources."""
+    return total(
+        node.capacity
+        for node in snapshot.nodes.values()
+        if node.provisioner_name == provisioner_name and not node.leaving
+    )
+
+
+def exceeded_by(provisioner: Provisioner, used: Resources, more: Resources = EMPTY) -> str:
+    """Which limit `used` and `more` together would exceed, in words; empty when none. Reaching a limit is allowed."""
+    for name, limit in sorted((provisioner.limits or EMPTY).items()):
+        amount = used.get(name, 0) + more.get(name, 0)
+        if amount > limit:
+            unit = "m" if name == "cpu" else ""
+            return (
+                f"limits.resources.{name} of Provisioner {provisioner.name}: {amount}{unit} would exceed {limit}{unit}"
+            )
+    return ""

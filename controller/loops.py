@@ -1,0 +1,170 @@
+"""How the shell's loops run: one thread each, woken by changes, never ended by an exception.
+
+A reconciler looks at a snapshot, acts, and says when it wants to look again although nothing changed. What fails is
+said once, retried with exponential back-off, and its recovery is said once too: for a whole pass here, for one object
+of many with `ItemBackoff`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from controller.clock import Clock
+from controller.core.state.snapshot import Snapshot
+from controller.errors import NodelessError
+
+IDLE_SECONDS = 60.0
+"""A pass is made at least this often, whatever a reconciler asks for: levels are compared, not edges."""
+
+
+class Reconciler(Protocol):
+    """One loop's work."""
+
+    @property
+    def name(self) -> str:
+        """For logs and thread names."""
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Bring the world closer to what `snapshot` asks for; seconds until the next look though nothing changed."""
+
+
+class SnapshotSource(Protocol):
+    """Where loops get their snapshots from."""
+
+    def snapshot(self) -> Snapshot:
+        """The newest."""
+
+    def wait_for_change(self, version: int, stop: threading.Event, timeout_seconds: float) -> Snapshot:
+        """The newest as soon as it is newer than `version`, at the latest after the timeout or when `stop` is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffTimes:
+    """`first_seconds`, doubled with every failure in a row, up to `most_seconds`."""
+
+    first_seconds: float = 0.2
+    most_seconds: float = 30.0
+
+    def delay_seconds(self, failures: int) -> float:
+        """The wait after so many failures in a row (1 or more)."""
+        return min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, 32))
+
+
+class Loop:
+    """Runs one reconciler in a thread of its own until `stop` is set."""
+
+    def __init__(
+        self,
+        reconciler: Reconciler,
+        source: SnapshotSource,
+        clock: Clock,
+        stop: threading.Event,
+        *,
+        settle_seconds: float = 0.05,
+        backoff: BackoffTimes | None = None,
+    ) -> None:
+        """`settle_seconds`: the least time between two passes, so that a burst of changes makes one pass."""
+        self._reconciler = reconciler
+        self._source = source
+        self._clock = clock
+        self._stop = stop
+        self._settle_seconds = settle_seconds
+        self._backoff = backoff or BackoffTimes()
+        self._failures = 0
+        self._said = ""
+        self._log = structlog.get_logger(reconciler.name)
+        self._thread = threading.Thread(target=self._run, name=reconciler.name, daemon=True)
+        self.last_pass_at = clock.monotonic()
+        """When a pass ended last, on the monotonic clock: for health."""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the pass at hand to end after `stop` was set; False when it did not in time."""
+        self._thread.join(max(0.0, timeout_seconds))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            snapshot = self._source.snapshot()
+            delay = self.run_once(snapshot)
+            if self._failures:
+                self._clock.wait(self._stop, delay)
+            elif not self._clock.wait(self._stop, self._settle_seconds):
+                remaining = max(0.0, min(delay, IDLE_SECONDS) - self._settle_seconds)
+                self._source.wait_for_change(snapshot.version, self._stop, remaining)
+
+    def run_once(self, snapshot: Snapshot) -> float:
+        """One pass; seconds until the next."""
+        try:
+            delay = self._reconciler.reconcile(snapshot)
+        except Exception as error:  # noqa: BLE001 - the loop outlives everything; what happened is logged with its trace
+            self._failures += 1
+            delay = self._backoff.delay_seconds(self._failures)
+            self._say(error, delay)
+        else:
+            if self._failures:
+                self._log.info("Recovered", failures=self._failures)
+            self._failures, self._said = 0, ""
+        self.last_pass_at = self._clock.monotonic()
+        return delay
+
+    def _say(self, error: Exception, delay: float) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if text != self._said:
+            self._said = text
+            expected = isinstance(error, NodelessError)
+            self._log.error("Pass failed", error=text, retry_in_seconds=round(delay, 2), exc_info=not expected)
+
+
+class ItemBackoff:
+    """Back-off for one object of many, so that a failing one holds back itself alone. Safe for several threads."""
+
+    def __init__(self, clock: Clock, log_name: str, times: BackoffTimes | None = None) -> None:
+        self._clock = clock
+        self._times = times or BackoffTimes()
+        self._log = structlog.get_logger(log_name)
+        self._lock = threading.Lock()
+        self._failures: dict[Hashable, tuple[int, float, str]] = {}
+
+    def ready(self, key: Hashable) -> bool:
+        """Whether the item may be tried now."""
+        with self._lock:
+            entry = self._failures.get(key)
+        return entry is None or self._clock.monotonic() >= entry[1]
+
+    def failed(self, key: Hashable, error: Exception, message: str, **fields: object) -> float:
+        """Note a failure and log it unless the same text was the last for this item; seconds until the next try."""
+        text = f"{type(error).__name__}: {error}"
+        with self._lock:
+            count, _, said = self._failures.get(key, (0, 0.0, ""))
+            delay = self._times.delay_seconds(count + 1)
+            self._failures[key] = (count + 1, self._clock.monotonic() + delay, text)
+        if text != said:
+            expected = isinstance(error, NodelessError)
+            self._log.error(message, error=text, retry_in_seconds=round(delay, 2), exc_info=not expected, **fields)
+        return delay
+
+    def succeeded(self, key: Hashable) -> None:
+        """Forget the item's failures."""
+        with self._lock:
+            self._failures.pop(key, None)
+
+    def keep(self, keys: Collection[Hashable]) -> None:
+        """Forget every item that is not among `keys`: it does not exist any more."""
+        with self._lock:
+            for key in [key for key in self._failures if key not in keys]:
+                del self._failures[key]
+
+    def next_try_seconds(self) -> float:
+        """Until the soonest failed item may be tried again; a minute when none failed."""
+        with self._lock:
+            soonest = min((at for _, at, _ in self._failures.values()), default=None)
+        return IDLE_SECONDS if soonest is None else max(0.0, soonest - self._clock.monotonic())
