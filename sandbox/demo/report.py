@@ -1,0 +1,84 @@
+"""Tables of nodes, pods and events, as a person wants to see them at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from sandbox.demo.timeline import Moment
+from sandbox.world.resources import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node as it was while its pods ran."""
+
+    name: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price_per_hour: float
+    pods: tuple[str, ...]
+
+
+def node_line(node: Obj, price_per_hour: float, pods: Iterable[Obj]) -> NodeLine:
+    """From the Node object, its price and the pods that are bound to it."""
+    labels = node["metadata"]["labels"]
+    name = node["metadata"]["name"]
+    return NodeLine(
+        name=name,
+        instance_type=labels["node.kubernetes.io/instance-type"],
+        zone=labels["topology.kubernetes.io/zone"],
+        capacity_type=labels["karpenter.sh/capacity-type"],
+        price_per_hour=price_per_hour,
+        pods=tuple(sorted(p["metadata"]["name"] for p in pods if p["spec"].get("nodeName") == name)),
+    )
+
+
+def nodes_table(lines: Iterable[NodeLine]) -> Table:
+    """Nodes with type, zone, capacity type, price and pods."""
+    table = Table(title="Nodes and their pods", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("NODE", "TYPE", "ZONE", "CAPACITY"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("$/HOUR", justify="right")
+    table.add_column("PODS")
+    for line in lines:
+        price = f"{line.price_per_hour:.4f}"
+        table.add_row(line.name, line.instance_type, line.zone, line.capacity_type, price, "\n".join(line.pods))
+    return table
+
+
+def events_table(events: Iterable[Obj]) -> Table:
+    """Events as `kubectl get events` prints them, oldest first."""
+    table = Table(title="Events", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("TYPE", "REASON", "OBJECT"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("MESSAGE", overflow="fold")
+    for event in sorted(events, key=_event_time):
+        about = event["involvedObject"]
+        times = f" (x{event['count']})" if (event.get("count") or 1) > 1 else ""
+        style = "yellow" if event["type"] == "Warning" else ""
+        where = f"{about['kind'].lower()}/{about['name']}"
+        table.add_row(event["type"], event["reason"], where, event["message"] + times, style=style)
+    return table
+
+
+def _event_time(event: Obj) -> tuple[str, str]:
+    return (event.get("firstTimestamp") or event.get("eventTime") or "", event["metadata"].get("resourceVersion", ""))
+
+
+def durations_table(moments: Iterable[Moment], spans: Mapping[str, tuple[str, str]]) -> Table:
+    """How long the parts took: each span goes from the first moment that begins so to the next that begins so."""
+    moments = list(moments)
+    table = Table(title="Durations", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("FROM … TO", no_wrap=True)
+    table.add_column("SECONDS", justify="right")
+    for label, (start, end) in spans.items():
+        for began in (m for m in moments if m.what.startswith(start)):
+            ended = next((m for m in moments if m.what.startswith(end) and m.at >= began.at), None)
+            if ended is not None:
+                table.add_row(label, f"{ended.at - began.at:.1f}")
+    return table
