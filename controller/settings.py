@@ -1,0 +1,279 @@
+"""The controller's settings: the ConfigMap `karpenter-global-settings`, and the process's own options.
+
+Names, defaults and meaning are Karpenter v0.27's; where it takes a wrong value in silence (an unknown
+`aws.nodeNameConvention`, an environment variable that cannot be read, an unknown key), we refuse it with a remedy.
+Nothing here reads files, the environment or the network: mappings come in, frozen values go out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from controller.core.api.duration import duration_seconds
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.strict import Report, did_you_mean
+from controller.errors import ValidationError
+
+T = TypeVar("T")
+
+CONFIG_MAP: Final = "karpenter-global-settings"
+NODE_NAME_CONVENTIONS: Final = ("ip-name", "resource-name")
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`karpenter-global-settings`. Read once at start; a change needs a restart."""
+
+    cluster_name: str
+    """`aws.clusterName`, required: tags, discovery and the endpoint's look-up go by it."""
+    batch_max_duration_seconds: float = 10.0
+    """`batchMaxDuration`: a batch of pending pods closes at the latest this long after its first pod."""
+    batch_idle_duration_seconds: float = 1.0
+    """`batchIdleDuration`: a batch closes when no further pod came for this long."""
+    drift_enabled: bool = False
+    """`featureGates.driftEnabled`: replace nodes whose AMI no longer is what their template asks for."""
+    cluster_endpoint: str = ""
+    """`aws.clusterEndpoint`: the API server's URL that nodes join; empty: asked of eks:DescribeCluster."""
+    default_instance_profile: str = ""
+    """`aws.defaultInstanceProfile`: for node templates that name none."""
+    enable_pod_eni: bool = False
+    """`aws.enablePodENI`: offer `vpc.amazonaws.com/pod-eni` where the instance type has branch interfaces."""
+    enable_eni_limited_pod_density: bool = True
+    """`aws.enableENILimitedPodDensity`: pods per node follow the type's network interfaces; else 110."""
+    isolated_vpc: bool = False
+    """`aws.isolatedVPC`: there is no way out to the Pricing API; the built-in prices hold."""
+    node_name_convention: str = "ip-name"
+    """`aws.nodeNameConvention`: `ip-name` (private DNS name) or `resource-name` (instance id)."""
+    vm_memory_overhead_percent: float = 0.075
+    """`aws.vmMemoryOverheadPercent`: the hypervisor's share of a type's memory; a fraction, 0.075 is 7.5 %."""
+    interruption_queue_name: str = ""
+    """`aws.interruptionQueueName`: the SQS queue of interruption events; empty: they are not handled."""
+    tags: FrozenMap[str, str] = EMPTY
+    """`aws.tags`: a JSON object; tags on everything that the controller makes in AWS."""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, str]) -> Settings:
+        """From the ConfigMap's data. A missing key has its default. Raises ValidationError with all problems."""
+        report = Report()
+        known = {key: name for name, (key, _) in _SETTINGS.items()}
+        for key in data:
+            if key not in known:
+                report.add(key, "unknown key", did_you_mean(key, known))
+        values = {
+            name: value
+            for name, (key, read) in _SETTINGS.items()
+            if key in data and (value := _read(report, key, data[key], read)) is not None
+        }
+        if "aws.clusterName" not in data:
+            report.add("aws.clusterName", "is missing", "set it to the name of the EKS cluster")
+        if report.problems:
+            raise ValidationError(f"ConfigMap {CONFIG_MAP}", report.problems)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Flags and environment of the process; a flag wins over the environment."""
+
+    system_namespace: str
+    """SYSTEM_NAMESPACE, required: where the ConfigMaps, the Lease and the certificate's Secret are."""
+    karpenter_service: str = ""
+    """KARPENTER_SERVICE, --karpenter-service: the webhook's Service; its certificate is in the Secret SERVICE-cert."""
+    disable_webhook: bool = False
+    """DISABLE_WEBHOOK, --disable-webhook: serve no admission webhooks."""
+    webhook_port: int = 8443
+    """WEBHOOK_PORT, --webhook-port."""
+    metrics_port: int = 8080
+    """METRICS_PORT, --metrics-port."""
+    health_probe_port: int = 8081
+    """HEALTH_PROBE_PORT, --health-probe-port: /healthz and /readyz."""
+    kube_client_qps: int = 200
+    """KUBE_CLIENT_QPS, --kube-client-qps: requests a second to the API server, on average."""
+    kube_client_burst: int = 300
+    """KUBE_CLIENT_BURST, --kube-client-burst: requests at once."""
+    enable_profiling: bool = False
+    """ENABLE_PROFILING, --enable-profiling: serve profiles on the metrics port."""
+    leader_elect: bool = True
+    """LEADER_ELECT, --leader-elect: act only while holding the Lease `karpenter-leader-election`."""
+    memory_limit_bytes: int = -1
+    """MEMORY_LIMIT, --memory-limit: the container's limit in bytes; -1: unknown."""
+    config_logging_name: str = "config-logging"
+    """CONFIG_LOGGING_NAME: the ConfigMap of log levels."""
+    pod_name: str = ""
+    """POD_NAME: the identity in the Lease and the logs."""
+
+    @classmethod
+    def parse(cls, environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Options:
+        """From the environment and flags (by name, without dashes in front). Other variables are not looked at.
+
+        Raises ValidationError with all problems: a value that cannot be read never becomes the default in silence.
+        """
+        report = Report()
+        given = dict(flags or {})
+        known = {_flag(variable) for variable, _ in _OPTIONS.values()}
+        for flag in given:
+            if flag not in known:
+                report.add(f"--{flag}", "unknown flag", did_you_mean(flag, known))
+        values: dict[str, Any] = {}
+        for name, (variable, read) in _OPTIONS.items():
+            flag = _flag(variable)
+            place, text = (f"--{flag}", given[flag]) if flag in given else (variable, environment.get(variable, ""))
+            if text != "" and (value := _read(report, place, text, read)) is not None:
+                values[name] = value
+        if "system_namespace" not in values:
+            report.add("SYSTEM_NAMESPACE", "is missing", "set it to the namespace that the controller runs in")
+        if report.problems:
+            raise ValidationError("Options", report.problems)
+        return cls(**values)
+
+
+def _flag(variable: str) -> str:
+    return variable.lower().replace("_", "-")
+
+
+def _read(report: Report, key: str, text: str, read: Callable[[str], T]) -> T | None:
+    if not isinstance(text, str):
+        report.add(key, f"must be a string, not {text!r}", "quote it")
+        return None
+    try:
+        return read(text)
+    except ValueError as error:
+        message, _, remedy = str(error).partition(": ")
+        report.add(key, message, remedy)
+        return None
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty: write a name")
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"{text!r} is not a boolean: write true or false")
+
+
+def _duration(text: str) -> float:
+    seconds = duration_seconds(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is not above zero: write a positive duration, such as 1s")
+    return seconds
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1:
+        raise ValueError(f"{text!r} is not a fraction from 0 to below 1: write 0.075 for 7.5 %")
+    return value
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        whole = bool(parts.scheme and parts.hostname)
+    except ValueError:
+        whole = False
+    if text and not whole:
+        raise ValueError(f"{text!r} is not an absolute URL: write scheme and host, such as https://example.com")
+    return text
+
+
+def _convention(text: str) -> str:
+    if text not in NODE_NAME_CONVENTIONS:
+        raise ValueError(f"{text!r} is not a node name convention: use {' or '.join(NODE_NAME_CONVENTIONS)}")
+    return text
+
+
+def _tags(text: str) -> FrozenMap[str, str]:
+    example = 'write a JSON object of strings, such as {"team": "web"}'
+    try:
+        tags = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        raise ValueError(f"is not JSON: {example}") from None
+    if tags is None:
+        return EMPTY
+    if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
+        raise ValueError(f"is not a map of strings: {example}")
+    if not all(tags):
+        raise ValueError(f"has an empty key: {example}")
+    return FrozenMap(tags)
+
+
+def _port(text: str) -> int:
+    number = _integer(text)
+    if not 0 <= number <= 65_535:
+        raise ValueError(f"{text!r} is not a port: write a number from 0 to 65535")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = _integer(text)
+    if number < 1:
+        raise ValueError(f"{text!r} is not above zero: write a positive integer")
+    return number
+
+
+def _integer(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+        raise ValueError(f"{text!r} is not an integer: write digits alone")
+    return int(text)
+
+
+_SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "batch_max_duration_seconds": ("batchMaxDuration", _duration),
+    "batch_idle_duration_seconds": ("batchIdleDuration", _duration),
+    "drift_enabled": ("featureGates.driftEnabled", _boolean),
+    "cluster_name": ("aws.clusterName", _name),
+    "cluster_endpoint": ("aws.clusterEndpoint", _url),
+    "default_instance_profile": ("aws.defaultInstanceProfile", _text),
+    "enable_pod_eni": ("aws.enablePodENI", _boolean),
+    "enable_eni_limited_pod_density": ("aws.enableENILimitedPodDensity", _boolean),
+    "isolated_vpc": ("aws.isolatedVPC", _boolean),
+    "node_name_convention": ("aws.nodeNameConvention", _convention),
+    "vm_memory_overhead_percent": ("aws.vmMemoryOverheadPercent", _fraction),
+    "interruption_queue_name": ("aws.interruptionQueueName", _text),
+    "tags": ("aws.tags", _tags),
+}
+"""Key and reader of each field."""
+
+_OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "system_namespace": ("SYSTEM_NAMESPACE", _text),
+    "karpenter_service": ("KARPENTER_SERVICE", _text),
+    "disable_webhook": ("DISABLE_WEBHOOK", _boolean),
+    "webhook_port": ("WEBHOOK_PORT", _port),
+    "metrics_port": ("METRICS_PORT", _port),
+    "health_probe_port": ("HEALTH_PROBE_PORT", _port),
+    "kube_client_qps": ("KUBE_CLIENT_QPS", _positive),
+    "kube_client_burst": ("KUBE_CLIENT_BURST", _positive),
+    "enable_profiling": ("ENABLE_PROFILING", _boolean),
+    "leader_elect": ("LEADER_ELECT", _boolean),
+    "memory_limit_bytes": ("MEMORY_LIMIT", _integer),
+    "config_logging_name": ("CONFIG_LOGGING_NAME", _text),
+    "pod_name": ("POD_NAME", _text),
+}
+"""Environment variable and reader of each field; the flag is the variable in lower case with dashes."""
+
+
+def setting_keys() -> tuple[str, ...]:
+    """Every key that the ConfigMap may have, in the order of the fields of Settings."""
+    return tuple(_SETTINGS[each.name][0] for each in fields(Settings))
