@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.nodetemplate_rules import protected_tag
 from controller.core.api.strict import Report, did_you_mean
 from controller.errors import ValidationError
 
@@ -215,6 +216,8 @@ def _tags(text: str) -> FrozenMap[str, str]:
         raise ValueError(f"is not a map of strings: {example}")
     if not all(tags):
         raise ValueError(f"has an empty key: {example}")
+    if reserved := sorted(filter(protected_tag, tags)):
+        raise ValueError(f"has keys that only the controller or AWS may set ({', '.join(reserved)}): take them out")
     return FrozenMap(tags)
 
 
