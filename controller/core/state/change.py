@@ -1,0 +1,32 @@
+"""What the watches say: one change of one kind, with its objects as decoded JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from controller.core.api.document import Document
+
+
+class ChangeType(Enum):
+    """ADDED, MODIFIED and DELETED are the watch's own words; REPLACED carries the whole list of a kind."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    REPLACED = "REPLACED"
+    LEARNED = "LEARNED"
+    """The API server's answer to our own write: known before the watch tells, and kept until it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of `kind` (a Kubernetes kind such as "Pod").
+
+    `objects` has one object, or for REPLACED all there are. `resource_version` is the list's own, for REPLACED alone.
+    """
+
+    kind: str
+    type: ChangeType
+    objects: tuple[Document, ...]
+    resource_version: str = ""

@@ -1,0 +1,218 @@
+"""The cluster as the watches have told it so far; `snapshot()` gives what everything else reads.
+
+One thread owns a `Cluster`: it applies changes and publishes snapshots. A snapshot shares with the one before all that
+did not change: maps of untouched kinds, and StateNodes of untouched nodes.
+
+Nominations and deletion marks live here alone, in memory, by node name: they may come before the node is known, they
+survive every update of it, and they go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
+from controller.core.api.node import Node, Taint
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType
+from controller.core.state.change import Change
+from controller.core.state.effective import effective_taints, filled
+from controller.core.state.kinds import KINDS
+from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
+from controller.core.state.store import Delta, Store
+
+
+class Cluster:
+    """Stores by kind, the index of pods by node, and what we know of nodes beyond their objects."""
+
+    def __init__(self, kinds: Collection[str] = tuple(KINDS)) -> None:
+        """`kinds` are those that are watched: the snapshot is synced when each has been listed."""
+        unknown = sorted(set(kinds) - set(KINDS))
+        if unknown:
+            raise ValueError(f"Cluster state has no parser for {', '.join(unknown)}; it knows {', '.join(KINDS)}")
+        self._stores: dict[str, Store[Any, Any]] = {
+            kind: Store(kind, spec.parse, spec.key) for kind, spec in KINDS.items()
+        }
+        self._expected = frozenset(kinds)
+        self._pods_by_node: dict[str, dict[PodKey, Pod]] = {}
+        self._nominated: dict[str, float] = {}
+        self._marked: set[str] = set()
+        self._startup_taints: dict[str, tuple[Taint, ...]] = {}
+        self._instance_types: dict[str, Mapping[str, InstanceType]] = {}
+        self._state_nodes: dict[str, StateNode] = {}
+        self._touched: set[str] = set()
+        self._published = Snapshot()
+        self._changed = False
+        self._observers: dict[str, Callable[[Delta[Any, Any]], None]] = {
+            "Pod": self._pod_changed,
+            "Node": self._node_changed,
+            "Provisioner": self._provisioner_changed,
+        }
+
+    @property
+    def synced(self) -> bool:
+        """Every watched kind has been listed once."""
+        return all(self._stores[kind].synced for kind in self._expected)
+
+    def unsynced(self) -> tuple[str, ...]:
+        """The watched kinds that were not listed yet, sorted."""
+        return tuple(sorted(kind for kind in self._expected if not self._stores[kind].synced))
+
+    def apply(self, change: Change) -> tuple[InvalidObject, ...]:
+        """Take a change in. Returns the objects that are refused, each once per error; they raise nothing.
+
+        Raises KeyError for a kind that is not in KINDS: the caller's mistake.
+        """
+        store = self._stores[change.kind]
+        was_synced = store.synced
+        deltas, refused = store.apply(change)
+        observer = self._observers.get(change.kind)
+        if observer is not None:
+            for delta in deltas:
+                observer(delta)
+        if deltas or refused or store.synced != was_synced:
+            self._changed = True
+        return tuple(refused)
+
+    def nominate(self, node_name: str, until: float) -> None:
+        """Pods are expected on this node until then (Unix seconds); a later time extends an earlier one."""
+        if until > self._nominated.get(node_name, 0.0):
+            self._nominated[node_name] = until
+            self._touch(node_name)
+
+    def expire(self, now: float) -> None:
+        """Forget nominations that ran out by `now` (Unix seconds)."""
+        for name in [name for name, until in self._nominated.items() if until <= now]:
+            del self._nominated[name]
+            self._touch(name)
+
+    def mark_for_deletion(self, names: Iterable[str]) -> None:
+        """These nodes are about to go: they take no more pods."""
+        for name in names:
+            if name not in self._marked:
+                self._marked.add(name)
+                self._touch(name)
+
+    def unmark(self, names: Iterable[str]) -> None:
+        """These nodes stay after all."""
+        for name in names:
+            if name in self._marked:
+                self._marked.remove(name)
+                self._touch(name)
+
+    def set_instance_types(self, provisioner: str, instance_types: Mapping[str, InstanceType]) -> None:
+        """The types, by name, that stand in for what the Provisioner's uninitialized nodes have not reported."""
+        if self._instance_types.get(provisioner) == instance_types:
+            return
+        self._instance_types[provisioner] = dict(instance_types)
+        self._touch_nodes_of(provisioner)
+
+    def snapshot(self) -> Snapshot:
+        """The immutable view of now; the same object as before when nothing changed."""
+        if not self._changed:
+            return self._published
+        before, frozen = self._published, {kind: store.frozen() for kind, store in self._stores.items()}
+        nodes = self._frozen_nodes()
+        self._published = Snapshot(
+            version=before.version + 1,
+            synced=self.synced,
+            nodes=nodes,
+            invalid=self._frozen_invalid(),
+            **{spec.field: frozen[kind] for kind, spec in KINDS.items() if spec.field},
+        )
+        self._changed = False
+        return self._published
+
+    def _frozen_nodes(self) -> Mapping[str, StateNode]:
+        if not self._touched:
+            return self._published.nodes
+        nodes: Mapping[str, Node] = self._stores["Node"].values()
+        unsorted = False
+        for name in self._touched:
+            node = nodes.get(name)
+            if node is None:
+                self._state_nodes.pop(name, None)
+            else:
+                unsorted = unsorted or name not in self._state_nodes
+                self._state_nodes[name] = self._state_node(node)
+        self._touched.clear()
+        if unsorted:
+            self._state_nodes = dict(sorted(self._state_nodes.items()))
+        return FrozenMap(self._state_nodes)
+
+    def _frozen_invalid(self) -> Mapping[tuple[str, str], InvalidObject]:
+        invalid = sorted(
+            ((kind, refused.name), refused)
+            for kind, store in self._stores.items()
+            for refused in store.invalid.values()
+        )
+        before = self._published.invalid
+        now = dict(invalid)
+        return before if now == before else FrozenMap(now)
+
+    def _state_node(self, node: Node) -> StateNode:
+        owner = node.labels.get(PROVISIONER_NAME, "")
+        initialized = node.labels.get(INITIALIZED) == "true"
+        capacity, allocatable = node.capacity, node.allocatable
+        if owner and not initialized:
+            instance_type = self._instance_types.get(owner, EMPTY).get(node.labels.get(INSTANCE_TYPE, ""))
+            if instance_type is not None:
+                capacity = filled(capacity, instance_type.capacity)
+                allocatable = filled(allocatable, instance_type.allocatable)
+        pods = self._pods_by_node.get(node.name, EMPTY)
+        return StateNode(
+            node=node,
+            pods=tuple(pods[key] for key in sorted(pods)),
+            capacity=capacity,
+            allocatable=allocatable,
+            taints=effective_taints(node, self._startup_taints.get(owner, ()), initialized),
+            nominated_until=self._nominated.get(node.name, 0.0),
+            marked_for_deletion=node.name in self._marked,
+        )
+
+    def _touch(self, node_name: str) -> None:
+        if node_name in self._stores["Node"].values() or node_name in self._state_nodes:
+            self._touched.add(node_name)
+            self._changed = True
+
+    def _touch_nodes_of(self, provisioner: str) -> None:
+        for name, node in self._stores["Node"].values().items():
+            if node.labels.get(PROVISIONER_NAME) == provisioner and node.labels.get(INITIALIZED) != "true":
+                self._touch(name)
+
+    def _pod_changed(self, delta: Delta[PodKey, Pod]) -> None:
+        old, new = _bound_to(delta.old), _bound_to(delta.new)
+        if old and old != new:
+            pods = self._pods_by_node.get(old, {})
+            pods.pop(delta.key, None)
+            if not pods:
+                self._pods_by_node.pop(old, None)
+            self._touch(old)
+        if new and delta.new is not None:
+            self._pods_by_node.setdefault(new, {})[delta.key] = delta.new
+            self._touch(new)
+
+    def _node_changed(self, delta: Delta[str, Node]) -> None:
+        if delta.reborn or delta.new is None:
+            self._nominated.pop(delta.key, None)
+            self._marked.discard(delta.key)
+        self._touch(delta.key)
+
+    def _provisioner_changed(self, delta: Delta[str, Provisioner]) -> None:
+        """A Provisioner that became invalid keeps its last good startup taints: its nodes are still coming up."""
+        before = self._startup_taints.get(delta.key, ())
+        if delta.new is not None:
+            self._startup_taints[delta.key] = delta.new.startup_taints
+        elif delta.key not in self._stores["Provisioner"].invalid:
+            self._startup_taints.pop(delta.key, None)
+            self._instance_types.pop(delta.key, None)
+        if self._startup_taints.get(delta.key, ()) != before:
+            self._touch_nodes_of(delta.key)
+
+
+def _bound_to(pod: Pod | None) -> str:
+    """The node whose resources the pod holds, or empty."""
+    return "" if pod is None or pod.terminal else pod.node_name

@@ -1,0 +1,46 @@
+"""What scheduling may count on from a node that is still coming up.
+
+The rules are the peer's (v0.27): until a node of ours is initialized, its instance type stands in for what the kubelet
+has not reported, and its Provisioner's startup taints will go by themselves.
+"""
+
+from __future__ import annotations
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Node, Taint
+from controller.core.api.pod import Resources
+
+EPHEMERAL_TAINTS = frozenset(
+    {
+        ("node.kubernetes.io/not-ready", "", "NoSchedule"),
+        ("node.kubernetes.io/unreachable", "", "NoSchedule"),
+    }
+)
+"""(key, value, effect) of what the node controller puts on and takes off by itself: no reason for one more node."""
+
+UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""kube-scheduler treats spec.unschedulable as this taint, whether the node controller has put it on yet or not."""
+
+
+def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:
+    """The taints that a pod must tolerate, in the node's order.
+
+    Startup taints are matched by key and effect, as initialization matches them.
+    """
+    passing = set() if initialized else {(taint.key, taint.effect) for taint in startup_taints}
+    taints = tuple(
+        taint
+        for taint in node.taints
+        if (taint.key, taint.value, taint.effect) not in EPHEMERAL_TAINTS and (taint.key, taint.effect) not in passing
+    )
+    if node.unschedulable and not any(
+        (taint.key, taint.effect) == ("node.kubernetes.io/unschedulable", "NoSchedule") for taint in taints
+    ):
+        taints += (UNSCHEDULABLE_TAINT,)
+    return taints
+
+
+def filled(own: Resources, of_type: Resources) -> Resources:
+    """`own`, with entries that are missing or zero taken from the instance type."""
+    gaps = {name: amount for name, amount in of_type.items() if amount and not own.get(name)}
+    return FrozenMap({**own, **gaps}) if gaps else own

@@ -1,0 +1,45 @@
+"""The kinds that the cluster state holds: how each is parsed and keyed, and its field of the snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.core.api import parse
+from controller.core.api.document import Document
+from controller.core.api.nodetemplate_rules import parse_node_template
+from controller.core.api.provisioner_rules import parse_provisioner
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`field` is the Snapshot's map of this kind; empty for nodes, which the snapshot has as StateNodes."""
+
+    parse: Callable[[Document], Any]
+    key: Callable[[str, str], Any]
+    field: str
+
+
+def _namespaced(namespace: str, name: str) -> tuple[str, str]:
+    return (namespace, name)
+
+
+def _named(_namespace: str, name: str) -> str:
+    return name
+
+
+KINDS: Mapping[str, Kind] = {
+    "Pod": Kind(parse.parse_pod, _namespaced, "pods"),
+    "Node": Kind(parse.parse_node, _named, ""),
+    "Provisioner": Kind(parse_provisioner, _named, "provisioners"),
+    "AWSNodeTemplate": Kind(parse_node_template, _named, "node_templates"),
+    "DaemonSet": Kind(parse.parse_daemon_set, _namespaced, "daemon_sets"),
+    "PodDisruptionBudget": Kind(parse.parse_budget, _namespaced, "budgets"),
+    "PersistentVolumeClaim": Kind(parse.parse_claim, _namespaced, "claims"),
+    "PersistentVolume": Kind(parse.parse_volume, _named, "volumes"),
+    "StorageClass": Kind(parse.parse_storage_class, _named, "storage_classes"),
+    "CSINode": Kind(parse.parse_csi_node, _named, "csi_nodes"),
+    "Namespace": Kind(parse.parse_namespace, _named, "namespaces"),
+}
+"""By Kubernetes kind."""

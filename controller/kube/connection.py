@@ -1,0 +1,83 @@
+"""Where the API server is and how to log in: the official client's configuration, credentials and connection pool.
+
+This is all we take from the `kubernetes` package: kubeconfig in all its forms (exec plugins such as `aws eks get-token`
+included), the in-cluster service account with its rotating token, TLS and proxies. Its models are not used; they cost
+twenty times our parsing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from controller.errors import ForbiddenError, Problem, ValidationError
+
+_KEEPALIVE_SECONDS = 30
+_KEEPALIVE_PROBES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A pool of connections to one API server. `configuration` is the official client's."""
+
+    server: str
+    """The URL without a trailing slash."""
+    pool: urllib3.PoolManager
+    configuration: Any
+
+    def auth_headers(self) -> dict[str, str]:
+        """Fresh credentials; the official client renews a token that ran out.
+
+        Raises ForbiddenError when the credentials cannot be had.
+        """
+        try:
+            settings = self.configuration.auth_settings()
+        except Exception as error:  # credential plugins raise whatever they like
+            raise ForbiddenError(f"No credentials for the API server at {self.server}: {error}", 401) from error
+        bearer = settings.get("BearerToken")
+        return {"Authorization": bearer["value"]} if bearer and bearer["value"] else {}
+
+
+def connect(kubeconfig: str = "", context: str = "", pool_size: int = 32) -> Connection:
+    """Connect as kubectl would: `kubeconfig`, else $KUBECONFIG, else our pod's service account, else ~/.kube/config.
+
+    Nothing is sent yet. Raises ValidationError when no configuration is found or it cannot be read.
+    """
+    from kubernetes import config as kube_config  # slow to import; only a process that connects pays for it
+    from kubernetes.client import ApiClient, Configuration
+
+    configuration = Configuration()
+    configuration.retries = False
+    configuration.connection_pool_maxsize = pool_size
+    configuration.socket_options = _socket_options()
+    path = kubeconfig or os.environ.get("KUBECONFIG", "")
+    in_cluster = not path and "KUBERNETES_SERVICE_HOST" in os.environ
+    try:
+        if in_cluster:
+            kube_config.load_incluster_config(configuration)
+        else:
+            kube_config.load_kube_config(path or None, context or None, configuration, persist_config=False)
+    except Exception as error:  # its loaders raise ConfigException, OSError, yaml errors, KeyError
+        where = "the pod's service account" if in_cluster else path or str(Path.home() / ".kube" / "config")
+        problem = Problem(where, f"cannot be used: {error}", "set KUBECONFIG to the path of a kubeconfig file")
+        raise ValidationError("Connection to the Kubernetes API server", [problem]) from error
+    pool = ApiClient(configuration).rest_client.pool_manager
+    return Connection(server=str(configuration.host).rstrip("/"), pool=pool, configuration=configuration)
+
+
+def _socket_options() -> list[tuple[int, int, int]]:
+    """TCP keepalive, so that a peer that vanished is noticed even where nothing is read or written."""
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    for name, value in (
+        ("TCP_KEEPIDLE", _KEEPALIVE_SECONDS),
+        ("TCP_KEEPINTVL", _KEEPALIVE_SECONDS),
+        ("TCP_KEEPCNT", _KEEPALIVE_PROBES),
+    ):
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options

@@ -1,0 +1,113 @@
+"""Decoding lists and events: each object by itself, and of pods only what is read.
+
+A list's members stay raw bytes until each is decoded alone, so that one odd object cannot spoil the others. A pod is
+some 7 kB of JSON of which scheduling reads a tenth; the rest (managedFields, container statuses, environments, probes)
+is skipped by the decoder without becoming Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypedDict
+
+import msgspec
+
+from controller.kube.resources import PODS, Resource
+
+Decode: TypeAlias = Callable[[bytes | msgspec.Raw], Mapping[str, Any]]
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class RawList(msgspec.Struct):
+    """A page of a list; `items` are undecoded."""
+
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _ObjectMeta(TypedDict, total=False):
+    name: str
+    namespace: str
+    generateName: str
+    uid: str
+    resourceVersion: str
+    creationTimestamp: str | None
+    deletionTimestamp: str | None
+    deletionGracePeriodSeconds: int | None
+    labels: dict[str, str] | None
+    annotations: dict[str, str] | None
+    ownerReferences: list[Any] | None
+    finalizers: list[str] | None
+
+
+class _Container(TypedDict, total=False):
+    name: str
+    resources: Any
+    ports: Any
+    restartPolicy: str
+
+
+class _PodSpec(TypedDict, total=False):
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    volumes: Any
+    nodeName: str
+    nodeSelector: Any
+    affinity: Any
+    topologySpreadConstraints: Any
+    tolerations: Any
+    overhead: Any
+    resources: Any
+    priority: Any
+    priorityClassName: str
+    preemptionPolicy: str
+    schedulerName: str
+    schedulingGates: Any
+    terminationGracePeriodSeconds: Any
+    hostNetwork: bool
+    os: Any
+
+
+class _PodStatus(TypedDict, total=False):
+    phase: str
+    conditions: Any
+    nominatedNodeName: str
+
+
+class _Pod(TypedDict, total=False):
+    apiVersion: str
+    kind: str
+    metadata: _ObjectMeta
+    spec: _PodSpec
+    status: _PodStatus
+
+
+_LIST = msgspec.json.Decoder(RawList)
+_ANY = msgspec.json.Decoder(dict[str, Any])
+_POD = msgspec.json.Decoder(_Pod)
+
+
+def decode_list(body: bytes) -> RawList:
+    """Raises msgspec.MsgspecError when the body is not a list."""
+    return _LIST.decode(body)
+
+
+def decode_object(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
+    """Every field. Raises msgspec.MsgspecError when it is not a JSON object."""
+    return _ANY.decode(raw)
+
+
+def _decode_pod(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
+    try:
+        return _POD.decode(raw)
+    except msgspec.ValidationError:
+        return decode_object(raw)  # a field of an unforeseen type, or no pod at all: the parser judges it
+
+
+def decoder_of(resource: Resource) -> Decode:
+    """How the watched objects of a resource are decoded."""
+    return _decode_pod if resource == PODS else decode_object

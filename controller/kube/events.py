@@ -1,0 +1,240 @@
+"""Kubernetes Events, so that `kubectl describe` tells what the controller did and why.
+
+Publishing never blocks and never fails: events wait in a bounded queue for a thread of their own, at a rate that leaves
+the API server to the rest of us. A repeat within two minutes is counted, not sent; later it raises `count` and
+`lastTimestamp` of the event that is there, as the Go recorder does. What is given up is counted in `dropped`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import structlog
+from cachetools import LRUCache, TTLCache
+
+from controller.clock import Clock
+from controller.core.api.node import Node
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.pod import Pod
+from controller.core.api.provisioner import Provisioner
+from controller.errors import KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.ratelimit import TokenBucket
+from controller.kube.resources import AWS_NODE_TEMPLATES, EVENTS, NODES, PODS, PROVISIONERS, Resource
+
+_log = structlog.get_logger("events")
+
+COMPONENT = "karpenter"
+"""The source of the peer's events; people's filters look for it."""
+DEDUPE_SECONDS = 120.0
+MAX_MESSAGE_CHARS = 1024
+"""The API server refuses longer messages of core/v1 events."""
+_DEFAULT_NAMESPACE = "default"
+"""Where events on cluster-scoped objects go, as Kubernetes' own do."""
+_MAX_WAITING = 4096
+_MAX_REMEMBERED = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str = ""
+    namespace: str = ""
+
+    @classmethod
+    def of(cls, value: Pod | Node | Provisioner | AWSNodeTemplate) -> ObjectRef:
+        """The reference to one of the parsed objects."""
+        resource = _RESOURCES[type(value)]
+        namespace = value.namespace if isinstance(value, Pod) else ""
+        return cls(resource.api_version, resource.kind, value.name, value.uid, namespace)
+
+
+_RESOURCES: Mapping[type, Resource] = {
+    Pod: PODS,
+    Node: NODES,
+    Provisioner: PROVISIONERS,
+    AWSNodeTemplate: AWS_NODE_TEMPLATES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimit:
+    """How many events of one reason may go out."""
+
+    per_second: float
+    burst: int
+
+
+EVENT_LIMITS: Mapping[str, EventLimit] = {"Nominated": EventLimit(per_second=20.0, burst=200)}
+"""The peer lets 10 Nominated events out at once and then 5 a second, for all pods together, so that in a large scale-up
+most pods never say where they will go. One event a pod is little beside the five that the scheduler and the kubelet
+write for it; what the API server must be spared is a storm."""
+
+_PACE = EventLimit(per_second=50.0, burst=100)
+"""All events together: a quarter of the client's own rate."""
+
+_Key: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    key: _Key
+    ref: ObjectRef
+    type: str
+    reason: str
+    message: str
+    at: float
+
+
+@dataclass(slots=True)
+class _Series:
+    """An event on the server that repeats can be added to."""
+
+    namespace: str
+    name: str
+    count: int
+
+
+class EventRecorder:
+    """Thread-safe. `start` it once; `stop` sends what waits, for a moment."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        limits: Mapping[str, EventLimit] = EVENT_LIMITS,
+        component: str = COMPONENT,
+    ) -> None:
+        self.dropped = 0
+        """Events that were given up: over their limit, queue full, or refused by the server."""
+        self.published = 0
+        """Events that reached the server."""
+        self._client = client
+        self._clock = clock
+        self._component = component
+        self._limits = {reason: TokenBucket(limit.per_second, limit.burst, clock) for reason, limit in limits.items()}
+        self._pace = TokenBucket(_PACE.per_second, _PACE.burst, clock)
+        self._queue: queue.Queue[_Pending | None] = queue.Queue(_MAX_WAITING)
+        self._lock = threading.Lock()
+        self._recent: TTLCache[_Key, bool] = TTLCache(_MAX_REMEMBERED, DEDUPE_SECONDS, timer=clock.monotonic)
+        self._repeats: LRUCache[_Key, int] = LRUCache(_MAX_REMEMBERED)
+        self._series: LRUCache[_Key, _Series] = LRUCache(_MAX_REMEMBERED)
+        self._names = itertools.count(1)
+        self._stop = threading.Event()
+        self._complained = False
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Begin sending."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 2.0) -> None:
+        """Send what waits, then end; what is left after the timeout is lost."""
+        if self._thread.is_alive():
+            try:
+                self._queue.put(None, timeout=timeout_seconds)
+            except queue.Full:
+                _log.warning("Events are lost at the end", waiting=self._queue.qsize())
+            self._thread.join(timeout_seconds)
+        self._stop.set()
+
+    def publish(self, ref: ObjectRef, type: str, reason: str, message: str, dedupe: tuple[str, ...] = ()) -> None:
+        """Tell of `ref`. `type` is Normal or Warning.
+
+        Repeats are recognised by object, reason and `dedupe`, or where that is empty the message.
+        """
+        key = (ref.kind, ref.namespace, ref.name, ref.uid, reason, *(dedupe or (message,)))
+        with self._lock:
+            if key in self._recent:
+                self._repeats[key] = self._repeats.get(key, 0) + 1
+                return
+            limit = self._limits.get(reason)
+            if limit is not None and not limit.try_take():
+                self.dropped += 1
+                return
+            try:
+                self._queue.put_nowait(_Pending(key, ref, type, reason, message, self._clock.now()))
+            except queue.Full:
+                self.dropped += 1
+                return
+            self._recent[key] = True
+
+    def _run(self) -> None:
+        while (pending := self._queue.get()) is not None and not self._stop.is_set():
+            self._clock.wait(self._stop, self._pace.reserve())
+            try:
+                self._send(pending)
+                self.published += 1
+                self._complained = False
+            except KubeError as error:
+                self._give_up(pending, error)
+            except Exception:  # noqa: BLE001 - an event is never worth a crash
+                self.dropped += 1
+                _log.exception("Event could not be written", reason=pending.reason, object=pending.ref.name)
+
+    def _give_up(self, pending: _Pending, error: KubeError) -> None:
+        """Once a row of failures, not once an event."""
+        self.dropped += 1
+        if not self._complained:
+            _log.warning("Events cannot be written", reason=pending.reason, object=pending.ref.name, error=str(error))
+        self._complained = True
+
+    def _send(self, pending: _Pending) -> None:
+        with self._lock:
+            repeats = self._repeats.pop(pending.key, 0)
+        series = self._series.get(pending.key)
+        if series is not None:
+            series.count += 1 + repeats
+            patch = {"count": series.count, "lastTimestamp": _timestamp(pending.at), "message": _cut(pending.message)}
+            try:
+                self._client.patch(EVENTS, series.name, patch, namespace=series.namespace)
+                return
+            except NotFoundError:
+                del self._series[pending.key]  # the API server drops events after an hour
+        event = self._event(pending)
+        self._client.create(EVENTS, event, namespace=event["metadata"]["namespace"])
+        self._series[pending.key] = _Series(event["metadata"]["namespace"], event["metadata"]["name"], 1)
+
+    def _event(self, pending: _Pending) -> dict[str, Any]:
+        ref, at = pending.ref, _timestamp(pending.at)
+        namespace = ref.namespace or _DEFAULT_NAMESPACE
+        unique = f"{int(pending.at * 1e6):x}{next(self._names):04x}"
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"namespace": namespace, "name": f"{ref.name}.{unique}"},
+            "involvedObject": {
+                "apiVersion": ref.api_version,
+                "kind": ref.kind,
+                "name": ref.name,
+                "namespace": ref.namespace,
+                "uid": ref.uid,
+            },
+            "type": pending.type,
+            "reason": pending.reason,
+            "message": _cut(pending.message),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+
+
+def _timestamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE_CHARS else message[: MAX_MESSAGE_CHARS - 3] + "..."

@@ -1,0 +1,199 @@
+"""Leader election on a Lease, by the rules of the Go client: one process acts, the others stand by.
+
+A holder renews every `retry_seconds`; if it could not for `renew_deadline_seconds` it must stop acting, and since
+another may take over `lease_duration_seconds` after the last renewal, it has the difference to do so: the process ends.
+Others judge a lease by how long they have seen it unchanged on their own clock, so that clocks need not agree. Unlike
+the peer we release the lease when we stop, and the same identity takes its own lease over at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from controller.clock import Clock
+from controller.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.resources import LEASES
+from controller.kube.retry import Backoff
+
+_log = structlog.get_logger("leader-election")
+
+LEASE_NAME = "karpenter-leader-election"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The Go client's times."""
+
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.lease_duration_seconds > self.renew_deadline_seconds > self.retry_seconds > 0:
+            raise ValueError("A lease must last longer than its renew deadline, and that longer than the retry period")
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """A lease's content as first seen, on our own monotonic clock."""
+
+    holder: str
+    renewed: str
+    at: float
+
+
+class LeaderElector:
+    """One candidate. `acquire`, then `keep`; `release` at the end."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        identity: str,
+        clock: Clock,
+        name: str = LEASE_NAME,
+        options: LeaseOptions | None = None,
+    ) -> None:
+        """`identity` must be this process' alone, but the same when it is restarted in its place (the pod's name)."""
+        self.identity = identity
+        self.options = options or LeaseOptions()
+        self._client = client.with_options(
+            connect_timeout_seconds=self.options.retry_seconds,
+            timeout_seconds=self.options.renew_deadline_seconds / 2,
+            backoff=Backoff(attempts=1),
+        )
+        self._namespace = namespace
+        self._name = name
+        self._clock = clock
+        self._observed: _Observed | None = None
+        self._renewed_at = 0.0
+        self._leading = False
+        self._failing = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process may act now: it holds the lease and has renewed it in time."""
+        return self._leading and self._clock.monotonic() - self._renewed_at < self.options.renew_deadline_seconds
+
+    def acquire(self, stop: threading.Event) -> bool:
+        """Wait until the lease is ours (True), or `stop` is set (False). Outages are waited out, and said once."""
+        waiting_for = ""
+        while not stop.is_set():
+            if self._try():
+                self._leading = True
+                _log.info("Leads", lease=self._name, identity=self.identity)
+                return True
+            holder = self._observed.holder if self._observed else ""
+            if holder and holder != waiting_for:
+                waiting_for = holder
+                _log.info("Stands by, another process leads", lease=self._name, holder=holder)
+            self._clock.wait(stop, self.options.retry_seconds)
+        return False
+
+    def keep(self, on_lost: Callable[[], None]) -> None:
+        """Renew from a thread of its own until `release`. `on_lost` is called there, once, when the lease is lost."""
+        self._thread = threading.Thread(target=self._renew, args=(on_lost,), name="lease", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Stop renewing and give the lease up, so that another takes over at once."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(self.options.renew_deadline_seconds)
+        if not self._leading:
+            return
+        self._leading = False
+        try:
+            lease = self._client.get(LEASES, self._name, self._namespace)
+            if lease["spec"].get("holderIdentity") == self.identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
+                self._client.update(LEASES, lease, self._namespace)
+                _log.info("Gave up the lead", lease=self._name)
+        except KubeError as error:
+            _log.warning("Lease was not released and will run out", lease=self._name, error=str(error))
+
+    def _renew(self, on_lost: Callable[[], None]) -> None:
+        while not self._clock.wait(self._stop, self.options.retry_seconds):
+            renewed = self._try()
+            if self._stop.is_set():
+                return
+            taken = not renewed and self._observed is not None and self._observed.holder not in ("", self.identity)
+            overdue = self._clock.monotonic() - self._renewed_at >= self.options.renew_deadline_seconds
+            if taken or overdue:
+                self._leading = False
+                reason = "another process holds it" if taken else "it could not be renewed in time"
+                _log.error("Lost the lead", lease=self._name, reason=reason)
+                on_lost()
+                return
+
+    def _try(self) -> bool:
+        """Take or renew the lease once. False when it is another's or the server fails us."""
+        asked_at = self._clock.monotonic()
+        try:
+            held = self._take()
+        except (ConflictError, AlreadyExistsError):
+            return False  # another candidate was quicker; the next look tells who
+        except KubeError as error:
+            if not self._failing:
+                _log.warning("Lease cannot be read or written", lease=self._name, error=str(error))
+            self._failing = True
+            return False
+        self._failing = False
+        if held:
+            self._renewed_at = asked_at
+        return held
+
+    def _take(self) -> bool:
+        try:
+            lease = self._client.get(LEASES, self._name, self._namespace)
+        except NotFoundError:
+            spec = self._spec(transitions=0, acquired=self._now())
+            metadata = {"name": self._name, "namespace": self._namespace}
+            document = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
+            self._observe(self._client.create(LEASES, document, self._namespace))
+            return True
+        self._observe(lease)
+        spec = lease.get("spec") or {}
+        mine = spec.get("holderIdentity") == self.identity
+        if not mine and not self._expired(spec):
+            return False
+        transitions = int(spec.get("leaseTransitions") or 0) + (0 if mine else 1)
+        acquired = spec.get("acquireTime") if mine else None
+        lease["spec"] = {**spec, **self._spec(transitions, acquired or self._now())}
+        self._observe(self._client.update(LEASES, lease, self._namespace))
+        return True
+
+    def _observe(self, lease: dict[str, Any]) -> None:
+        spec = lease.get("spec") or {}
+        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
+        seen = self._observed
+        if seen is None or (seen.holder, seen.renewed) != (holder, renewed):
+            self._observed = _Observed(holder, renewed, self._clock.monotonic())
+
+    def _expired(self, spec: dict[str, Any]) -> bool:
+        """Whether nobody holds the lease, or its holder was not seen to renew it for as long as it promised."""
+        if not spec.get("holderIdentity") or self._observed is None:
+            return True
+        promised = float(spec.get("leaseDurationSeconds") or self.options.lease_duration_seconds)
+        return self._clock.monotonic() - self._observed.at >= promised
+
+    def _spec(self, transitions: int, acquired: str) -> dict[str, Any]:
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self.options.lease_duration_seconds)),
+            "acquireTime": acquired,
+            "renewTime": self._now(),
+            "leaseTransitions": transitions,
+        }
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,79 @@
+"""The API server's refusals as our errors: https://kubernetes.io/docs/reference/using-api/api-concepts/ (Status)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from controller.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidObjectError,
+    KubeError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnavailableError,
+)
+
+_MAX_PLAIN_TEXT = 300
+
+_BY_STATUS: Mapping[int, type[KubeError]] = {
+    400: InvalidObjectError,
+    401: ForbiddenError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    410: GoneError,
+    413: InvalidObjectError,
+    415: InvalidObjectError,
+    422: InvalidObjectError,
+}
+
+
+class NotSentError(UnavailableError):
+    """No connection was made: the server has seen nothing of the request, so that any verb may be repeated."""
+
+
+class SilentStreamError(UnavailableError):
+    """A watch sent nothing, not even a bookmark, for longer than it should."""
+
+
+def error_of(status: int, body: bytes, what: str, retry_after: str = "") -> KubeError:
+    """The error for an HTTP status and body. `what` says which call on which object failed."""
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        document = None
+    if not isinstance(document, dict):
+        document = {"message": body[:_MAX_PLAIN_TEXT].decode("utf-8", "replace").strip()}
+    return error_of_status({**document, "code": status}, what, retry_after)
+
+
+def error_of_status(document: Mapping[str, Any], what: str, retry_after: str = "") -> KubeError:
+    """The error for a Status object, such as a watch sends in an ERROR event."""
+    code = document.get("code")
+    status = code if isinstance(code, int) else 0
+    reason = str(document.get("reason") or "")
+    text = f"{what}: {document.get('message') or reason or 'no message'} (HTTP {status})"
+    if status == 409:
+        kind = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
+        return kind(text, status, reason)
+    if status == 429:
+        return TooManyRequestsError(text, status, reason, _seconds(retry_after, document))
+    if reason == "Expired":
+        return GoneError(text, status, reason)
+    if status >= 500 or status == 408:
+        return UnavailableError(text, status, reason)
+    return _BY_STATUS.get(status, KubeError)(text, status, reason)
+
+
+def _seconds(retry_after: str, document: Mapping[str, Any]) -> float:
+    """Retry-After in seconds: the header, or Status.details.retryAfterSeconds; 0 when neither says."""
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    details = document.get("details")
+    seconds = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

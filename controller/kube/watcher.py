@@ -1,0 +1,191 @@
+"""One thread that keeps one resource in view: list, watch from there, and start over when it must.
+
+    list ──REPLACED──▶ watch ──ADDED/MODIFIED/DELETED──▶ ... stream ends ──▶ watch from the last version
+      ▲                  │
+      └── 410, or three streams in a row that failed without an event
+
+A stream that says nothing for `read_timeout_seconds` (not even a bookmark; the API server sends one a minute) hangs
+half open, and is given up. Trouble is waited out with exponential back-off and jitter. What was known before an outage
+stands until the next list: nothing is deleted because data is absent (invariant 5).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from controller.clock import Clock
+from controller.core.state.change import Change, ChangeType
+from controller.errors import KubeError, TooManyRequestsError, UnavailableError
+from controller.kube.client import KubeClient
+from controller.kube.outages import Outages
+from controller.kube.resources import Resource
+from controller.kube.retry import Backoff
+from controller.kube.stream import WatchEvent, WatchStream
+
+_log = structlog.get_logger("kube")
+
+_RELIST_AFTER_FAILURES = 3
+_LASTED_SECONDS = 1.0
+_CHANGES = {"ADDED": ChangeType.ADDED, "MODIFIED": ChangeType.MODIFIED, "DELETED": ChangeType.DELETED}
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """How a watch is kept. Tests compress the times; the defaults fit a real API server."""
+
+    min_timeout_seconds: float = 300.0
+    """The server ends a watch after a random time between this one and twice this, as it does with the Go clients'."""
+    read_timeout_seconds: float = 150.0
+    """A silent stream is given up after this; bookmarks come every minute."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(initial_seconds=0.5, max_seconds=30.0, attempts=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    namespace: str
+    label_selector: str
+    field_selector: str
+
+
+class Watcher:
+    """Gives every change of a resource to `sink`, from its own thread, in the server's order.
+
+    `sink` must be quick and thread-safe (a queue's put). `namespace` and the selectors narrow what is watched.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        client: KubeClient,
+        sink: Callable[[Change], None],
+        clock: Clock,
+        *,
+        options: WatchOptions | None = None,
+        outages: Outages | None = None,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        self.resource = resource
+        self.synced = threading.Event()
+        """Set once the first list was handed over."""
+        self._client = client
+        self._sink = sink
+        self._clock = clock
+        self._options = options or WatchOptions()
+        self._outages = outages or Outages(clock)
+        self._scope = _Scope(namespace, label_selector, field_selector)
+        self._stop = threading.Event()
+        self._stream: WatchStream | None = None
+        self._stream_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"watch-{resource.plural}", daemon=True)
+        self._resource_version = ""
+        self._heard_at = clock.monotonic()
+        self._received = 0
+
+    def start(self) -> None:
+        """Begin. Returns at once."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """End the stream; returns at once."""
+        self._stop.set()
+        with self._stream_lock:
+            if self._stream is not None:
+                self._stream.close()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """End the stream and wait for the thread."""
+        self.request_stop()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_seconds)
+
+    @property
+    def heard_seconds_ago(self) -> float:
+        """Since the server last said something: an event, a bookmark, a list, the end of a stream."""
+        return self._clock.monotonic() - self._heard_at
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            received = self._received
+            try:
+                if not self._resource_version:
+                    self._list()
+                lasted = self._follow()
+                failures = 0 if lasted or self._received != received else failures + 1
+            except KubeError as error:
+                if self._stop.is_set():
+                    return
+                failures = 1 if self._received != received else failures + 1
+                self._give_up(error, failures)
+            except Exception:  # noqa: BLE001 - a fault of ours must not blind the controller
+                _log.exception("Watch failed unexpectedly", kind=self.resource.kind)
+                failures += 1
+                self._resource_version = ""
+            if failures:
+                self._clock.wait(self._stop, self._options.backoff.wait_seconds(failures))
+
+    def _give_up(self, error: KubeError, failures: int) -> None:
+        """Decide how to go on: from the last version, or with a new list."""
+        self._outages.begin(self.resource.kind, error)
+        trusted = isinstance(error, UnavailableError | TooManyRequestsError)
+        if not trusted or failures % _RELIST_AFTER_FAILURES == 0:
+            self._resource_version = ""
+
+    def _list(self) -> None:
+        scope = self._scope
+        found = self._client.list_all(self.resource, scope.namespace, scope.label_selector, scope.field_selector)
+        change = Change(self.resource.kind, ChangeType.REPLACED, found.items, found.resource_version)
+        self._resource_version = found.resource_version
+        self._sink(change)
+        self.synced.set()
+        self._hear()
+        self._outages.end(self.resource.kind)
+
+    def _follow(self) -> bool:
+        """One stream, to its end. Returns whether it lasted: one that the server ends at once is no good."""
+        begun = self._clock.monotonic()
+        options, scope = self._options, self._scope
+        stream = self._client.watch(
+            self.resource,
+            self._resource_version,
+            timeout_seconds=options.min_timeout_seconds * random.uniform(1.0, 2.0),  # noqa: S311 - spreads load
+            read_timeout_seconds=options.read_timeout_seconds,
+            namespace=scope.namespace,
+            label_selector=scope.label_selector,
+            field_selector=scope.field_selector,
+        )
+        self._hear()
+        self._outages.end(self.resource.kind, silent=False)
+        with stream:
+            with self._stream_lock:
+                self._stream = stream
+            try:
+                if not self._stop.is_set():
+                    for event in stream:
+                        self._take(event)
+            finally:
+                with self._stream_lock:
+                    self._stream = None
+        self._hear()
+        return self._clock.monotonic() - begun >= _LASTED_SECONDS
+
+    def _take(self, event: WatchEvent) -> None:
+        version = (event.object.get("metadata") or {}).get("resourceVersion")
+        change = _CHANGES.get(event.type)
+        if change is not None:
+            self._sink(Change(self.resource.kind, change, (event.object,)))
+        if isinstance(version, str) and version:
+            self._resource_version = version
+        self._received += 1
+        self._hear()
+        self._outages.end(self.resource.kind)
+
+    def _hear(self) -> None:
+        self._heard_at = self._clock.monotonic()

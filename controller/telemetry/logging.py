@@ -1,0 +1,141 @@
+"""Structured logs on standard output: a constant message, capital first, and fields.
+
+JSON lines for a cluster, a console format for a person at a terminal. Modules ask structlog for a logger by the name
+of their part (`structlog.get_logger("provisioning")`); it comes out as `logger`. The JSON keys are the peer's: time, level,
+logger, message.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal, TextIO
+
+import structlog
+from cachetools import LRUCache
+
+from controller.clock import Clock
+from controller.errors import Problem, ValidationError
+
+LEVELS: Mapping[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+"""The names that `--log-level` and `config-logging` know."""
+
+Format = Literal["auto", "json", "console"]
+
+_MAX_REMEMBERED = 8192
+_METHOD_LEVELS = {**LEVELS, "exception": logging.ERROR, "critical": logging.CRITICAL, "fatal": logging.CRITICAL}
+
+
+class _Threshold:
+    """The level below which nothing is said; it may change while the process runs."""
+
+    def __init__(self) -> None:
+        self.level = logging.INFO
+
+    def __call__(self, _logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        if _METHOD_LEVELS.get(method, logging.CRITICAL) < self.level:
+            raise structlog.DropEvent
+        return event
+
+
+_threshold = _Threshold()
+
+
+class _Logger(structlog.PrintLogger):
+    """Writes lines whole, and knows the name it was asked for by."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def configure(level: str = "info", style: Format = "auto", stream: TextIO | None = None) -> None:
+    """Set up logging for the process; `auto` is console on a terminal and JSON elsewhere.
+
+    Raises ValidationError for a level that does not exist.
+    """
+    set_level(level)
+    out = stream or sys.stdout
+    console = style == "console" or (style == "auto" and out.isatty())
+    structlog.configure(
+        processors=[
+            _threshold,
+            structlog.contextvars.merge_contextvars,
+            _name,
+            *(_console(out) if console else _json()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        logger_factory=lambda *names: _Logger(out, str(names[0]) if names else ""),
+        cache_logger_on_first_use=False,
+    )
+
+
+def set_level(level: str) -> None:
+    """Change what is said from now on. Raises ValidationError for a level that does not exist; the old one stays."""
+    if level.lower() not in LEVELS:
+        problem = Problem("level", f"{level!r} is no log level", f"use one of {', '.join(LEVELS)}")
+        raise ValidationError("logging", [problem])
+    _threshold.level = LEVELS[level.lower()]
+
+
+class Repeats:
+    """Thins out what would be said again and again: each key once in `seconds`.
+
+    >>> if times := repeats.admit(("throttled", zone)):
+    ...     log.warning("Throttled", zone=zone, times=times)
+    """
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_REMEMBERED)
+
+    def admit(self, key: Hashable) -> int:
+        """0: not now. Else say it: the number of times that this happened since it was last said, this one included."""
+        now = self._clock.monotonic()
+        with self._lock:
+            said_at, held_back = self._said.get(key, (None, 0))
+            if said_at is not None and now - said_at < self._seconds:
+                self._said[key] = (said_at, held_back + 1)
+                return 0
+            self._said[key] = (now, 0)
+            return held_back + 1
+
+
+def _name(logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if logger.name:
+        event["logger"] = logger.name
+    return event
+
+
+def _json() -> list[structlog.typing.Processor]:
+    return [
+        structlog.processors.add_log_level,
+        _capital_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("message"),
+        structlog.processors.JSONRenderer(default=str),
+    ]
+
+
+def _console(out: TextIO) -> list[structlog.typing.Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=36),
+    ]
+
+
+def _capital_level(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    event["level"] = str(event["level"]).upper()
+    return event
