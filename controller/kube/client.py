@@ -334,8 +334,7 @@ class KubeClient:
             raise UnavailableError(f"{what}: no answer from {self.connection.server}: {error}") from error
         if response.status < 400:
             return response
-        with response:
-            raise error_of(response.status, response.data, what, response.headers.get("Retry-After", ""))
+        raise error_of(response.status, response.data, what, response.headers.get("Retry-After", ""))
 
     def _take_token(self) -> None:
         seconds = self._bucket.reserve()
