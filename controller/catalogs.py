@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.provisioner_rules import inline_template
 from controller.core.cloud import Catalog, CloudProvider, InstanceType
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, NodeTemplateError, ValidationError
@@ -25,15 +26,16 @@ class CatalogView:
 
 
 def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate:
-    """The node template that the Provisioner refers to.
+    """The node template that the Provisioner refers to, or the one that its deprecated spec.provider stands for.
 
-    Raises NodeTemplateError when it does not exist, is invalid or is being deleted.
+    Raises NodeTemplateError when it does not exist, is invalid or is being deleted; ValidationError for a bad
+    inline one.
     """
+    if provisioner.provider is not None:
+        return inline_template(provisioner)
     name = provisioner.provider_ref
     if name is None:
-        raise NodeTemplateError(
-            f"Provisioner {provisioner.name}: spec.providerRef.name is not set; name an AWSNodeTemplate"
-        )
+        raise NodeTemplateError(f"Provisioner {provisioner.name} names no AWSNodeTemplate; set spec.providerRef.name")
     invalid = snapshot.invalid.get(("AWSNodeTemplate", name))
     if invalid is not None:
         raise NodeTemplateError(f"AWSNodeTemplate {name} is invalid: {invalid.error}")

@@ -152,6 +152,12 @@ class ItemBackoff:
             self._log.error(message, error=text, retry_in_seconds=round(delay, 2), exc_info=not expected, **fields)
         return delay
 
+    def postpone(self, key: Hashable) -> None:
+        """Back off without a word: somebody's refusal that is no error of ours."""
+        with self._lock:
+            count = self._failures.get(key, (0, 0.0, ""))[0]
+            self._failures[key] = (count + 1, self._clock.monotonic() + self._times.delay_seconds(count + 1), "")
+
     def succeeded(self, key: Hashable) -> None:
         """Forget the item's failures."""
         with self._lock:

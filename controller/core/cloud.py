@@ -60,7 +60,8 @@ class PricedOffering:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One node to launch. `offerings` are in the order of preference, all of one capacity type; the first is the plan's.
+    """One node to launch. `offerings` are in the order of preference, the first is the plan's; where both capacity
+    types are among them, the provider asks for spot first.
 
     `token` names the plan item: the same token never launches twice. `labels` and taints are what the Node must have.
     """

@@ -54,6 +54,10 @@ class BatchWindow:
         """The state after the batch was taken; triggers stay known and do not open the next window at once."""
         return replace(self, opened_at=None)
 
+    def forget(self, names: Collection[str]) -> BatchWindow:
+        """These triggers count as new at the next look: their launch failed, and another may do."""
+        return replace(self, seen=tuple(entry for entry in self.seen if entry[0] not in names)) if names else self
+
     def wait_seconds(self, now: float, times: BatchTimes) -> float:
         """How long until the window closes, or until a trigger that is known may count again; 0 or less means now."""
         closes = self.closes_at(times)

@@ -63,8 +63,7 @@ def allot(
 
     This is the second gate: the plan kept the limits of the snapshot it saw, which may be some seconds old. Planned
     types come first, in the order of the plan. What they leave over is shared evenly: an alternative may be larger
-    than the planned type by that share at most, so that whatever the cloud picks, no limit is exceeded. All offerings
-    of one node are of one capacity type, the planned one's.
+    than the planned type by that share at most, so that whatever the cloud picks, no limit is exceeded.
     """
     granted: list[PlannedNode] = []
     refused: dict[int, str] = {}
@@ -94,7 +93,7 @@ def _offerings(
 
     def fits(offering: PricedOffering) -> bool:
         entry = types.get(offering.instance_type)
-        if entry is None or offering.capacity_type != node.offering.capacity_type:
+        if entry is None:
             return False
         return all(entry.capacity.get(name, 0) - base.get(name, 0) <= extra for name, extra in spare.items())
 

@@ -1,0 +1,80 @@
+"""Conditions: a Provisioner or node template that cannot be used says so, with every reason, once per generation."""
+
+from __future__ import annotations
+
+import structlog
+
+from controller.catalogs import Catalogs
+from controller.clock import Clock
+from controller.core.lifecycle.conditions import active_condition, conditions_after
+from controller.core.state.snapshot import InvalidObject, Snapshot
+from controller.errors import ConflictError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
+from controller.loops import ItemBackoff
+
+CHECK_SECONDS = 30.0
+"""How often a valid Provisioner's catalog is asked for again: subnets and groups come and go."""
+
+RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEMPLATES)}
+
+
+class ConditionsReconciler:
+    """One loop over Provisioners and node templates, valid or not."""
+
+    name = "conditions"
+
+    def __init__(self, *, kube: KubeClient, events: EventRecorder, catalogs: Catalogs, clock: Clock) -> None:
+        self._kube = kube
+        self._events = events
+        self._catalogs = catalogs
+        self._clock = clock
+        self._log = structlog.get_logger(self.name)
+        self._items = ItemBackoff(clock, self.name)
+        self._said: dict[tuple[str, str], tuple[str, int, str]] = {}
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Say what changed."""
+        if not snapshot.synced:
+            return 1.0
+        found = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}
+        problems = self._catalogs.view(snapshot).problems
+        for name, provisioner in snapshot.provisioners.items():
+            problem = problems.get(name, "")
+            found["Provisioner", name] = InvalidObject(
+                "Provisioner", name, provisioner.uid, provisioner.generation, problem
+            )
+        self._said = {key: said for key, said in self._said.items() if key in found}
+        self._items.keep(set(found))
+        for key, entry in sorted(found.items()):
+            said = (entry.uid, entry.generation, entry.error)
+            if self._said.get(key) != said and self._items.ready(key):
+                self._say(key, entry, said)
+        return min(CHECK_SECONDS, self._items.next_try_seconds())
+
+    def _say(self, key: tuple[str, str], entry: InvalidObject, said: tuple[str, int, str]) -> None:
+        try:
+            news = self._write_condition(entry) if entry.kind == "Provisioner" else True
+        except (NotFoundError, ConflictError) as error:
+            self._log.debug("Object changed meanwhile", kind=entry.kind, object=entry.name, error=str(error))
+            return
+        except KubeError as error:
+            self._items.failed(key, error, "Condition could not be written", kind=entry.kind, object=entry.name)
+            return
+        self._items.succeeded(key)
+        self._said[key] = said
+        if entry.error and news:
+            self._log.warning("Object cannot be used", kind=entry.kind, object=entry.name, problems=entry.error)
+            ref = ObjectRef(RESOURCES[entry.kind].api_version, entry.kind, entry.name, entry.uid)
+            dedupe = (entry.uid, str(entry.generation), entry.error)
+            self._events.publish(ref, "Warning", "NotUsable", entry.error, dedupe)
+
+    def _write_condition(self, entry: InvalidObject) -> bool:
+        """Whether the condition on the object was another one before."""
+        present = self._kube.get(PROVISIONERS, entry.name).get("status", {}).get("conditions") or []
+        conditions = conditions_after(present, active_condition(entry.error, self._clock.now()))
+        if conditions is None:
+            return False
+        self._kube.patch(PROVISIONERS, entry.name, {"status": {"conditions": conditions}}, subresource="status")
+        return True

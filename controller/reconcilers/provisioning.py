@@ -1,0 +1,217 @@
+"""Provisioning: pods that wait are batched, solved, and get nodes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from controller.catalogs import Catalogs, CatalogView, template_of
+from controller.clock import Clock
+from controller.core.api.pod import Pod, PodKey
+from controller.core.cloud import InstanceType, LaunchRequest
+from controller.core.lifecycle.batching import BatchTimes, BatchWindow
+from controller.core.lifecycle.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
+from controller.core.lifecycle.limits import usage
+from controller.core.provisioning import solve
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
+from controller.core.provisioning.problem import build, leaving_pods, opted_out, provisionable
+from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, InsufficientCapacityError, KubeError, NodelessError, ValidationError
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.informers import Informers
+from controller.launcher import Launcher
+
+NOT_READY_SECONDS = 0.5
+STATE_TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningOptions:
+    """`nomination_seconds`: how long a node that pods are expected on is left alone; the peer takes twice the batch
+    window's maximum, 10 s at least."""
+
+    times: BatchTimes = field(default_factory=BatchTimes)
+    solve: SolveOptions = field(default_factory=SolveOptions)
+    launch_workers: int = 10
+
+    @property
+    def nomination_seconds(self) -> float:
+        """From the window's length."""
+        return max(10.0, 2 * self.times.max_seconds)
+
+
+class ProvisioningReconciler:
+    """One loop. Plans only when the caches are synced, `adopted` is set and no launch is unsettled."""
+
+    name = "provisioning"
+
+    def __init__(
+        self,
+        *,
+        informers: Informers,
+        events: EventRecorder,
+        catalogs: Catalogs,
+        launcher: Launcher,
+        clock: Clock,
+        stop: threading.Event,
+        adopted: threading.Event,
+        options: ProvisioningOptions | None = None,
+    ) -> None:
+        """`adopted` is set once every instance that an earlier process launched has its Node."""
+        self._informers = informers
+        self._events = events
+        self._catalogs = catalogs
+        self._launcher = launcher
+        self._clock = clock
+        self._stop = stop
+        self._adopted = adopted
+        self._options = options or ProvisioningOptions()
+        self._window = BatchWindow()
+        self._known_types: dict[str, tuple[InstanceType, ...]] = {}
+        self._log = structlog.get_logger(self.name)
+        self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Look for waiting pods; when their window has closed, schedule them."""
+        if not snapshot.synced or not self._adopted.is_set() or self._launcher.settle(snapshot):
+            return NOT_READY_SECONDS
+        now, times = self._clock.monotonic(), self._options.times
+        self._window = self._window.observe(now, _waiting(snapshot), times)
+        closes_at = self._window.closes_at(times)
+        if closes_at is None or closes_at > now:
+            return max(0.0, self._window.wait_seconds(now, times))
+        view = self._catalogs.view(snapshot)
+        self._window = self._window.closed()
+        retry = self._schedule(self._teach_state(snapshot, view), view)
+        self._window = self._window.forget(retry)
+        return 0.0
+
+    def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
+        """Give the cluster state the types that it has not seen, for nodes on their way; the snapshot that has them."""
+        for name, types in view.types.items():
+            if self._known_types.get(name) != types:
+                teach = partial(_set_instance_types, name=name, types=types)
+                snapshot = self._informers.submit(teach).result(STATE_TIMEOUT_SECONDS)
+                self._known_types[name] = types
+        return snapshot
+
+    def _schedule(self, snapshot: Snapshot, view: CatalogView) -> tuple[str, ...]:
+        """Solve and act; the uids of pods to try again at once."""
+        problem = build(snapshot, view.types, skipped=view.problems)
+        if not problem.pending:
+            return ()
+        plan = solve(problem, self._options.solve)
+        self._log.info(
+            "Computed plan",
+            pods=len(problem.pending),
+            new_nodes=len(plan.new_nodes),
+            existing_nodes=len(plan.existing),
+            unplaced=len(plan.unplaced),
+            price_per_hour=round(plan.price_per_hour, 4),
+        )
+        for unplaced in plan.unplaced:
+            self._say_unplaced(snapshot, [unplaced.pod], unplaced.reason)
+        for placement in plan.existing:
+            self._nominate(snapshot, placement.node, placement.pods)
+        return self._launch_all(snapshot, view, plan)
+
+    def _launch_all(self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan) -> tuple[str, ...]:
+        fresh = self._informers.snapshot()
+        taken = tokens_in_use(fresh)
+        jobs: list[tuple[Allotment, LaunchRequest]] = []
+        for name in sorted({node.provisioner for node in plan.new_nodes}):
+            provisioner = fresh.provisioners.get(name)
+            planned = [node for node in plan.new_nodes if node.provisioner == name]
+            if provisioner is None or provisioner.deleted_at is not None:
+                self._say_unplaced(snapshot, _pods_of(planned), f"Provisioner {name} went away before the launch")
+                continue
+            types = {entry.name: entry for entry in view.types[name]}
+            try:
+                template = template_of(fresh, provisioner)
+            except (CloudError, ValidationError) as error:
+                self._say_unplaced(snapshot, _pods_of(planned), str(error))
+                continue
+            for allotment in allot(planned, provisioner, types, usage(fresh, name)):
+                node = allotment.planned
+                if allotment.refusal:
+                    self._say_unplaced(snapshot, node.pods, f"Not launched: {allotment.refusal}")
+                    continue
+                uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
+                token = launch_token(provisioner, template, uids, taken)
+                request = launch_request(node, provisioner, template, allotment.offerings, view.types, token)
+                jobs.append((allotment, request))
+        answers = self._pool.map(lambda job: self._launch(snapshot, *job), jobs)
+        return tuple(uid for answer in answers for uid in answer)
+
+    def _launch(self, snapshot: Snapshot, allotment: Allotment, request: LaunchRequest) -> tuple[str, ...]:
+        """Launch one node; the uids of its pods when they are to be tried again at once."""
+        pods = allotment.planned.pods
+        if self._stop.is_set():
+            return ()
+        try:
+            instance = self._launcher.launch(request)
+        except NodelessError as error:
+            return self._launch_failed(snapshot, allotment, error)
+        except Exception as error:  # noqa: BLE001 - one launch never takes the others with it; the trace is logged
+            self._log.exception("Launch failed for a reason nobody foresaw", provisioner=request.provisioner.name)
+            self._say_unplaced(snapshot, pods, f"Launch failed: {type(error).__name__}: {error}")
+            return ()
+        self._nominate(snapshot, instance.node_name, pods)
+        return ()
+
+    def _launch_failed(self, snapshot: Snapshot, allotment: Allotment, error: NodelessError) -> tuple[str, ...]:
+        planned = allotment.planned
+        self._log.error(
+            "Launch failed",
+            provisioner=planned.provisioner,
+            instance_type=planned.offering.instance_type,
+            pods=len(planned.pods),
+            error=f"{type(error).__name__}: {error}",
+        )
+        what = "The Node of a launched instance is not made yet" if isinstance(error, KubeError) else "Launch failed"
+        self._say_unplaced(snapshot, planned.pods, f"{what}: {error}")
+        if not isinstance(error, InsufficientCapacityError):
+            return ()  # the window opens again by itself, when the pods have waited for a while
+        return tuple(pod.uid for pod in _known(snapshot, planned.pods))
+
+    def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
+        until = self._clock.now() + self._options.nomination_seconds
+        self._informers.submit(lambda cluster: cluster.nominate(node_name, until))
+        for pod in _known(snapshot, pods):
+            message = f"Pod should schedule on node: {node_name}"
+            self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
+
+    def _say_unplaced(self, snapshot: Snapshot, pods: Iterable[PodKey], reason: str) -> None:
+        for pod in _known(snapshot, pods):
+            self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, (pod.uid, reason))
+
+    def close(self) -> None:
+        """Launches that did not begin never do; those at hand end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _waiting(snapshot: Snapshot) -> set[str]:
+    """The uids of pods that need a place: pending ones, and those on nodes that leave."""
+    waiting = {pod.uid for pod in snapshot.pods.values() if provisionable(pod) and not opted_out(pod)}
+    for node in snapshot.nodes.values():
+        if node.leaving:
+            waiting.update(pod.uid for pod in leaving_pods(node))
+    return waiting
+
+
+def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
+    return [snapshot.pods[key] for key in keys if key in snapshot.pods]
+
+
+def _pods_of(planned: Iterable[PlannedNode]) -> list[PodKey]:
+    return [key for node in planned for key in node.pods]
+
+
+def _set_instance_types(cluster: Cluster, name: str, types: tuple[InstanceType, ...]) -> None:
+    cluster.set_instance_types(name, {entry.name: entry for entry in types})

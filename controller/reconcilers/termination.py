@@ -1,0 +1,217 @@
+"""Termination: a Node with our finalizer that is being deleted is cordoned, drained, and its instance terminated.
+
+Each step is taken from what the API server and the cloud say now, and may be repeated: a controller that died in the
+middle is followed by one that goes on at the same place. A drain that a PodDisruptionBudget holds back holds back
+itself alone.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+
+from controller.clock import Clock
+from controller.core.api.labels import EXCLUDE_BALANCERS, TERMINATION_FINALIZER
+from controller.core.api.node import Node
+from controller.core.api.parse import parse_node, parse_pod
+from controller.core.api.pod import Pod
+from controller.core.cloud import CloudProvider
+from controller.core.lifecycle.draining import next_step
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import (
+    ConflictError,
+    InstanceNotFoundError,
+    KubeError,
+    NodelessError,
+    NotFoundError,
+    TooManyRequestsError,
+)
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.informers import Informers
+from controller.kube.resources import NODES, PODS
+from controller.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
+
+GOING = frozenset({"shutting-down", "terminated"})
+"""Instance states from which there is no way back."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminationTimes:
+    """`poll_seconds`: how often a drain is looked at (the peer's 1 s). `instance_check_seconds`: how often, while a
+    node drains, the cloud is asked whether its instance still exists. Eviction retries follow `eviction`."""
+
+    poll_seconds: float = 1.0
+    instance_check_seconds: float = 10.0
+    eviction: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 10.0))
+
+
+class TerminationReconciler:
+    """One loop; nodes are worked on side by side."""
+
+    name = "termination"
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        informers: Informers,
+        events: EventRecorder,
+        cloud: CloudProvider,
+        clock: Clock,
+        times: TerminationTimes | None = None,
+        workers: int = 10,
+    ) -> None:
+        self._kube = kube
+        self._informers = informers
+        self._events = events
+        self._cloud = cloud
+        self._clock = clock
+        self._times = times or TerminationTimes()
+        self._log = structlog.get_logger(self.name)
+        self._nodes = ItemBackoff(clock, self.name)
+        self._evictions = ItemBackoff(clock, self.name, self._times.eviction)
+        self._checked_at: dict[str, float] = {}
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="terminate")
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """One step for every node that is being deleted."""
+        if not snapshot.synced:
+            return self._times.poll_seconds
+        leaving = [node for node in snapshot.nodes.values() if finalizing(node.node)]
+        self._nodes.keep({node.node.uid for node in leaving})
+        self._evictions.keep({pod.uid for node in leaving for pod in node.pods})
+        uids = {node.node.uid for node in leaving}
+        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids}
+        if not leaving:
+            return IDLE_SECONDS
+        ready = [node for node in leaving if self._nodes.ready(node.node.uid)]
+        list(self._pool.map(self._step_safely, ready))
+        return self._times.poll_seconds
+
+    def _step_safely(self, node: StateNode) -> None:
+        try:
+            self._step(node)
+        except (NotFoundError, ConflictError) as error:
+            # Somebody wrote the node meanwhile, or it is gone: the next snapshot says which.
+            self._log.debug("Node changed during its termination", node=node.name, error=str(error))
+        except Exception as error:  # noqa: BLE001 - one node never stops the others; it is logged and tried again
+            self._nodes.failed(node.node.uid, error, "Termination failed", node=node.name)
+        else:
+            self._nodes.succeeded(node.node.uid)
+
+    def _step(self, node: StateNode) -> None:
+        self._cordon(node.node)
+        step = next_step(node.pods, self._clock.now())
+        if not step.drained:
+            if self._instance_gone(node.node):
+                self._log.info("Instance is gone before its node was drained", node=node.name, pods=len(step.waiting))
+                self._release(node.node)
+                return
+            for pod in step.evict:
+                self._evict(node.node, pod)
+            return
+        if not self._nothing_new_to_drain(node.node):
+            return
+        if self._instance_terminated(node.node):
+            self._release(node.node)
+
+    def _cordon(self, node: Node) -> None:
+        if node.unschedulable and node.labels.get(EXCLUDE_BALANCERS):
+            return
+        patch = {"metadata": {"labels": {EXCLUDE_BALANCERS: "karpenter"}}, "spec": {"unschedulable": True}}
+        written = self._kube.patch(NODES, node.name, patch)
+        self._informers.learn(NODES, written)
+        self._log.info("Cordoned node", node=node.name)
+
+    def _evict(self, node: Node, pod: Pod) -> None:
+        if not self._evictions.ready(pod.uid):
+            return
+        try:
+            self._kube.evict(pod.namespace, pod.name, pod.uid)
+        except (NotFoundError, ConflictError):
+            return  # gone, or another pod has the name: either way this one holds nothing
+        except KubeError as error:
+            self._say_blocked(node, pod, error)
+            return
+        self._evictions.succeeded(pod.uid)
+        self._events.publish(ObjectRef.of(pod), "Normal", "Evicted", "Evicted pod", (pod.uid,))
+
+    def _say_blocked(self, node: Node, pod: Pod, error: KubeError) -> None:
+        """A 429 is a PodDisruptionBudget's refusal (several budgets on one pod come as a 500): no error of ours."""
+        if isinstance(error, TooManyRequestsError):
+            self._evictions.postpone(pod.uid)
+        else:
+            self._evictions.failed(pod.uid, error, "Eviction failed", pod=f"{pod.namespace}/{pod.name}", node=node.name)
+        message = f"Failed to evict pod {pod.namespace}/{pod.name}: {error}"
+        for ref in (ObjectRef.of(node), ObjectRef.of(pod)):
+            self._events.publish(ref, "Warning", "FailedDraining", message, (node.name, pod.uid))
+
+    def _instance_gone(self, node: Node) -> bool:
+        """Whether the cloud does not know the instance any more; asked now and then while the node drains."""
+        now = self._clock.monotonic()
+        if now - self._checked_at.get(node.uid, float("-inf")) < self._times.instance_check_seconds:
+            return False
+        self._checked_at[node.uid] = now
+        try:
+            self._cloud.get(node.provider_id)
+        except InstanceNotFoundError:
+            return True
+        except (NodelessError, ValueError) as error:
+            self._log.debug("Instance of a draining node not looked up", node=node.name, error=str(error))
+        return False
+
+    def _nothing_new_to_drain(self, node: Node) -> bool:
+        """Ask the API server itself for pods on the node: one that the watch has not told of must not lose its node."""
+        found = self._kube.list(PODS, field_selector=f"spec.nodeName={node.name}")
+        return next_step(map(parse_pod, found), self._clock.now()).drained
+
+    def _instance_terminated(self, node: Node) -> bool:
+        """Ask for termination; whether the cloud has begun it, or knows the instance no more."""
+        provider_id = node.provider_id
+        try:
+            return self._terminate(provider_id)
+        except ValueError:
+            self._log.warning("Node has no readable providerID", node=node.name, provider_id=provider_id)
+        found = [entry for entry in self._cloud.list() if entry.node_name == node.name]
+        going = [self._terminate(entry.provider_id) for entry in found]
+        if all(going):
+            message = (
+                f"providerID {provider_id!r} is not readable; {len(found)} instances terminated by the node's name"
+            )
+            self._events.publish(ObjectRef.of(node), "Warning", "UnreadableProviderID", message, (node.uid,))
+            return True
+        return False
+
+    def _terminate(self, provider_id: str) -> bool:
+        try:
+            if self._cloud.get(provider_id).state in GOING:
+                return True
+            self._cloud.delete(provider_id)
+            return self._cloud.get(provider_id).state in GOING
+        except InstanceNotFoundError:
+            return True
+
+    def _release(self, node: Node) -> None:
+        """Take our finalizer off, and no other's. Raises ConflictError when the node changed meanwhile."""
+        try:
+            present = parse_node(self._kube.get(NODES, node.name))
+            if present.uid != node.uid or not finalizing(present):
+                return
+            rest = [name for name in present.finalizers if name != TERMINATION_FINALIZER]
+            metadata = {"finalizers": rest or None, "resourceVersion": present.resource_version}
+            self._kube.patch(NODES, node.name, {"metadata": metadata})
+        except NotFoundError:
+            return
+        self._log.info("Terminated node", node=node.name, provider_id=node.provider_id)
+
+    def close(self) -> None:
+        """Steps that did not begin never do; those at hand end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def finalizing(node: Node) -> bool:
+    """Being deleted, and waiting for us."""
+    return node.deleted_at is not None and TERMINATION_FINALIZER in node.finalizers
