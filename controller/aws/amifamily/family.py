@@ -1,0 +1,83 @@
+"""What the controller must know of an operating system image family, and what a node must know to join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.aws.cluster import ClusterFacts
+from controller.core.api import labels as keys
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.node import Taint
+from controller.core.api.nodetemplate import BlockDevice, BlockDeviceMapping
+from controller.core.api.provisioner import KubeletConfiguration
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """What user data is written from."""
+
+    subject: str
+    """The object that errors name, such as `AWSNodeTemplate default`."""
+    cluster: ClusterFacts
+    kubelet: KubeletConfiguration
+    labels: FrozenMap[str, str] = EMPTY
+    taints: tuple[Taint, ...] = ()
+    """The Provisioner's taints, then its startup taints."""
+    max_pods: int | None = None
+    """None: the image's own rule (the ENI formula) holds."""
+    custom: str | None = None
+    """spec.userData."""
+
+    @property
+    def dns_ips(self) -> tuple[str, ...]:
+        """kubeletConfiguration.clusterDNS, else kube-dns, else nothing."""
+        return self.kubelet.cluster_dns or ((self.cluster.dns_ip,) if self.cluster.dns_ip else ())
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAlias:
+    """An SSM parameter that names the newest image for the instance types that meet `requirements`.
+
+    `{version}` stands for the cluster's Kubernetes version. `parameters` are tried in order: the first
+    that exists counts.
+    """
+
+    parameters: tuple[str, ...]
+    requirements: Requirements
+
+
+@dataclass(frozen=True, slots=True)
+class AMIFamily:
+    """One family. `user_data` writes what EC2 hands to the instance; it raises NodeTemplateError on bad input."""
+
+    name: str
+    aliases: tuple[ImageAlias, ...]
+    user_data: Callable[[Bootstrap], str]
+    block_devices: tuple[BlockDeviceMapping, ...] = ()
+    """When the template has none; empty: the image's own."""
+    storage_device: str | None = None
+    """The device whose size is the node's ephemeral storage; None: the last one."""
+    eni_limited_memory_overhead: bool = True
+    supports_pods_per_core: bool = True
+    supports_eviction_soft: bool = True
+
+
+def default_device(name: str, gib: int) -> BlockDeviceMapping:
+    """An encrypted gp3 volume that goes with its instance."""
+    return BlockDeviceMapping(
+        name, BlockDevice(delete_on_termination=True, encrypted=True, volume_size_bytes=gib * GIB, volume_type="gp3")
+    )
+
+
+def needs(arch: str, only: tuple[str, ...] = (), never: tuple[str, ...] = ()) -> Requirements:
+    """Types of an architecture, with accelerators of the makers `only`, or of none of the makers `never`."""
+    found = [Requirement.of(keys.ARCH, "In", (arch,))]
+    if only:
+        found.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "In", only))
+    if never:
+        found.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "NotIn", never))
+    return Requirements(found)

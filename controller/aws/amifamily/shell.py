@@ -1,0 +1,94 @@
+"""User data of the families that join by the EKS bootstrap script: Amazon Linux 2 and Ubuntu.
+
+Source: `/etc/eks/bootstrap.sh` of awslabs/amazon-eks-ami, and Karpenter v0.27's order of arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.aws.amifamily.family import Bootstrap
+from controller.aws.userdata import SHELL_SCRIPT, Part, merge_mime
+from controller.core.api.node import Taint
+from controller.core.api.provisioner import KubeletConfiguration
+
+HEADER = """#!/bin/bash -xe
+exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1
+"""
+
+
+def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str:
+    """The script that runs bootstrap.sh; `container_runtime` None: the image's own."""
+    cluster = bootstrap.cluster
+    lines = [f"/etc/eks/bootstrap.sh {quoted(cluster.name)} --apiserver-endpoint {quoted(cluster.endpoint)}"]
+    if cluster.ca_bundle:
+        lines[0] += f" --b64-cluster-ca {quoted(cluster.ca_bundle)}"
+    if any(":" in ip for ip in bootstrap.dns_ips[:1]):
+        lines.append("--ip-family ipv6")
+    if bootstrap.max_pods is not None:
+        lines.append("--use-max-pods false")
+    if container_runtime:
+        lines.append(f"--container-runtime {container_runtime}")
+    arguments = " ".join(kubelet_arguments(bootstrap))
+    if arguments:
+        lines.append(f"--kubelet-extra-args {quoted(arguments)}")
+    if bootstrap.dns_ips:
+        lines.append(f"--dns-cluster-ip {quoted(bootstrap.dns_ips[0])}")
+    return HEADER + " \\\n".join(lines)
+
+
+def shell_user_data(bootstrap: Bootstrap, container_runtime: str | None) -> str:
+    """The user's parts, then ours, as one MIME document. Raises NodeTemplateError when theirs cannot be read."""
+    script = bootstrap_script(bootstrap, container_runtime)
+    return merge_mime(bootstrap.custom, [Part(SHELL_SCRIPT, script)], bootstrap.subject)
+
+
+def kubelet_arguments(bootstrap: Bootstrap) -> list[str]:
+    """The kubelet's command line."""
+    kubelet = bootstrap.kubelet
+    arguments = []
+    if bootstrap.labels:
+        arguments.append("--node-labels=" + _pairs(bootstrap.labels, "="))
+    if bootstrap.taints:
+        arguments.append("--register-with-taints=" + ",".join(map(_taint, bootstrap.taints)))
+    if bootstrap.max_pods is not None:
+        arguments.append(f"--max-pods={bootstrap.max_pods}")
+    if kubelet.pods_per_core is not None:
+        arguments.append(f"--pods-per-core={kubelet.pods_per_core}")
+    return arguments + _reservations(kubelet) + _limits(kubelet)
+
+
+def _reservations(kubelet: KubeletConfiguration) -> list[str]:
+    flags = (
+        ("--system-reserved", kubelet.system_reserved, "="),
+        ("--kube-reserved", kubelet.kube_reserved, "="),
+        ("--eviction-hard", kubelet.eviction_hard, "<"),
+        ("--eviction-soft", kubelet.eviction_soft, "<"),
+        ("--eviction-soft-grace-period", kubelet.eviction_soft_grace_period, "="),
+    )
+    return [f"{flag}={_pairs(values, sign)}" for flag, values, sign in flags if values]
+
+
+def _limits(kubelet: KubeletConfiguration) -> list[str]:
+    flags = (
+        ("--eviction-max-pod-grace-period", kubelet.eviction_max_pod_grace_period),
+        ("--image-gc-high-threshold", kubelet.image_gc_high_threshold_percent),
+        ("--image-gc-low-threshold", kubelet.image_gc_low_threshold_percent),
+    )
+    arguments = [f"{flag}={value}" for flag, value in flags if value is not None]
+    if kubelet.cpu_cfs_quota is not None:
+        arguments.append(f"--cpu-cfs-quota={'true' if kubelet.cpu_cfs_quota else 'false'}")
+    return arguments
+
+
+def _pairs(values: Mapping[str, str], sign: str) -> str:
+    return ",".join(f"{key}{sign}{value}" for key, value in sorted(values.items()))
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}"
+
+
+def quoted(text: str) -> str:
+    """Single quotes for the shell, whatever the text holds."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"

@@ -1,0 +1,167 @@
+"""The catalog: DescribeInstanceTypes and their offerings, turned into the InstanceTypes that plans are made of.
+
+What EC2 sells changes rarely, prices sometimes, shortages often. So each is held with a version, and an answer is built
+anew only when a version that it was made of changed; instance types whose offerings stayed alike stay the same objects,
+so that whoever compiled them into arrays can tell by identity that nothing happened.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from controller.aws.capacity import CapacityRules, capacity, overhead
+from controller.aws.errors import translated
+from controller.aws.pricing import Prices
+from controller.aws.typeinfo import ARCHITECTURES, DERIVED, TypeInfo, parse_type
+from controller.aws.unavailable import Key
+from controller.core.cloud import InstanceType, Offering
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+MAX_ANSWERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SoldTypes:
+    """The instance types of the region and the zones where each is sold. `version` changes with the content."""
+
+    version: int = 0
+    types: Mapping[str, TypeInfo] = field(default_factory=dict)
+    zones: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What offerings depend on beside the type: where subnets are, what costs what, what is out of capacity."""
+
+    zones: frozenset[str]
+    prices: Prices
+    unavailable_version: int
+    unavailable: frozenset[Key]
+
+    @property
+    def key(self) -> tuple[frozenset[str], int, int]:
+        """Equal keys, equal markets."""
+        return (self.zones, self.prices.version, self.unavailable_version)
+
+
+@dataclass(slots=True)
+class _Answer:
+    key: tuple[object, ...]
+    types: tuple[InstanceType, ...]
+
+
+class InstanceTypeCatalog:
+    """Instance types by capacity rules and market. Safe for many threads."""
+
+    def __init__(self, ec2: EC2Client, region: str) -> None:
+        self._ec2 = ec2
+        self._region = region
+        self._lock = threading.Lock()
+        self._sold: SoldTypes | None = None
+        self._answers: dict[tuple[CapacityRules, frozenset[str]], _Answer] = {}
+
+    @property
+    def sold(self) -> SoldTypes | None:
+        """What EC2 sells, as last read; None before the first refresh."""
+        return self._sold
+
+    def refresh(self) -> int:
+        """Read EC2; returns how many types are sold. A failure raises and leaves what was known in place."""
+        types = self._describe_types()
+        zones = self._describe_offerings()
+        types = {name: info for name, info in types.items() if name in zones}
+        with self._lock:
+            held = self._sold
+            if held is None or held.types != types or held.zones != zones:
+                self._sold = SoldTypes(held.version + 1 if held else 1, types, zones)
+        return len(types)
+
+    def instance_types(self, rules: CapacityRules, market: Market) -> tuple[InstanceType, ...]:
+        """The types sold in the market's zones, sorted by name; the same object while nothing changed.
+
+        Raises ValueError when a quantity of the kubelet configuration cannot be read.
+        """
+        sold = self._sold or SoldTypes()
+        key = (sold.version, *market.key)
+        with self._lock:
+            held = self._answers.get((rules, market.zones))
+            if held is not None and held.key == key:
+                return held.types
+            previous = {item.name: item for item in held.types} if held and held.key[0] == sold.version else {}
+            built = tuple(
+                self._build(info, rules, market, sold, previous.get(name)) for name, info in sorted(sold.types.items())
+            )
+            types = tuple(item for item in built if item.offerings)
+            if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
+                types = held.types
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.pop(next(iter(self._answers)))
+            self._answers[rules, market.zones] = _Answer(key, types)
+            return types
+
+    def _build(
+        self, info: TypeInfo, rules: CapacityRules, market: Market, sold: SoldTypes, previous: InstanceType | None
+    ) -> InstanceType:
+        offered = offerings(info, sold.zones.get(info.name, frozenset()), market)
+        if previous is not None:
+            return previous if previous.offerings == offered else replace(previous, offerings=offered)
+        found = capacity(info, rules)
+        return InstanceType(
+            name=info.name,
+            requirements=requirements(info.labels(self._region, found.get("pods", 0))),
+            capacity=found,
+            overhead=overhead(info, rules),
+            offerings=offered,
+        )
+
+    def _describe_types(self) -> dict[str, TypeInfo]:
+        filters: list[FilterTypeDef] = [
+            {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+            {"Name": "processor-info.supported-architecture", "Values": list(ARCHITECTURES)},
+        ]
+        with translated("ec2:DescribeInstanceTypes"):
+            pages = self._ec2.get_paginator("describe_instance_types").paginate(Filters=filters)
+            parsed = [parse_type(info) for page in pages for info in page["InstanceTypes"]]
+        return {info.name: info for info in parsed}
+
+    def _describe_offerings(self) -> dict[str, frozenset[str]]:
+        zones: dict[str, set[str]] = {}
+        with translated("ec2:DescribeInstanceTypeOfferings"):
+            paginator = self._ec2.get_paginator("describe_instance_type_offerings")
+            for page in paginator.paginate(LocationType="availability-zone"):
+                for offer in page["InstanceTypeOfferings"]:
+                    zones.setdefault(offer["InstanceType"], set()).add(offer["Location"])
+        return {name: frozenset(found) for name, found in zones.items()}
+
+
+def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
+    """A type's offerings: the zones where it is sold and a subnet is, times spot and on-demand as it can be bought.
+
+    One without a price, or out of capacity, is listed as unavailable.
+    """
+    found: list[Offering] = []
+    for zone in sorted(sold_in & market.zones):
+        for capacity_type in info.capacity_types:
+            price = market.prices.of(capacity_type, info.name, zone)
+            masked = (capacity_type, info.name, zone) in market.unavailable
+            found.append(Offering(zone, capacity_type, price or 0.0, available=price is not None and not masked))
+    return tuple(found)
+
+
+def requirements(labels: Mapping[str, str]) -> Requirements:
+    """The labels that nodes of a type have, and the well-known ones that they certainly lack."""
+    return Requirements(
+        Requirement.of(key, "In", (labels[key],)) if key in labels else Requirement.of(key, "DoesNotExist")
+        for key in sorted(DERIVED)
+    )
+
+
+def _same(one: InstanceType, two: InstanceType) -> bool:
+    return one is two

@@ -1,0 +1,69 @@
+"""The boto3 clients: bounded timeouts, standard retries, endpoints from botocore's own configuration alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+
+from controller.errors import CloudUnauthorizedError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_eks import EKSClient
+    from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_ssm import SSMClient
+
+CONNECT_TIMEOUT_SECONDS = 5
+READ_TIMEOUT_SECONDS = 30
+MAX_ATTEMPTS = 4
+"""One call and three retries, as Karpenter v0.27's SDK did."""
+
+MAX_CONNECTIONS = 50
+"""Launches run in parallel; botocore's default of 10 would queue them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The AWS APIs that the controller calls, and the region that it works in."""
+
+    region: str
+    ec2: EC2Client
+    eks: EKSClient
+    ssm: SSMClient
+    pricing: PricingClient
+
+
+def pricing_region(region: str) -> str:
+    """The nearest of the few regions that serve the Pricing API."""
+    if region.startswith("cn-"):
+        return "cn-northwest-1"
+    if region.startswith("ap-"):
+        return "ap-south-1"
+    if region.startswith("eu-"):
+        return "eu-central-1"
+    return "us-east-1"
+
+
+def make_clients(session: boto3.Session | None = None, version: str = "") -> Clients:
+    """Clients of the session's region. Raises CloudUnauthorizedError when no region is configured."""
+    session = session or boto3.Session()
+    region = session.region_name
+    if not region:
+        raise CloudUnauthorizedError("No AWS region is configured; set AWS_REGION on the controller's pod")
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=READ_TIMEOUT_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
+        max_pool_connections=MAX_CONNECTIONS,
+        user_agent_extra=f"nodeless/{version}" if version else "nodeless",
+    )
+    return Clients(
+        region=region,
+        ec2=session.client("ec2", config=config),
+        eks=session.client("eks", config=config),
+        ssm=session.client("ssm", config=config),
+        pricing=session.client("pricing", region_name=pricing_region(region), config=config),
+    )

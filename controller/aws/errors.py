@@ -1,0 +1,150 @@
+"""botocore's errors in our own tree, each with the action that failed and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+)
+
+from controller.errors import (
+    CloudError,
+    CloudThrottledError,
+    CloudUnauthorizedError,
+    InstanceNotFoundError,
+    InsufficientCapacityError,
+    NodeTemplateError,
+)
+
+CAPACITY_CODES = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "InsufficientCapacityOnOutpost",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxSpotInstanceCountExceeded",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "VcpuLimitExceeded",
+    }
+)
+"""An offering that answers so will not be had for a while (EC2 API error codes). Karpenter v0.27 knew five of them, and
+failed the launch on the others without trying elsewhere."""
+
+NOT_FOUND_CODES = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+TEMPLATE_NOT_FOUND_CODES = frozenset(
+    {
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+        "InvalidLaunchTemplateId.NotFoundException",
+    }
+)
+TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
+TOKEN_MISMATCH_CODES = frozenset({"IdempotentParameterMismatch", "InvalidClientToken.Mismatch"})
+THROTTLED_CODES = frozenset(
+    {
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "EC2ThrottledException",
+        "PriorRequestNotComplete",
+        "SlowDown",
+        "BandwidthLimitExceeded",
+    }
+)
+UNAUTHORIZED_CODES = frozenset(
+    {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "UnauthorizedAccess", "OptInRequired"}
+)
+CREDENTIAL_CODES = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "RequestExpired",
+        "InvalidClientTokenId",
+        "InvalidIdentityToken",
+        "UnrecognizedClientException",
+        "SignatureDoesNotMatch",
+        "IncompleteSignature",
+        "MissingAuthenticationToken",
+    }
+)
+TEMPLATE_CODES = frozenset(
+    {
+        "InvalidAMIID.NotFound",
+        "InvalidAMIID.Malformed",
+        "InvalidAMIID.Unavailable",
+        "InvalidBlockDeviceMapping",
+        "InvalidGroup.NotFound",
+        "InvalidIamInstanceProfile.NotFound",
+        "InvalidKeyPair.NotFound",
+        "InvalidSecurityGroupID.NotFound",
+        "InvalidSnapshot.NotFound",
+        "InvalidSubnetID.NotFound",
+        "InvalidUserData.Malformed",
+        "ParameterNotFound",
+    }
+)
+"""The template names something that AWS does not know: its author has to act."""
+
+_CREDENTIAL_ERRORS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
+
+
+def error_code(error: BaseException) -> str:
+    """The API's own code, or empty."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", ""))
+    return ""
+
+
+@contextmanager
+def translated(action: str, subject: str = "") -> Iterator[None]:
+    """Run one AWS call; raise what botocore raises as a CloudError.
+
+    `action` is the IAM action (`ec2:CreateFleet`), `subject` what it was for (`AWSNodeTemplate default`).
+    """
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        raise translate(error, action, subject) from error
+
+
+def translate(error: Exception, action: str, subject: str = "") -> CloudError:
+    """The CloudError for a botocore error."""
+    code = error_code(error)
+    target = f"{action} for {subject}" if subject else action
+    if not isinstance(error, ClientError):
+        if isinstance(error, _CREDENTIAL_ERRORS):
+            return CloudUnauthorizedError(f"{target}: {error}; give the controller's pod AWS credentials (IRSA role)")
+        return CloudError(f"{target}: no answer from AWS: {error}; it is tried again")
+    return by_code(code, f"{target}: {code}: {error.response.get('Error', {}).get('Message', '')}", action)
+
+
+def by_code(code: str, message: str, action: str) -> CloudError:
+    """The CloudError for an API error code, with what would help."""
+    if code in UNAUTHORIZED_CODES:
+        return CloudUnauthorizedError(f"{message}; allow {action} in the policy of the controller's role", code)
+    if code in CREDENTIAL_CODES:
+        return CloudUnauthorizedError(f"{message}; the controller's credentials are expired or not valid", code)
+    if code in THROTTLED_CODES:
+        return CloudThrottledError(f"{message}; it is tried again later", code)
+    if code in CAPACITY_CODES:
+        return InsufficientCapacityError(message, code)
+    if code in NOT_FOUND_CODES:
+        return InstanceNotFoundError(message, code)
+    if code in TEMPLATE_CODES or code in TEMPLATE_NOT_FOUND_CODES:
+        return NodeTemplateError(f"{message}; correct the AWSNodeTemplate", code)
+    return CloudError(message, code)

@@ -1,0 +1,141 @@
+"""CreateFleet of type `instant`: one instance out of many offerings, chosen by EC2, asked for idempotently.
+
+Sources: EC2 API reference (CreateFleet, "Ensuring idempotency"), Karpenter v0.27's request. Where we differ: a client
+token goes with every request, so that a repeated one is answered with what it launched the first time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from controller.aws import tags as tagging
+from controller.aws.errors import CAPACITY_CODES, translated
+from controller.core.api.labels import SPOT
+from controller.core.cloud import PricedOffering
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef
+
+MAX_OVERRIDES = 300
+"""EC2 takes 300 overrides for a fleet over all its configurations."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOverride:
+    """One offering as the fleet is asked for it."""
+
+    offering: PricedOffering
+    subnet_id: str
+    launch_template: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetError:
+    """Why an offering was not had. Type and zone are empty when EC2 does not say which."""
+
+    code: str
+    message: str
+    instance_type: str = ""
+    zone: str = ""
+
+    @property
+    def capacity(self) -> bool:
+        """The offering has no capacity, as opposed to the request being wrong."""
+        return self.code in CAPACITY_CODES
+
+    def speaks_of(self, offering: PricedOffering) -> bool:
+        """Whether the error is about this offering; one that names no type or no zone is about all of them."""
+        return self.instance_type in ("", offering.instance_type) and self.zone in ("", offering.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetAnswer:
+    """What CreateFleet gave."""
+
+    fleet_id: str
+    instance_ids: tuple[str, ...]
+    errors: tuple[FleetError, ...]
+
+
+def client_token(token: str, attempt: int) -> str:
+    """The token EC2 is sent: at most 64 ASCII characters, the same in every process."""
+    return hashlib.sha256(f"{token}/{attempt}".encode()).hexdigest()
+
+
+def fleet_request(
+    *,
+    capacity_type: str,
+    overrides: Sequence[FleetOverride],
+    tags: Mapping[str, str],
+    context: str | None,
+    token: str,
+) -> CreateFleetRequestTypeDef:
+    """The request for one instance of the overrides, which are in the order of preference."""
+    configs: dict[str, list[dict[str, str]]] = {}
+    for override in overrides[:MAX_OVERRIDES]:
+        configs.setdefault(override.launch_template, []).append(
+            {
+                "InstanceType": override.offering.instance_type,
+                "SubnetId": override.subnet_id,
+                "AvailabilityZone": override.offering.zone,
+            }
+        )
+    request: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": token,
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
+                "Overrides": listed,
+            }
+            for name, listed in sorted(configs.items())
+        ],
+        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": capacity_type},
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tagging.as_list(tags)} for kind in ("instance", "volume", "fleet")
+        ],
+    }
+    if capacity_type == SPOT:
+        request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+    else:
+        request["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
+    if context:
+        request["Context"] = context
+    return cast("CreateFleetRequestTypeDef", request)
+
+
+def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: str) -> FleetAnswer:
+    """Send it. Raises CloudErrors when the call itself fails; what no offering gave is in the answer."""
+    with translated("ec2:CreateFleet", subject):
+        response = ec2.create_fleet(**request)
+    ids = [one for group in response.get("Instances", ()) for one in group.get("InstanceIds", ())]
+    return FleetAnswer(response.get("FleetId", ""), tuple(ids), tuple(map(_error, response.get("Errors", ()))))
+
+
+def fleet_age_seconds(ec2: EC2Client, fleet_id: str) -> float | None:
+    """How long ago, by AWS's own clock, the fleet was created; None when EC2 does not say.
+
+    Tells a fresh answer from a repeated one. Raises CloudErrors.
+    """
+    with translated("ec2:DescribeFleets", fleet_id):
+        response = ec2.describe_fleets(FleetIds=[fleet_id])
+    created = next((fleet.get("CreateTime") for fleet in response.get("Fleets", ())), None)
+    stamp = response["ResponseMetadata"]["HTTPHeaders"].get("date")
+    if created is None or not stamp:
+        return None
+    return (parsedate_to_datetime(stamp) - created).total_seconds()
+
+
+def _error(entry: Mapping[str, Any]) -> FleetError:
+    overrides = (entry.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+    return FleetError(
+        code=entry.get("ErrorCode", ""),
+        message=entry.get("ErrorMessage", ""),
+        instance_type=overrides.get("InstanceType", ""),
+        zone=overrides.get("AvailabilityZone", ""),
+    )

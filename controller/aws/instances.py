@@ -1,0 +1,120 @@
+"""Instances as EC2 describes them, read into CloudInstances: the same ones whether just launched or found by tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from controller.aws import tags as tagging
+from controller.aws.errors import translated
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import CloudInstance
+from controller.errors import InstanceNotFoundError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
+ALL_STATES = (*LIVE_STATES, "terminated")
+STAYING_STATES = ("pending", "running", "stopping", "stopped")
+"""Live, and not on the way out."""
+
+_PROVIDER_ID = re.compile(r"^aws:///(?P<zone>[^/]+)/(?P<id>i-[0-9a-f]+)$")
+
+TypeLabels = Callable[[str, Mapping[str, str]], Mapping[str, str]]
+"""(instance type, tags) → the labels that follow from the type."""
+
+
+def instance_id(provider_id: str) -> str:
+    """The instance's id. Raises ValueError for what is not `aws:///ZONE/i-...`."""
+    match = _PROVIDER_ID.match(provider_id)
+    if match is None:
+        raise ValueError(f"{provider_id!r} is not a provider id of AWS (aws:///ZONE/INSTANCE-ID)")
+    return match["id"]
+
+
+class Instances:
+    """Describes and terminates this cluster's instances. Safe for many threads."""
+
+    def __init__(self, ec2: EC2Client, cluster_name: str, node_name_convention: str, type_labels: TypeLabels) -> None:
+        self._ec2 = ec2
+        self._cluster_name = cluster_name
+        self._by_resource_name = node_name_convention == "resource-name"
+        self._type_labels = type_labels
+
+    def get(self, instance_id: str) -> CloudInstance:
+        """Raises InstanceNotFoundError when it is terminated or unknown, and other CloudErrors."""
+        found = self._describe([{"Name": "instance-id", "Values": [instance_id]}], LIVE_STATES)
+        if not found:
+            raise InstanceNotFoundError(f"Instance {instance_id} is terminated or unknown to EC2")
+        return found[0]
+
+    def find(self, instance_id: str) -> CloudInstance | None:
+        """The instance in whatever state, terminated included; None when EC2 does not show it. Raises CloudErrors."""
+        found = self._describe([{"Name": "instance-id", "Values": [instance_id]}], ALL_STATES)
+        return found[0] if found else None
+
+    def by_token(self, token: str) -> CloudInstance | None:
+        """The instance that stays and was launched for a token (the eldest, should there be several)."""
+        found = self._describe([{"Name": f"tag:{tagging.LAUNCH_TOKEN}", "Values": [token]}], STAYING_STATES)
+        return min(found, key=lambda item: (item.launched_at, item.id), default=None)
+
+    def launched(self) -> tuple[CloudInstance, ...]:
+        """Every live instance of this cluster that a Provisioner launched, sorted by launch time."""
+        found = self._describe([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
+        return tuple(sorted(found, key=lambda item: (item.launched_at, item.id)))
+
+    def terminate(self, instance_id: str) -> None:
+        """Raises InstanceNotFoundError when it is gone already, and other CloudErrors."""
+        with translated("ec2:TerminateInstances", instance_id):
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+
+    def _describe(self, filters: Sequence[FilterTypeDef], states: Sequence[str]) -> tuple[CloudInstance, ...]:
+        """This cluster's instances that match. Raises CloudErrors."""
+        wanted: list[FilterTypeDef] = [
+            *filters,
+            {"Name": f"tag:{tagging.cluster_tag(self._cluster_name)}", "Values": ["owned"]},
+            {"Name": "instance-state-name", "Values": list(states)},
+        ]
+        with translated("ec2:DescribeInstances"):
+            pages = self._ec2.get_paginator("describe_instances").paginate(Filters=wanted)
+            return tuple(
+                self._read(instance)
+                for page in pages
+                for reservation in page["Reservations"]
+                for instance in reservation["Instances"]
+            )
+
+    def _read(self, instance: Mapping[str, Any]) -> CloudInstance:
+        tags = tagging.as_dict(instance.get("Tags", []))
+        zone = instance["Placement"]["AvailabilityZone"]
+        spot = instance.get("InstanceLifecycle") == "spot" or bool(instance.get("SpotInstanceRequestId"))
+        capacity_type = keys.SPOT if spot else keys.ON_DEMAND
+        instance_type, image = instance["InstanceType"], instance.get("ImageId", "")
+        labels = {
+            **tagging.decode_labels(tags),
+            **self._type_labels(instance_type, tags),
+            keys.INSTANCE_TYPE: instance_type,
+            keys.ZONE: zone,
+            keys.CAPACITY_TYPE: capacity_type,
+            keys.INSTANCE_AMI_ID: image,
+            keys.PROVISIONER_NAME: tags.get(keys.PROVISIONER_NAME, ""),
+        }
+        dns_name = instance.get("PrivateDnsName", "").lower()
+        return CloudInstance(
+            id=instance["InstanceId"],
+            provider_id=f"aws:///{zone}/{instance['InstanceId']}",
+            node_name=instance["InstanceId"] if self._by_resource_name else dns_name,
+            instance_type=instance_type,
+            zone=zone,
+            capacity_type=capacity_type,
+            image_id=image,
+            state=instance["State"]["Name"],
+            launched_at=instance["LaunchTime"].timestamp(),
+            provisioner_name=tags.get(keys.PROVISIONER_NAME, ""),
+            tags=FrozenMap(tags),
+            labels=FrozenMap(dict(sorted(labels.items()))),
+        )

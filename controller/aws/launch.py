@@ -1,0 +1,304 @@
+"""One launch, from a LaunchRequest to a running instance: idempotent, and as persistent as EC2's bad days ask for.
+
+EC2 answers a repeated client token with what it did the first time, for ever. So a launch is a row of attempts, each
+with its own token, the same row in every process: an attempt whose instance is gone, or whose answer is a failure, is
+done with, and the next one follows. A process that dies after CreateFleet leaves an instance that carries the launch
+token as a tag; its successor finds it by the tag, or by the same answer to the same attempt, and launches no second.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from cachetools import LRUCache
+
+from controller.aws.cluster import ClusterFacts
+from controller.aws.errors import TEMPLATE_NOT_FOUND_CODES, TOKEN_MISMATCH_CODES, by_code
+from controller.aws.fleet import (
+    FleetAnswer,
+    FleetError,
+    FleetOverride,
+    client_token,
+    create_fleet,
+    fleet_age_seconds,
+    fleet_request,
+)
+from controller.aws.instances import STAYING_STATES, Instances
+from controller.aws.nodeparameters import NodeParameters
+from controller.aws.subnets import Reservation, Subnets
+from controller.aws.unavailable import UnavailableOfferings
+from controller.clock import Clock
+from controller.core.api import labels as keys
+from controller.core.api.labels import ON_DEMAND, SPOT
+from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
+from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+MAX_ATTEMPTS = 8
+"""In one call of `launch`; the next call goes on from there."""
+
+SEEN_DEADLINE_SECONDS = 20.0
+"""How long Describe may not know a new instance (EC2: "eventual consistency", usually under a second)."""
+
+FIRST_WAIT_SECONDS = 0.25
+MAX_WAIT_SECONDS = 4.0
+FRESH_SECONDS = 60.0
+"""An answer of a fleet elder than this is a repeated one."""
+
+REMEMBERED_LAUNCHES = 10_000
+NO_REASON = FleetError("UnfulfillableCapacity", "the fleet gave neither an instance nor a reason")
+DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
+"""Resources that make a type exotic."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What one CreateFleet came to."""
+
+    instance: CloudInstance | None = None
+    errors: tuple[FleetError, ...] = ()
+    fresh: bool = True
+    """It tells of now; otherwise it is the story of an earlier attempt, and the next one is due."""
+
+
+class Launcher:
+    """Launches instances. Safe for many threads."""
+
+    def __init__(
+        self,
+        *,
+        ec2: EC2Client,
+        clock: Clock,
+        logger: structlog.typing.FilteringBoundLogger,
+        instances: Instances,
+        subnets: Subnets,
+        parameters: NodeParameters,
+        unavailable: UnavailableOfferings,
+        stop: threading.Event,
+    ) -> None:
+        self._ec2 = ec2
+        self._clock = clock
+        self._log = logger
+        self._instances = instances
+        self._subnets = subnets
+        self._parameters = parameters
+        self._unavailable = unavailable
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._done_attempts: LRUCache[str, int] = LRUCache(REMEMBERED_LAUNCHES)
+
+    def launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
+        """The instance of the request's token. Raises as CloudProvider.create."""
+        found = self._instances.by_token(request.token)
+        if found is not None and (named := self._seen(found.id)) is not None and named.state in STAYING_STATES:
+            return named
+        for tier in tiers(request.offerings, lambda name: is_exotic(request.instance_types[name])):
+            instance = self._launch_tier(request, tier, cluster)
+            if instance is not None:
+                return instance
+        raise InsufficientCapacityError(self._refusal(request))
+
+    def _launch_tier(
+        self, request: LaunchRequest, tier: Sequence[PricedOffering], cluster: ClusterFacts
+    ) -> CloudInstance | None:
+        """Attempts until an instance is there (returned), or none of the tier's offerings is left (None)."""
+        for _ in range(MAX_ATTEMPTS):
+            _, masked = self._unavailable.active()
+            left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked]
+            if not left:
+                return None
+            attempt = self._attempt(request, left, cluster)
+            if attempt.fresh:
+                self._mask(left, attempt.errors)
+            if attempt.instance is not None:
+                return attempt.instance
+            if attempt.fresh:
+                _raise_unless_capacity(request, attempt.errors)
+        return None
+
+    def _attempt(self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts) -> _Attempt:
+        number = self._next_attempt(request.token)
+        overrides, reservation = self._overrides(request, offerings, cluster)
+        used: set[str] = set()
+        try:
+            answer = self._send(request, overrides, number)
+            attempt = self._judge(request, number, answer)
+            if attempt.instance is not None:
+                used = {o.subnet_id for o in overrides if o.offering.zone == attempt.instance.zone}
+            return attempt
+        except CloudError as error:
+            if error.code not in TOKEN_MISMATCH_CODES:
+                raise
+            return self._sent_before(request, number)
+        finally:
+            self._subnets.release(reservation, used)
+
+    def _overrides(
+        self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts
+    ) -> tuple[list[FleetOverride], Reservation]:
+        """Each offering with its subnet and launch template. Raises NodeTemplateError when that leaves none."""
+        types = [request.instance_types[name] for name in sorted({o.instance_type for o in offerings})]
+        templates = self._parameters.launch_templates(request, offerings[0].capacity_type, types, cluster)
+        addresses: dict[str, int] = {}
+        for offering in offerings:
+            pods = request.instance_types[offering.instance_type].capacity.get("pods", 1)
+            addresses[offering.zone] = min(pods, addresses.get(offering.zone, pods))
+        subnets, reservation = self._subnets.reserve(request.template, addresses)
+        overrides = [
+            FleetOverride(offering, subnets[offering.zone].id, templates[offering.instance_type])
+            for offering in offerings
+            if offering.zone in subnets and offering.instance_type in templates
+        ]
+        if not overrides:
+            self._subnets.release(reservation)
+            raise NodeTemplateError(
+                f"AWSNodeTemplate {request.template.name}: no subnet in zones {', '.join(sorted(addresses))}; "
+                "spec.subnetSelector has changed since the plan was made, or its cache is stale; the next plan sees it"
+            )
+        return overrides, reservation
+
+    def _send(self, request: LaunchRequest, overrides: Sequence[FleetOverride], number: int) -> FleetAnswer:
+        """CreateFleet; a launch template that somebody deleted is made again, once."""
+        sent = fleet_request(
+            capacity_type=overrides[0].offering.capacity_type,
+            overrides=overrides,
+            tags=self._parameters.launch_tags(request),
+            context=request.template.context,
+            token=client_token(request.token, number),
+        )
+        subject = f"Provisioner {request.provisioner.name}"
+        try:
+            return create_fleet(self._ec2, sent, subject)
+        except CloudError as error:
+            if error.code not in TEMPLATE_NOT_FOUND_CODES or request.template.launch_template:
+                raise
+        self._parameters.restore(override.launch_template for override in overrides)
+        return create_fleet(self._ec2, sent, subject)
+
+    def _judge(self, request: LaunchRequest, number: int, answer: FleetAnswer) -> _Attempt:
+        """Whether the answer is an instance that lives, a failure of now, or an old story."""
+        if not answer.instance_ids:
+            self._finish(request.token, number)
+            return _Attempt(errors=answer.errors or (NO_REASON,), fresh=self._fresh(answer))
+        instance = self._seen(answer.instance_ids[0])
+        if instance is not None and instance.state in STAYING_STATES:
+            return _Attempt(instance=instance, errors=answer.errors, fresh=self._launched_now(instance))
+        if instance is None and self._fresh(answer):
+            raise CloudError(
+                f"Instance {answer.instance_ids[0]} was launched for Provisioner {request.provisioner.name}, but EC2 "
+                f"does not show it after {SEEN_DEADLINE_SECONDS:.0f} s; the same launch is looked at again"
+            )
+        self._finish(request.token, number)
+        return _Attempt(fresh=False)
+
+    def _sent_before(self, request: LaunchRequest, number: int) -> _Attempt:
+        """An earlier process used this attempt's token for other offerings: what it launched, if anything, is ours."""
+        found = self._wait_for(lambda: self._instances.by_token(request.token))
+        if found is None:
+            self._finish(request.token, number)
+        return _Attempt(instance=found, fresh=False)
+
+    def _seen(self, instance_id: str) -> CloudInstance | None:
+        """The instance once EC2 shows it, with its node's name if it lives; None when it does not in time."""
+        return self._wait_for(lambda: self._instances.find(instance_id))
+
+    def _wait_for(self, look: Callable[[], CloudInstance | None]) -> CloudInstance | None:
+        waited, wait = 0.0, FIRST_WAIT_SECONDS
+        while True:
+            found = look()
+            if found is not None and (found.node_name or found.state not in STAYING_STATES):
+                return found
+            if waited >= SEEN_DEADLINE_SECONDS or self._clock.wait(self._stop, wait):
+                return None
+            waited, wait = waited + wait, min(wait * 2, MAX_WAIT_SECONDS)
+
+    def _fresh(self, answer: FleetAnswer) -> bool:
+        """Whether the answer is to this very request; one whose age is not known counts as such."""
+        if not answer.fleet_id:
+            return True
+        try:
+            age = fleet_age_seconds(self._ec2, answer.fleet_id)
+        except CloudError as error:
+            self._log.warning("Age of a fleet is not known", fleet=answer.fleet_id, error=str(error))
+            return True
+        return age is None or age <= FRESH_SECONDS
+
+    def _launched_now(self, instance: CloudInstance) -> bool:
+        return abs(self._clock.now() - instance.launched_at) <= FRESH_SECONDS
+
+    def _mask(self, offerings: Sequence[PricedOffering], errors: Sequence[FleetError]) -> None:
+        """Offerings that EC2 has none of are left out from now on; an error that names none speaks of all."""
+        for error in errors:
+            if not error.capacity:
+                continue
+            for offering in offerings:
+                if error.speaks_of(offering):
+                    seconds = self._unavailable.mark(
+                        offering.capacity_type, offering.instance_type, offering.zone, error.code
+                    )
+                    self._log.info(
+                        "Offering has no capacity",
+                        instance_type=offering.instance_type,
+                        zone=offering.zone,
+                        capacity_type=offering.capacity_type,
+                        code=error.code,
+                        masked_seconds=seconds,
+                    )
+
+    def _next_attempt(self, token: str) -> int:
+        with self._lock:
+            return self._done_attempts.get(token, -1) + 1
+
+    def _finish(self, token: str, number: int) -> None:
+        """Never send this attempt's token again."""
+        with self._lock:
+            self._done_attempts[token] = max(number, self._done_attempts.get(token, -1))
+
+    def _refusal(self, request: LaunchRequest) -> str:
+        reasons = {
+            self._unavailable.reason((o.capacity_type, o.instance_type, o.zone)) or "not tried to the end"
+            for o in request.offerings
+        }
+        return (
+            f"Provisioner {request.provisioner.name}: none of {len(request.offerings)} offerings has capacity "
+            f"({', '.join(sorted(reasons))}); allow more instance types, zones or capacity types"
+        )
+
+
+def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) -> list[list[PricedOffering]]:
+    """The offerings in the order in which they are tried, as lists of one capacity type each.
+
+    Spot before on-demand, but no spot that costs more than the cheapest on-demand; types with GPUs or accelerators and
+    bare metal after all others of both kinds (Karpenter v0.27 dropped them where others remained).
+    """
+    cheapest = min((o.price for o in offerings if o.capacity_type == ON_DEMAND), default=math.inf)
+    wanted = [o for o in offerings if o.capacity_type != SPOT or o.price <= cheapest]
+    found = [
+        [o for o in wanted if o.capacity_type == capacity_type and exotic(o.instance_type) == last]
+        for last in (False, True)
+        for capacity_type in (SPOT, ON_DEMAND)
+    ]
+    return [tier for tier in found if tier]
+
+
+def is_exotic(item: InstanceType) -> bool:
+    """Bare metal, or with GPUs or accelerators."""
+    size = item.requirements[keys.INSTANCE_SIZE].values if keys.INSTANCE_SIZE in item.requirements else frozenset()
+    return any(value.startswith("metal") for value in size) or any(name in item.capacity for name in DEVICES)
+
+
+def _raise_unless_capacity(request: LaunchRequest, errors: Sequence[FleetError]) -> None:
+    """Raise the first error that is not about capacity, if there is one: other offerings would meet it too."""
+    for error in errors:
+        if not error.capacity:
+            subject = f"ec2:CreateFleet for Provisioner {request.provisioner.name}"
+            raise by_code(
+                error.code, f"{subject}: {error.code}: {error.message}", "ec2:CreateFleet and ec2:RunInstances"
+            )

@@ -1,0 +1,179 @@
+"""AWSProvider: the CloudProvider over EC2, EKS, SSM and the Pricing API.
+
+Composition alone: each question is answered by the part that knows, and what those know is refreshed on schedule by
+`refresh`, which a loop of the shell calls. Nothing here knows whether the endpoints are AWS's own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from controller.aws import tags as tagging
+from controller.aws.amifamily import family_of
+from controller.aws.caching import Cache
+from controller.aws.capacity import CapacityRules, pod_capacity
+from controller.aws.catalog import InstanceTypeCatalog, Market
+from controller.aws.clients import Clients
+from controller.aws.cluster import ClusterFacts, describe_cluster
+from controller.aws.images import Images
+from controller.aws.instances import Instances, instance_id
+from controller.aws.launch import Launcher
+from controller.aws.launchtemplates import LaunchTemplates
+from controller.aws.nodeparameters import NodeParameters
+from controller.aws.pricing import Pricing
+from controller.aws.securitygroups import SecurityGroups
+from controller.aws.storage import storage_bytes
+from controller.aws.subnets import Subnets
+from controller.aws.unavailable import UnavailableOfferings
+from controller.clock import Clock
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
+from controller.errors import CloudError, NodeTemplateError
+from controller.settings import Settings
+
+CATALOG_SECONDS = 300.0
+SPOT_PRICE_SECONDS = 300.0
+ON_DEMAND_PRICE_SECONDS = 12 * 3600.0
+CLUSTER_SECONDS = 300.0
+
+
+class AWSProvider:
+    """Implements controller.core.cloud.CloudProvider. Safe for many threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        clock: Clock,
+        logger: structlog.typing.FilteringBoundLogger,
+        *,
+        dns_ip: str = "",
+        stop: threading.Event | None = None,
+        fallback_prices: Mapping[str, float] | None = None,
+    ) -> None:
+        """`dns_ip` is the ClusterIP of kube-dns, if known; `stop` ends waits when the process stops."""
+        ec2 = clients.ec2
+        self._settings = settings
+        self._clients = clients
+        self._clock = clock
+        self._log = logger
+        self._dns_ip = dns_ip
+        self._unavailable = UnavailableOfferings(clock)
+        self._catalog = InstanceTypeCatalog(ec2, clients.region)
+        self._pricing = Pricing(ec2, clients.pricing, clients.region, fallback_prices or {}, clock.now)
+        self._subnets = Subnets(ec2, clock)
+        self._security_groups = SecurityGroups(ec2, clock)
+        self._cluster: Cache[str, ClusterFacts] = Cache(clock, CLUSTER_SECONDS)
+        self._instances = Instances(ec2, settings.cluster_name, settings.node_name_convention, self._type_labels)
+        self._launcher = Launcher(
+            ec2=ec2,
+            clock=clock,
+            logger=logger,
+            instances=self._instances,
+            subnets=self._subnets,
+            parameters=NodeParameters(
+                settings,
+                Images(ec2, clients.ssm, clock),
+                self._security_groups,
+                LaunchTemplates(ec2, settings.cluster_name, clock),
+            ),
+            unavailable=self._unavailable,
+            stop=stop or threading.Event(),
+        )
+        self._schedule = {
+            "instance types": (self._catalog.refresh, CATALOG_SECONDS),
+            "spot prices": (self._pricing.refresh_spot, SPOT_PRICE_SECONDS),
+            "on-demand prices": (self._pricing.refresh_on_demand, ON_DEMAND_PRICE_SECONDS),
+        }
+        if settings.isolated_vpc:
+            del self._schedule["on-demand prices"]
+        self._due: dict[str, float] = {}
+        self._failing: set[str] = set()
+        self._refresh_lock = threading.Lock()
+
+    def refresh(self) -> None:
+        """Read again what is due: instance types and spot prices every 5 minutes, on-demand prices every 12 hours.
+
+        What fails keeps its earlier content, is said once, and is tried again at the next call.
+        """
+        with self._refresh_lock:
+            for what, (read, every) in self._schedule.items():
+                if self._clock.monotonic() >= self._due.get(what, 0.0):
+                    self._refresh_one(what, read, every)
+
+    def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
+        """See CloudProvider. The same tuple as before while nothing changed."""
+        zones = self._subnets.zones(template)
+        if self._catalog.sold is None:
+            self.refresh()
+        if self._catalog.sold is None:
+            raise CloudError("Instance types are not known yet; ec2:DescribeInstanceTypes is tried again")
+        version, unavailable = self._unavailable.active()
+        market = Market(zones, self._pricing.prices, version, unavailable)
+        try:
+            return self._catalog.instance_types(self._rules(provisioner, template), market)
+        except ValueError as error:
+            raise NodeTemplateError(
+                f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}; write 100Mi or 5%, say"
+            ) from error
+
+    def create(self, request: LaunchRequest) -> CloudInstance:
+        """See CloudProvider."""
+        cluster = self._cluster.get(
+            self._settings.cluster_name, lambda: describe_cluster(self._clients.eks, self._settings, self._dns_ip)
+        )
+        return self._launcher.launch(request, cluster)
+
+    def get(self, provider_id: str) -> CloudInstance:
+        """See CloudProvider."""
+        return self._instances.get(instance_id(provider_id))
+
+    def list(self) -> tuple[CloudInstance, ...]:
+        """See CloudProvider."""
+        return self._instances.launched()
+
+    def delete(self, provider_id: str) -> None:
+        """See CloudProvider."""
+        self._instances.terminate(instance_id(provider_id))
+
+    def _refresh_one(self, what: str, read: Callable[[], int], every: float) -> None:
+        try:
+            count = read()
+        except CloudError as error:
+            if what not in self._failing:
+                self._log.warning("Reading from AWS fails; the earlier content is used", what=what, error=str(error))
+            self._failing.add(what)
+            return
+        self._due[what] = self._clock.monotonic() + every
+        if what in self._failing:
+            self._failing.discard(what)
+            self._log.info("Reading from AWS works again", what=what, count=count)
+
+    def _rules(self, provisioner: Provisioner, template: AWSNodeTemplate) -> CapacityRules:
+        family = family_of(template)
+        return CapacityRules(
+            vm_memory_overhead=self._settings.vm_memory_overhead_percent,
+            eni_limited_pods=self._settings.enable_eni_limited_pod_density,
+            pod_eni=self._settings.enable_pod_eni,
+            storage_bytes=storage_bytes(template, family),
+            kubelet=provisioner.kubelet,
+            eni_limited_memory_overhead=family.eni_limited_memory_overhead,
+            supports_pods_per_core=family.supports_pods_per_core,
+            supports_eviction_soft=family.supports_eviction_soft,
+        )
+
+    def _type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
+        """Labels of an instance's type; none while the type is not known."""
+        if self._catalog.sold is None:
+            self.refresh()
+        info = self._catalog.sold.types.get(instance_type) if self._catalog.sold else None
+        if info is None:
+            return {}
+        rules = CapacityRules(
+            eni_limited_pods=self._settings.enable_eni_limited_pod_density, kubelet=tagging.read_pod_density(tags)
+        )
+        return info.labels(self._clients.region, pod_capacity(info, rules))

@@ -1,0 +1,38 @@
+"""subnetSelector and securityGroupSelector as EC2 filters.
+
+Source: Karpenter v0.27: `aws-ids` is a comma list of ids; the value `*` means that the tag exists; otherwise the tag
+has one of the comma-separated values, in which EC2's own wildcards work. All entries must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+ID_KEYS = frozenset({"aws-ids", "aws::ids"})
+
+
+def filters(selector: Mapping[str, str], id_filter: str) -> list[FilterTypeDef]:
+    """The filters of a selector; `id_filter` is the API's name for ids (`subnet-id`, `group-id`)."""
+    found: list[FilterTypeDef] = []
+    for key, value in sorted(selector.items()):
+        if key in ID_KEYS:
+            found.append({"Name": id_filter, "Values": comma_list(value)})
+        elif value == "*":
+            found.append({"Name": "tag-key", "Values": [key]})
+        else:
+            found.append({"Name": f"tag:{key}", "Values": comma_list(value)})
+    return found
+
+
+def comma_list(text: str) -> list[str]:
+    """The trimmed parts between commas, empty ones left out."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def shown(selector: Mapping[str, str]) -> str:
+    """A selector for messages."""
+    return "{" + ", ".join(f"{key}: {value}" for key, value in sorted(selector.items())) + "}"

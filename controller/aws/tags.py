@@ -1,0 +1,114 @@
+"""Tags: what is written on everything that we launch, so that the next process knows it for ours and what it was for.
+
+EC2 tags are the write-ahead record (they exist from the moment that the instance does). Beside Karpenter v0.27's three
+they hold the launch token, and the Node labels that nothing else tells: those of the Provisioner at the time of launch
+and the values that the plan chose. Where we differ: v0.27 let users override the ownership tags, and lost the instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from controller.core.api import labels as keys
+from controller.core.api.provisioner import KubeletConfiguration
+from controller.errors import NodeTemplateError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import TagTypeDef
+
+LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag key
+NODE_LABELS = "karpenter.sh/node-labels"
+"""LABEL=VALUE pairs joined by `:`, cut every 256 characters into NODE_LABELS, NODE_LABELS.1, NODE_LABELS.2 ..."""
+
+POD_DENSITY = "karpenter.sh/pod-density"
+"""maxPods=N:podsPerCore=N of the Provisioner at launch: the label instance-pods follows from it."""
+
+TEMPLATE_CLUSTER = "karpenter.k8s.aws/cluster"
+MANAGED_BY = "karpenter.sh/managed-by"
+MANAGER = "nodeless"
+MAX_VALUE_CHARACTERS = 256
+MAX_TAGS = 50
+
+
+def cluster_tag(cluster_name: str) -> str:
+    """The tag key by which AWS and Kubernetes tell whose an instance is."""
+    return f"kubernetes.io/cluster/{cluster_name}"
+
+
+def ownership(cluster_name: str, provisioner_name: str) -> dict[str, str]:
+    """The tags without which an instance is not found again; nothing overrides them."""
+    return {cluster_tag(cluster_name): "owned", keys.PROVISIONER_NAME: provisioner_name}
+
+
+def launch_tags(
+    *,
+    cluster_name: str,
+    provisioner_name: str,
+    settings_tags: Mapping[str, str],
+    template_tags: Mapping[str, str],
+    token: str,
+    labels: Mapping[str, str],
+    pod_density: Mapping[str, int],
+    subject: str,
+) -> dict[str, str]:
+    """Tags of the instance, its volumes and the fleet: the template's win over the settings', ownership over all.
+
+    Raises NodeTemplateError when there are more than EC2 takes.
+    """
+    found = {"Name": f"{keys.PROVISIONER_NAME}/{provisioner_name}", **settings_tags, **template_tags}
+    found.update(ownership(cluster_name, provisioner_name))
+    found[LAUNCH_TOKEN] = token
+    found.update(encode_labels(labels))
+    if pod_density:
+        found[POD_DENSITY] = ":".join(f"{name}={count}" for name, count in sorted(pod_density.items()))
+    if len(found) > MAX_TAGS:
+        raise NodeTemplateError(
+            f"{subject}: {len(found)} tags are more than EC2's limit of {MAX_TAGS} for an instance; shorten spec.tags, "
+            "aws.tags of the settings or the Provisioner's labels"
+        )
+    return dict(sorted(found.items()))
+
+
+def pod_density_of(kubelet: KubeletConfiguration, supports_pods_per_core: bool) -> dict[str, int]:
+    """What of the kubelet configuration decides the number of pods."""
+    found = {}
+    if kubelet.max_pods is not None:
+        found["maxPods"] = kubelet.max_pods
+    if kubelet.pods_per_core and supports_pods_per_core:
+        found["podsPerCore"] = kubelet.pods_per_core
+    return found
+
+
+def read_pod_density(tags: Mapping[str, str]) -> KubeletConfiguration:
+    """The kubelet configuration that `pod_density_of` was told, as far as it was written."""
+    pairs = (part.partition("=") for part in tags.get(POD_DENSITY, "").split(":") if part)
+    counts = {name: int(value) for name, _, value in pairs if value.isdecimal()}
+    return KubeletConfiguration(max_pods=counts.get("maxPods"), pods_per_core=counts.get("podsPerCore"))
+
+
+def encode_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels as tags. Neither `=` nor `:` occurs in a label's key or value."""
+    text = ":".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    chunks = [text[at : at + MAX_VALUE_CHARACTERS] for at in range(0, len(text), MAX_VALUE_CHARACTERS)]
+    return {f"{NODE_LABELS}.{index}" if index else NODE_LABELS: chunk for index, chunk in enumerate(chunks)}
+
+
+def decode_labels(tags: Mapping[str, str]) -> dict[str, str]:
+    """The labels that `encode_labels` wrote; whatever is no label is left out."""
+    text, index = tags.get(NODE_LABELS, ""), 1
+    while (chunk := tags.get(f"{NODE_LABELS}.{index}")) is not None:
+        text += chunk
+        index += 1
+    pairs = (part.partition("=") for part in text.split(":") if "=" in part)
+    return {key: value for key, _, value in pairs if key}
+
+
+def as_list(tags: Mapping[str, str]) -> list[TagTypeDef]:
+    """Tags as the API takes them, sorted by key."""
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+def as_dict(tags: list[TagTypeDef]) -> dict[str, str]:
+    """Tags as the API gives them."""
+    return {tag.get("Key", ""): tag.get("Value", "") for tag in tags}

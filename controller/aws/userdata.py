@@ -1,0 +1,78 @@
+"""User data as MIME multipart, the form in which cloud-init takes several scripts and configurations.
+
+Source: cloud-init's "MIME multi part archive", EC2's limit of 16 KB before base64, Karpenter v0.27's boundary and order
+(the user's parts first, ours last).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email import message_from_string
+from email.message import Message
+
+from controller.errors import NodeTemplateError
+
+SHELL_SCRIPT = 'text/x-shellscript; charset="us-ascii"'
+BOUNDARY = "//"
+MAX_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the document."""
+
+    content_type: str
+    body: str
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers, as the user wrote them."""
+
+
+def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
+    """The user's parts, then ours. Raises NodeTemplateError when the user's MIME document cannot be read."""
+    parts = [*custom_parts(custom, subject), *ours]
+    boundary = BOUNDARY
+    while any(f"--{boundary}" in part.body for part in parts):
+        boundary += "/"
+    lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{boundary}"', ""]
+    for part in parts:
+        lines.append(f"--{boundary}")
+        lines.append(f"Content-Type: {part.content_type}")
+        lines.extend(f"{name}: {value}" for name, value in part.headers)
+        lines.extend(("", part.body))
+    lines.append(f"--{boundary}--")
+    return ("\n".join(lines) + "\n").replace("\r", "")
+
+
+def custom_parts(custom: str | None, subject: str) -> list[Part]:
+    """spec.userData as parts: a MIME document's own, or else one shell script."""
+    if custom is None or not custom.strip():
+        return []
+    if not custom.strip().startswith(("MIME-Version:", "Content-Type: multipart/")):
+        return [Part(SHELL_SCRIPT, custom)]
+    message = message_from_string(custom.strip().replace("\r\n", "\n"))
+    if message.defects or not message.is_multipart():
+        reasons = ", ".join(type(defect).__name__ for defect in message.defects) or "it is not multipart"
+        raise NodeTemplateError(
+            f"{subject}: spec.userData begins as a MIME document but cannot be read ({reasons}); "
+            'give it a "Content-Type: multipart/mixed; boundary=..." header, or write a plain script'
+        )
+    return [_part(part) for part in message.walk() if not part.is_multipart()]
+
+
+def _part(message: Message) -> Part:
+    headers = tuple(
+        (name, value) for name, value in message.items() if name.lower() not in ("content-type", "mime-version")
+    )
+    return Part(str(message.get("Content-Type", "text/plain")), str(message.get_payload()), headers)
+
+
+def check_size(text: str, subject: str) -> str:
+    """`text`, if EC2 takes it. Raises NodeTemplateError when it is too long."""
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        raise NodeTemplateError(
+            f"{subject}: user data of {size} bytes is above EC2's limit of {MAX_BYTES}; shorten spec.userData "
+            "(fetch large files at boot instead)"
+        )
+    return text
