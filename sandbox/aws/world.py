@@ -1,0 +1,173 @@
+"""One region of the sandbox's AWS: its parts, wired, and which of them answers which action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.ec2.models import ec2_backends
+
+from sandbox.aws.catalog import Catalog
+from sandbox.aws.clock import Now, utc
+from sandbox.aws.eks import Clusters
+from sandbox.aws.faults import Faults
+from sandbox.aws.fleet import Fleets
+from sandbox.aws.images import Images
+from sandbox.aws.instances import Delays, Instance, Instances
+from sandbox.aws.launch import Launcher, LaunchSpec, Network, tags_for
+from sandbox.aws.market import Market, PriceList
+from sandbox.aws.pricing import Pricing
+from sandbox.aws.seeded import Seeded
+from sandbox.aws.spot import SpotPrices
+from sandbox.aws.ssm import PublicParameters
+from sandbox.aws.wire import AwsError, Params
+
+Handler = Callable[[Params], Params | None]
+"""Answers an action, or gives None to let moto answer."""
+
+_ANY_REGION = {"pricing"}
+
+
+@dataclass(frozen=True, slots=True)
+class AwsSettings:
+    """What kind of AWS. `real_image_lifetimes`: AL2 images end with 1.32 and Ubuntu 20.04's with 1.29, as in the world."""
+
+    region: str = "ap-northeast-2"
+    cluster: str = "demo"
+    kubernetes_version: str = "1.34"
+    seed: int = 42
+    delays: Delays = field(default_factory=Delays)
+    real_image_lifetimes: bool = False
+
+
+class World:
+    """The state of one region and the handlers of its actions."""
+
+    def __init__(self, settings: AwsSettings, account: str, now: Now) -> None:
+        self.settings = settings
+        self.account = account
+        self.now = now
+        self.seeded = Seeded(settings.seed)
+        self.faults = Faults(now)
+        self.catalog = Catalog(settings.region)
+        self.market = Market(PriceList.load(settings.region), self.seeded, now())
+        self.images = Images(settings.region, account, self.seeded, real_lifetimes=settings.real_image_lifetimes)
+        self.parameters = PublicParameters(settings.region, self.images.parameters())
+        self.network = Network(account, settings.region)
+        self.instances = Instances(settings.delays, self.network.release)
+        self.launcher = Launcher(self.network, self.catalog, self.images, self.instances, self.seeded)
+        self.clusters = Clusters(account, settings.region)
+        self.fleets = Fleets(
+            self.network, self.catalog, self.market, self.launcher, self.instances, self.faults, self.seeded
+        )
+        self._pricing = Pricing(settings.region, self.market, self.catalog.types)
+        self._spot = SpotPrices(self.catalog, self.market)
+        self._handlers = self._wire()
+
+    def handler(self, service: str, action: str, region: str) -> Handler | None:
+        """Who answers; None: moto does."""
+        if region != self.settings.region and service not in _ANY_REGION:
+            return None
+        return self._handlers.get((service, action))
+
+    def state(self, instance: Instance) -> str:
+        """An instance's state now."""
+        return self.instances.state(instance, self.now())
+
+    def _wire(self) -> Mapping[tuple[str, str], Handler]:
+        def timed(action: Callable[[Params, float], Params]) -> Handler:
+            return lambda params: action(params, self.now())
+
+        ec2: dict[str, Handler] = {
+            "CreateFleet": timed(self.fleets.create),
+            "RunInstances": self._run_instances,
+            "DescribeInstances": lambda params: self.instances.describe(params, self.now(), self.account),
+            "TerminateInstances": timed(self.instances.terminate),
+            "StopInstances": timed(self.instances.stop),
+            "StartInstances": timed(self.instances.start),
+            "DescribeVolumes": timed(self.instances.volumes),
+            "DescribeInstanceTypes": self.catalog.describe_types,
+            "DescribeInstanceTypeOfferings": self.catalog.describe_offerings,
+            "DescribeImages": self.images.describe,
+            "RegisterImage": lambda params: self.images.register(params, utc(self.now())),
+            "DeregisterImage": self.images.deregister,
+            "DescribeSpotPriceHistory": timed(self._spot.describe),
+            "CreateTags": lambda params: self._tag(params, remove=False),
+            "DeleteTags": lambda params: self._tag(params, remove=True),
+        }
+        ssm: dict[str, Handler] = {
+            "GetParameter": self.parameters.get_parameter,
+            "GetParameters": self.parameters.get_parameters,
+            "GetParametersByPath": self.parameters.get_parameters_by_path,
+        }
+        return (
+            {("ec2", name): handler for name, handler in ec2.items()}
+            | {("ssm", name): handler for name, handler in ssm.items()}
+            | {("pricing", "GetProducts"): self._pricing.get_products}
+        )
+
+    def _run_instances(self, params: Params) -> Params:
+        """RunInstances, for machines that people start by hand."""
+        template = params.get("LaunchTemplate")
+        data: dict[str, Any] = dict(self.network.template(template).data) if template else {}
+        data |= {key: value for key, value in params.items() if key not in {"TagSpecifications", "LaunchTemplate"}}
+        lists = (data.get("TagSpecifications"), params.get("TagSpecifications"))
+        zone = (data.get("Placement") or {}).get("AvailabilityZone") or min(
+            self.catalog.zones(data.get("InstanceType", "")), default=""
+        )
+        subnet_id = data.get("SubnetId") or self.network.default_subnet_id(zone)
+        if not subnet_id or not data.get("InstanceType"):
+            raise AwsError("MissingParameter", "The request must contain the parameters InstanceType and SubnetId")
+        market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
+        spec = LaunchSpec(
+            instance_type=data["InstanceType"], subnet_id=subnet_id, data=data, spot=market == "spot",
+            tags=tags_for("instance", *lists), volume_tags=tags_for("volume", *lists), client_token=params.get("ClientToken", ""),
+        )  # fmt: skip
+        launched = [self.launcher.launch(spec, self.now()) for _ in range(params.get("MinCount", 1))]
+        return {
+            "ReservationId": launched[0].reservation_id, "OwnerId": self.account,
+            "Instances": [instance.described(self.state(instance)) for instance in launched],
+        }  # fmt: skip
+
+    def _tag(self, params: Params, *, remove: bool) -> Params | None:
+        """CreateTags and DeleteTags of instances and images; what else is named in the call is moto's."""
+        ids = params.get("Resources", [])
+        ours = [i for i in ids if i.startswith(("i-", "ami-"))]
+        if not ours:
+            return None
+        tags = {t["Key"]: None if remove else t.get("Value", "") for t in params.get("Tags", [])}
+        reserved = [key for key in tags if key.startswith("aws:")]
+        if reserved:
+            raise AwsError(
+                "InvalidParameterValue",
+                f"Tag keys starting with 'aws:' are reserved for internal use: {', '.join(reserved)}",
+            )
+        targets = [self._taggable(resource_id) for resource_id in ours]
+        for target in targets:
+            target(tags)
+        others = [i for i in ids if i not in ours]
+        if others:
+            backend = ec2_backends[self.account][self.settings.region]
+            if remove:
+                backend.delete_tags(others, tags)  # type: ignore[arg-type]  # None: whatever its value
+            else:
+                backend.create_tags(others, {key: value or "" for key, value in tags.items()})
+        return {}
+
+    def _taggable(self, resource_id: str) -> Callable[[dict[str, str | None]], None]:
+        if resource_id.startswith("ami-"):
+            tags = self.images.get(resource_id).tags
+            return lambda changes: _change(tags, changes)
+        instance = self.instances.get(resource_id)
+        if instance is None or self.now() < instance.seen_from:
+            raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{resource_id}' does not exist")
+        return instance.set_tags
+
+
+def _change(tags: dict[str, str], changes: dict[str, str | None]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            tags.pop(key, None)
+        else:
+            tags[key] = value
