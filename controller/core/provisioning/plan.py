@@ -28,8 +28,9 @@ class SolveOptions:
 class SchedulingProblem:
     """Everything a solver may look at.
 
-    `pending` are the pods to place. `nodes` are the nodes that may take pods (those that are leaving are left out; pods on
-    them are counted by topology through `snapshot`). `provisioners` are the usable ones; `skipped` says why others are not.
+    `pending` are the pods to place. `nodes` are the nodes that may take pods (those that are leaving are left out; pods
+    on them are counted by topology through `snapshot`). `provisioners` are the usable ones; `skipped` says why others
+    are not.
     """
 
     pending: tuple[Pod, ...]

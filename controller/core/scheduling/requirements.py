@@ -36,7 +36,7 @@ class Requirement:
 
     @classmethod
     def of(cls, key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
-        """Build from an operator of a NodeSelectorRequirement. Raises ValueError for an operator or bound that is none."""
+        """From an operator of a NodeSelectorRequirement. Raises ValueError for an operator or bound that is none."""
         key = normalize_label(key)
         chosen = frozenset(values)
         if operator == "In":

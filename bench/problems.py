@@ -1,0 +1,158 @@
+"""Problem files: Kubernetes objects, instance types and node pools in one gzipped JSON document.
+
+    {"instanceTypes": [{"name", "capacity", "overhead", "requirements", "offerings"}], "nodePools": [...],
+     "nodes": [v1.Node], "pods": [v1.Pod], "daemonSets": [apps/v1.DaemonSet]}
+
+A nodePool is a Provisioner under its later name. Every requirement key of a type is a well-known label.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Taint
+from controller.core.api.parse import parse_daemon_set, parse_node, parse_pod
+from controller.core.api.pod import Pod, PodSpec, SelectorRequirement
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.quantity import resources
+from controller.core.cloud import Catalog, InstanceType, Offering
+from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.core.state.snapshot import Snapshot, StateNode
+
+Document = Mapping[str, Any]
+NODE_POOL = "karpenter.sh/nodepool"
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """A problem's objects, decoded but not yet arranged: where the clock starts."""
+
+    provisioners: tuple[Provisioner, ...]
+    instance_types: tuple[InstanceType, ...]
+    pods: tuple[Pod, ...]
+    nodes: tuple[Any, ...]
+    daemon_sets: tuple[Any, ...]
+
+
+def load(path: Path) -> Objects:
+    """Read and decode a problem file. Raises OSError, orjson.JSONDecodeError, KeyError for files that are none."""
+    with gzip.open(path) as file:
+        return decode(orjson.loads(file.read()))
+
+
+def decode(document: Document) -> Objects:
+    """Objects from the JSON document."""
+    return Objects(
+        provisioners=tuple(_provisioner(pool) for pool in document["nodePools"]),
+        instance_types=tuple(_instance_type(kind) for kind in document["instanceTypes"]),
+        pods=tuple(_pod(obj) for obj in document["pods"]),
+        nodes=tuple(_node(obj) for obj in document.get("nodes") or ()),
+        daemon_sets=tuple(parse_daemon_set(obj) for obj in document.get("daemonSets") or ()),
+    )
+
+
+def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
+    """The snapshot and the catalog that the controller would have."""
+    bound: dict[str, list[Pod]] = defaultdict(list)
+    for pod in objects.pods:
+        if pod.node_name and not pod.terminal:
+            bound[pod.node_name].append(pod)
+    nodes = {
+        node.name: StateNode(
+            node=node,
+            pods=tuple(sorted(bound[node.name], key=lambda pod: pod.key)),
+            capacity=node.capacity,
+            allocatable=node.allocatable,
+            taints=node.taints,
+        )
+        for node in sorted(objects.nodes, key=lambda node: node.name)
+    }
+    snapshot = Snapshot(
+        synced=True,
+        nodes=nodes,
+        pods={pod.key: pod for pod in objects.pods},
+        provisioners={p.name: p for p in sorted(objects.provisioners, key=lambda p: p.name)},
+        daemon_sets={(d.namespace, d.name): d for d in objects.daemon_sets},
+    )
+    return snapshot, {p.name: objects.instance_types for p in objects.provisioners}
+
+
+def _pod(obj: Document) -> Pod:
+    pod = parse_pod(obj)
+    if pod.node_name:
+        return pod
+    return replace(pod, unschedulable=True, spec=_specs(pod.spec))
+
+
+def _specs(spec: PodSpec) -> PodSpec:
+    """Later pool label names become this version's."""
+    if NODE_POOL not in spec.node_selector and not spec.required_node_affinity:
+        return spec
+    selector = FrozenMap({_label(key): value for key, value in spec.node_selector.items()})
+    terms = spec.required_node_affinity
+    if terms is not None:
+        terms = tuple(
+            replace(term, match_expressions=tuple(replace(e, key=_label(e.key)) for e in term.match_expressions))
+            for term in terms
+        )
+    changed = replace(spec, node_selector=selector, required_node_affinity=terms)
+    return _renamed.setdefault(changed, changed)
+
+
+_renamed: dict[PodSpec, PodSpec] = {}
+
+
+def _label(key: str) -> str:
+    return labels.PROVISIONER_NAME if key == NODE_POOL else key
+
+
+def _node(obj: Document) -> Any:
+    node = parse_node(obj)
+    return replace(node, labels=FrozenMap({_label(key): value for key, value in node.labels.items()}))
+
+
+def _provisioner(pool: Document) -> Provisioner:
+    limits = pool.get("limits")
+    return Provisioner(
+        name=pool["name"],
+        requirements=tuple(
+            SelectorRequirement(_label(r["key"]), r["operator"], tuple(r.get("values") or ()))
+            for r in pool.get("requirements") or ()
+        ),
+        labels=FrozenMap(pool.get("labels") or {}),
+        taints=_taints(pool.get("taints")),
+        startup_taints=_taints(pool.get("startupTaints")),
+        limits=resources(limits) if limits else None,
+        weight=pool.get("weight") or 0,
+    )
+
+
+def _taints(found: list[Document] | None) -> tuple[Taint, ...]:
+    return tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in found or ())
+
+
+def _instance_type(kind: Document) -> InstanceType:
+    overhead: dict[str, int] = defaultdict(int)
+    for part in (kind.get("overhead") or {}).values():
+        for name, amount in resources(part or {}).items():
+            overhead[name] += amount
+    return InstanceType(
+        name=kind["name"],
+        requirements=Requirements(
+            Requirement.of(r["key"], r["operator"], r.get("values") or ()) for r in kind["requirements"]
+        ),
+        capacity=resources(kind["capacity"]),
+        overhead=FrozenMap(overhead),
+        offerings=tuple(
+            Offering(o["zone"], o["capacityType"], o["price"], o.get("available", True)) for o in kind["offerings"]
+        ),
+    )

@@ -1,0 +1,214 @@
+"""From rows to a plan: pods are handed out, the cheapest offering and its alternatives chosen, reasons written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import PodKey
+from controller.core.cloud import PricedOffering
+from controller.core.provisioning.catalog import CompiledCatalog
+from controller.core.provisioning.demands import Mask
+from controller.core.provisioning.nodes import ExistingNodes
+from controller.core.provisioning.packing import Packer
+from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
+from controller.core.provisioning.resources import Bits, Bools, Floats, Ints
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOfferings:
+    """One pool's offerings, cheapest first: configuration and pair of each, and the value itself."""
+
+    configs: Ints
+    pairs: Bits
+    offerings: list[PricedOffering]
+
+
+class Assembler:
+    """Reads a packer's rows. Answers that many rows share are cached."""
+
+    def __init__(self, packer: Packer, existing: ExistingNodes) -> None:
+        self.packer = packer
+        self.catalog: CompiledCatalog = packer.catalog
+        self.existing = existing
+        self._pods: list[list[PodKey]] = [[] for _ in range(packer.table.count)]
+        self._masks: list[set[int]] = [set() for _ in range(packer.table.count)]
+        self._mask: dict[int, Mask] = {}
+        self._bits: dict[frozenset[int], Bits] = {}
+        self._requirements: dict[tuple[int, frozenset[int], int], Requirements] = {}
+        self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
+        self._offerings = [self._sorted_offerings(index) for index in range(len(self.catalog.pools))]
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give each class's pods, oldest first, to the rows that its demands were placed on."""
+        given: dict[int, int] = {}
+        for placement in self.packer.placements:
+            mask, members = placement.demand.mask, placement.demand.pod_class
+            self._mask[mask.index] = mask
+            start = given.get(members.index, 0)
+            for row, count in zip(placement.rows, placement.counts, strict=True):
+                self._pods[row].extend(pod.key for pod in members.pods[start : start + count])
+                self._masks[row].add(mask.index)
+                start += count
+            given[members.index] = start
+        self.placed = given
+
+    def _sorted_offerings(self, pool: int) -> PoolOfferings:
+        catalog = self.catalog
+        found = [
+            (offering, row, pair)
+            for row in np.flatnonzero(catalog.pool_of == pool).tolist()
+            for pair, offering in catalog.offerings[row].items()
+            if int(catalog.available[row]) >> pair & 1
+        ]
+        found.sort()
+        return PoolOfferings(
+            np.array([row for _, row, _ in found], dtype=np.int64),
+            np.array([1 << pair for _, _, pair in found], dtype=np.uint64),
+            [offering for offering, _, _ in found],
+        )
+
+    def existing_placements(self) -> tuple[ExistingPlacement, ...]:
+        """Pods on nodes that are there already."""
+        found = []
+        for row in range(self.packer.table.existing):
+            pods = self._pods[row]
+            if pods:
+                reason = f"{len(pods)} pods fit into what is free on this node"
+                found.append(ExistingPlacement(self.existing.nodes[row].name, tuple(sorted(pods)), reason))
+        return tuple(found)
+
+    def new_nodes(self) -> tuple[PlannedNode, ...]:
+        """The nodes to launch, sorted by Provisioner, offering and first pod."""
+        table = self.packer.table
+        found = [self._node(row) for row in range(table.existing, table.count) if self._pods[row]]
+        found.sort(key=lambda node: (node.provisioner, node.offering, node.pods))
+        return tuple(found)
+
+    def _node(self, row: int) -> PlannedNode:
+        catalog, table = self.catalog, self.packer.table
+        config = int(table.config[row])
+        pool = int(catalog.pool_of[config])
+        masks = frozenset(self._masks[row])
+        fitting = self._fitting(row, config, pool, masks)
+        offering, alternatives = fitting[0], tuple(fitting[1 : self.packer.options.max_alternatives])
+        provisioner = catalog.pools[pool].provisioner
+        signature = int(table.signature[row])
+        pods = self._pods[row]
+        used = catalog.allocatable[:, config] - table.free[:, row] + catalog.overhead[:, config]
+        return PlannedNode(
+            provisioner=provisioner.name,
+            offering=offering,
+            alternatives=alternatives,
+            requirements=self._node_requirements(pool, masks, signature, fitting),
+            labels=self._node_labels(pool, signature),
+            taints=provisioner.taints,
+            startup_taints=provisioner.startup_taints,
+            pods=tuple(sorted(pods)),
+            requests=FrozenMap(catalog.space.mapping(used)),
+            reason=self._reason(len(pods), offering, len(alternatives)),
+        )
+
+    def _reason(self, pods: int, offering: PricedOffering, others: int) -> str:
+        return (
+            f"{pods} pods had no room on the nodes there are; {offering.instance_type} {offering.capacity_type} in "
+            f"{offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them, {others} more would"
+        )
+
+    def _fitting(self, row: int, config: int, pool: int, masks: frozenset[int]) -> list[PricedOffering]:
+        """The offerings that would hold the row's pods, cheapest first. The row's own is always among them."""
+        offered = self._offerings[pool]
+        need: Floats = self.catalog.allocatable[:, config] - self.packer.table.free[:, row]
+        holds = self._holds(config, pool, need)
+        bits = self._row_bits(masks)[offered.configs] & offered.pairs
+        kept = np.flatnonzero((bits != 0) & holds[offered.configs])
+        return [offered.offerings[index] for index in kept[: self.packer.options.max_alternatives].tolist()]
+
+    def _holds(self, config: int, pool: int, need: Floats) -> Bools:
+        catalog, signatures = self.catalog, self.packer.signatures
+        asked = need > 0
+        holds: Bools = np.all(catalog.allocatable[asked] >= need[asked][:, None], axis=0)
+        if catalog.open_keys:
+            holds &= signatures.base == signatures.base[config]
+        no_larger = self.packer.limits.no_larger(pool, config)
+        if no_larger is not None:
+            holds[catalog.pool_of == pool] &= no_larger
+        return holds
+
+    def _row_bits(self, masks: frozenset[int]) -> Bits:
+        bits = self._bits.get(masks)
+        if bits is None:
+            chosen = [self._mask[index].bits for index in sorted(masks)]
+            bits = chosen[0]
+            for other in chosen[1:]:
+                bits = bits & other
+            self._bits[masks] = bits
+        return bits
+
+    def _node_requirements(
+        self, pool: int, masks: frozenset[int], signature: int, fitting: list[PricedOffering]
+    ) -> Requirements:
+        key = (pool, masks, signature)
+        found = self._requirements.get(key)
+        if found is None:
+            found = self.catalog.pools[pool].requirements
+            for index in sorted(masks):
+                found = found.intersection(self._mask[index].requirements)
+            self._requirements[key] = found
+        if all(self._mask[index].exact for index in masks):
+            return found
+        return found.intersection(_named(fitting))
+
+    def _node_labels(self, pool: int, signature: int) -> FrozenMap[str, str]:
+        """The Provisioner's labels, and a value for each label of its own that it leaves open."""
+        found = self._labels.get((pool, signature))
+        if found is None:
+            chosen = dict(self.catalog.pools[pool].provisioner.labels)
+            chosen[labels.PROVISIONER_NAME] = self.catalog.pools[pool].provisioner.name
+            settled = self.catalog.pools[pool].requirements.intersection(
+                self.packer.signatures.requirements(max(signature, 0))
+            )
+            for key, requirement in settled.items():
+                if key in self.catalog.catalog_keys or key in labels.WELL_KNOWN or key in chosen:
+                    continue
+                value = chosen_value(requirement)
+                if value is not None:
+                    chosen[key] = value
+            found = self._labels[(pool, signature)] = FrozenMap(dict(sorted(chosen.items())))
+        return found
+
+
+def _named(fitting: list[PricedOffering]) -> Requirements:
+    """Requirements that name exactly what the offerings are, for rows whose pods had OR terms."""
+    return Requirements(
+        (
+            Requirement.of(labels.INSTANCE_TYPE, "In", (o.instance_type for o in fitting)),
+            Requirement.of(labels.ZONE, "In", (o.zone for o in fitting)),
+            Requirement.of(labels.CAPACITY_TYPE, "In", (o.capacity_type for o in fitting)),
+        )
+    )
+
+
+def chosen_value(requirement: Requirement) -> str | None:
+    """The value a node gets for a label that is left open: the first that is allowed; None: no label.
+
+    The peer draws a random number, which may be one that NotIn excludes; ours is the least integer allowed.
+    """
+    if not requirement.satisfiable:
+        return None
+    if not requirement.complement:
+        return min(requirement.values) if requirement.values else None
+    if requirement.absent_ok and requirement.greater_than is None and requirement.less_than is None:
+        pass
+    least = requirement.greater_than + 1 if requirement.greater_than is not None else 0
+    if requirement.less_than is not None and requirement.greater_than is None:
+        least = min(0, requirement.less_than - 1)
+    step = 1 if requirement.greater_than is not None or requirement.less_than is None else -1
+    while not requirement.has(str(least)):
+        least += step
+    return str(least)

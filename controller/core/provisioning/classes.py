@@ -1,0 +1,91 @@
+"""Pods that are alike to every rule form one class with a count; all else works on classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import Pod, PodSpec, Resources
+from controller.core.provisioning.levels import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeNeeds:
+    """What a pod's volumes demand. Equal needs make pods alike."""
+
+    choices: tuple[Choice, ...] = ()
+    """Where they can be reached: for each volume, terms of which a node must satisfy one."""
+    attachments: Resources = EMPTY
+    """New attachments by CSI driver, volumes that others share left out."""
+    shared: tuple[tuple[str, str], ...] = ()
+    """(driver, volume) of volumes that several pods use: attached once a node."""
+    problem: str = ""
+    """Why they cannot be resolved: such a pod is not placed."""
+
+
+NO_VOLUMES = VolumeNeeds()
+
+
+@dataclass(slots=True)
+class PodClass:
+    """Pods with the same spec, namespace, labels (those that some selector looks at) and volume needs.
+
+    `pods` are in the order in which they get places: oldest first.
+    """
+
+    index: int
+    spec: PodSpec
+    namespace: str
+    labels: FrozenMap[str, str]
+    volumes: VolumeNeeds
+    pods: list[Pod]
+
+    @property
+    def name(self) -> str:
+        """The first pod's namespace/name, to call the class by."""
+        return f"{self.pods[0].namespace}/{self.pods[0].name}"
+
+
+class Classifier:
+    """Groups pods. `label_keys` are the label keys that selectors look at; None: all."""
+
+    def __init__(self, label_keys: frozenset[str] | None = None) -> None:
+        self._label_keys = label_keys
+        self._specs: dict[int, int] = {}
+        self._known_specs: dict[PodSpec, int] = {}
+        self._labels: dict[int, FrozenMap[str, str]] = {}
+        self._held: list[object] = []
+
+    def classes(self, pods: Iterable[Pod], needs: dict[tuple[str, str], VolumeNeeds]) -> list[PodClass]:
+        """The classes of `pods`, in the order of their first pod; `needs` has the pods with volumes, by key."""
+        groups: dict[tuple[int, str, int | FrozenMap[str, str], VolumeNeeds], PodClass] = {}
+        for pod in pods:
+            projected = self._project(pod)
+            volumes = needs.get((pod.namespace, pod.name), NO_VOLUMES) if pod.volumes else NO_VOLUMES
+            key = (self._spec(pod.spec), pod.namespace, projected, volumes)
+            group = groups.get(key)
+            if group is None:
+                groups[key] = PodClass(len(groups), pod.spec, pod.namespace, projected, volumes, [pod])
+            else:
+                group.pods.append(pod)
+        for group in groups.values():
+            group.pods.sort(key=lambda pod: (pod.created, pod.namespace, pod.name))
+        return list(groups.values())
+
+    def _spec(self, spec: PodSpec) -> int:
+        code = self._specs.get(id(spec))
+        if code is None:
+            code = self._known_specs.setdefault(spec, len(self._known_specs))
+            self._specs[id(spec)] = code
+            self._held.append(spec)
+        return code
+
+    def _project(self, pod: Pod) -> FrozenMap[str, str]:
+        projected = self._labels.get(id(pod.labels))
+        if projected is None:
+            keys = self._label_keys
+            projected = pod.labels if keys is None else FrozenMap({k: v for k, v in pod.labels.items() if k in keys})
+            self._labels[id(pod.labels)] = projected
+            self._held.append(pod.labels)
+        return projected

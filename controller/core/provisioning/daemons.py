@@ -1,0 +1,65 @@
+"""What DaemonSets will take of a node: the pod each of them runs, as it really is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from controller.core.api.pod import Pod, PodSpec, Resources
+from controller.core.api.workloads import DaemonSet
+from controller.core.state.snapshot import Snapshot, StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """One DaemonSet: where its pods go by the template, what they ask for by the newest pod that it made.
+
+    A LimitRange or a webhook may change the pods on admission; the template does not show that (the peer's rule, 3.1).
+    """
+
+    daemon_set: DaemonSet
+    spec: PodSpec
+    requests: Resources
+
+    def runs_on(self, node: StateNode) -> bool:
+        """Whether one of its pods is on the node already."""
+        return any(owned(pod, self.daemon_set) for pod in node.pods)
+
+
+def owned(pod: Pod, daemon_set: DaemonSet) -> bool:
+    """Whether this DaemonSet made the pod."""
+    return any(
+        owner.kind == "DaemonSet"
+        and (owner.uid == daemon_set.uid if owner.uid and daemon_set.uid else owner.name == daemon_set.name)
+        for owner in pod.owners
+    )
+
+
+def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
+    """Every DaemonSet with the requests that its pods have."""
+    newest = _newest(pod for pod in _every_pod(snapshot) if pod.daemon)
+    found = []
+    for key, daemon_set in sorted(snapshot.daemon_sets.items()):
+        pod = newest.get(daemon_set.uid) or newest.get("/".join(key))
+        template = daemon_set.template.spec
+        found.append(Daemon(daemon_set, template, pod.spec.requests if pod else template.requests))
+    return tuple(found)
+
+
+def _every_pod(snapshot: Snapshot) -> Iterable[Pod]:
+    yield from snapshot.pods.values()
+    for node in snapshot.nodes.values():
+        yield from node.pods
+
+
+def _newest(pods: Iterable[Pod]) -> Mapping[str, Pod]:
+    newest: dict[str, Pod] = {}
+    for pod in pods:
+        for owner in pod.owners:
+            if owner.kind != "DaemonSet":
+                continue
+            key = owner.uid or f"{pod.namespace}/{owner.name}"
+            held = newest.get(key)
+            if held is None or (pod.created, pod.name) > (held.created, held.name):
+                newest[key] = pod
+    return newest

@@ -1,0 +1,130 @@
+"""What a pod demands, and how its preferences are given up one by one (relaxation, in the peer's order).
+
+Level 0 takes every preference for a demand. Each further level drops one: preferred pod affinity, then preferred pod
+anti-affinity, then preferred node affinity, each heaviest first; then ScheduleAnyway spread; last, PreferNoSchedule
+taints.
+Required OR terms need no level: an array can ask for "any of these terms" at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from controller.core.api.pod import (
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    PodSpec,
+    PreferredTerm,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from controller.core.provisioning.catalog import FIELD_NAME
+from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.core.scheduling.taints import TOLERATE_PREFERENCES
+
+Choice = tuple[Requirements, ...]
+"""Requirement sets of which a node must satisfy at least one; none: no node will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Everything demanded of a node at one step of relaxation."""
+
+    required: tuple[Choice, ...]
+    """nodeSelector and required node affinity: what kube-scheduler's nodeAffinityPolicy looks at."""
+    preferred: tuple[Requirements, ...]
+    """The preferred node affinity term taken for a demand at this level (none or one)."""
+    volumes: tuple[Choice, ...]
+    """Where the pod's volumes can be reached."""
+    tolerations: tuple[Toleration, ...]
+    spread: tuple[TopologySpreadConstraint, ...] = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    avoids_preferred_taints: bool = False
+    dropped: tuple[str, ...] = ()
+    """What was given up so far, in words."""
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """All that must hold of a node's labels, ANDed."""
+        return (*self.required, *((term,) for term in self.preferred), *self.volumes)
+
+
+def term_requirements(term: NodeSelectorTerm) -> Requirements:
+    """A node selector term as requirements. Raises ValueError for an operator or bound that Kubernetes has not."""
+    fields = [Requirement.of(FIELD_NAME, e.operator, e.values) for e in term.match_fields if e.key == FIELD_NAME]
+    unknown = [e.key for e in term.match_fields if e.key != FIELD_NAME]
+    if unknown:
+        raise ValueError(f"matchFields knows metadata.name alone, not {', '.join(unknown)}")
+    return Requirements((*Requirements.of(term.match_expressions).values(), *fields))
+
+
+def choice(terms: Iterable[NodeSelectorTerm]) -> Choice:
+    """ORed terms; a term without expressions and fields matches nothing, so it is left out."""
+    return tuple(term_requirements(term) for term in terms if term.match_expressions or term.match_fields)
+
+
+def required_choices(spec: PodSpec) -> tuple[Choice, ...]:
+    """nodeSelector and required node affinity. Raises ValueError as `term_requirements` does."""
+    choices: list[Choice] = []
+    if spec.node_selector:
+        choices.append((Requirements.from_labels(spec.node_selector),))
+    if spec.required_node_affinity is not None:
+        choices.append(choice(spec.required_node_affinity))
+    return tuple(choices)
+
+
+def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferences: bool) -> Iterator[Level]:
+    """The levels of a pod, strictest first; the last holds what is required and nothing else."""
+    affinity = _heaviest_first(spec.preferred_pod_affinity)
+    anti_affinity = _heaviest_first(spec.preferred_pod_anti_affinity)
+    preferred = _preferred(spec.preferred_node_affinity)
+    soft_spread = [c for c in spec.topology_spread if c.when_unsatisfiable == "ScheduleAnyway"]
+    hard_spread = tuple(c for c in spec.topology_spread if c.when_unsatisfiable != "ScheduleAnyway")
+    base = Level(required_choices(spec), (), volumes, spec.tolerations)
+    dropped: list[str] = []
+
+    def level(*, avoid: bool) -> Level:
+        return replace(
+            base,
+            preferred=tuple(preferred[:1]),
+            spread=hard_spread + tuple(soft_spread),
+            affinity=spec.required_pod_affinity + tuple(affinity),
+            anti_affinity=spec.required_pod_anti_affinity + tuple(anti_affinity),
+            avoids_preferred_taints=avoid,
+            dropped=tuple(dropped),
+        )
+
+    yield level(avoid=taints_may_be_preferences)
+    for held, what in (
+        (affinity, "preferred pod affinity"),
+        (anti_affinity, "preferred pod anti-affinity"),
+        (preferred, "preferred node affinity"),
+        (soft_spread, "ScheduleAnyway topology spread"),
+    ):
+        while held:
+            dropped.append(f"{what} ({_describe(held.pop(0))})")
+            yield level(avoid=taints_may_be_preferences)
+    if taints_may_be_preferences:
+        dropped.append("PreferNoSchedule taints")
+        yield replace(level(avoid=False), tolerations=(*spec.tolerations, TOLERATE_PREFERENCES))
+
+
+def _describe(preference: PodAffinityTerm | Requirements | TopologySpreadConstraint) -> str:
+    if isinstance(preference, Requirements):
+        return str(preference)
+    return preference.topology_key
+
+
+def _heaviest_first(terms: tuple[WeightedPodAffinityTerm, ...]) -> list[PodAffinityTerm]:
+    return [weighted.term for weighted in sorted(terms, key=lambda t: -t.weight)]
+
+
+def _preferred(terms: tuple[PreferredTerm, ...]) -> list[Requirements]:
+    return [
+        term_requirements(preference.term)
+        for preference in sorted(terms, key=lambda t: -t.weight)
+        if preference.weight > 0 and (preference.term.match_expressions or preference.term.match_fields)
+    ]

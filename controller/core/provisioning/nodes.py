@@ -1,0 +1,144 @@
+"""Nodes as rows of growable arrays: first those that exist, then those the plan opens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.api.node import Taint
+from controller.core.api.pod import Toleration
+from controller.core.provisioning.catalog import FIELD_NAME
+from controller.core.provisioning.daemons import Daemon
+from controller.core.provisioning.levels import Choice, choice
+from controller.core.provisioning.masks import Cell, LabelColumns, encode
+from controller.core.provisioning.resources import Bits, Bools, Floats, Ints, ResourceSpace
+from controller.core.scheduling.requirements import Requirements
+from controller.core.scheduling.taints import UNSCHEDULABLE, untolerated
+from controller.core.state.snapshot import StateNode
+
+EVERY_PAIR = np.uint64(2**64 - 1)
+
+
+class ExistingNodes:
+    """The nodes that may take pods: who may go there, and what is free once their daemons all run.
+
+    free: R x E.
+    """
+
+    def __init__(self, nodes: tuple[StateNode, ...], space: ResourceSpace, daemons: tuple[Daemon, ...]) -> None:
+        self.nodes = nodes
+        self.space = space
+        self.columns = LabelColumns(len(nodes), self._cells)
+        taints = [(*n.taints, UNSCHEDULABLE) if n.node.unschedulable else n.taints for n in nodes]
+        self._taint_codes, self._taints = encode(taints)
+        self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
+        self._terms: dict[Requirements, Bools] = {}
+        self.free = self._free(daemons)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def _cells(self, key: str) -> list[Cell]:
+        if key == FIELD_NAME:
+            return [node.name for node in self.nodes]
+        if key == labels.HOSTNAME:
+            return [node.node.labels.get(key, node.name) for node in self.nodes]
+        return [node.node.labels.get(key) for node in self.nodes]
+
+    def _free(self, daemons: tuple[Daemon, ...]) -> Floats:
+        free = self.space.matrix(node.allocatable for node in self.nodes)
+        for index, node in enumerate(self.nodes):
+            for pod in node.pods:
+                free[:, index] -= self.space.vector(pod.spec.requests)
+        for daemon in daemons:
+            due = self.daemon_due(daemon)
+            for index in np.flatnonzero(due).tolist():
+                if not daemon.runs_on(self.nodes[index]):
+                    free[:, index] -= self.space.vector(daemon.requests)
+        return free
+
+    def daemon_due(self, daemon: Daemon) -> Bools:
+        """Per node, whether this DaemonSet runs a pod there."""
+        rows = self.term(Requirements.from_labels(daemon.spec.node_selector)) & self.tolerated(daemon.spec.tolerations)
+        if daemon.spec.required_node_affinity is not None:
+            rows = rows & self.choice(choice(daemon.spec.required_node_affinity))
+        return rows
+
+    def term(self, requirements: Requirements) -> Bools:
+        """Per node, whether its labels satisfy the requirements. Shared: don't change it."""
+        rows = self._terms.get(requirements)
+        if rows is None:
+            rows = np.ones(len(self.nodes), dtype=np.bool_)
+            for requirement in requirements.values():
+                rows = rows & self.columns.accepts(requirement)
+            self._terms[requirements] = rows
+        return rows
+
+    def choice(self, terms: Choice) -> Bools:
+        """Per node, whether it satisfies any of the terms."""
+        rows = np.zeros(len(self.nodes), dtype=np.bool_)
+        for term in terms:
+            rows = rows | self.term(term)
+        return rows
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
+        """Per node, whether these tolerations cover its taints."""
+        key = (tolerations, preferences)
+        rows = self._tolerated.get(key)
+        if rows is None:
+            fine = [untolerated(taints, tolerations, preferences=preferences) is None for taints in self._taints]
+            rows = np.array(fine, dtype=np.bool_)[self._taint_codes] if fine else np.zeros(0, np.bool_)
+            self._tolerated[key] = rows
+        return rows
+
+    def taints(self, index: int) -> tuple[Taint, ...]:
+        """What keeps pods off node `index`, a cordon included."""
+        return self._taints[int(self._taint_codes[index])]
+
+
+class NodeTable:
+    """Rows 0..existing-1 are nodes that exist, the rest are planned.
+
+    free: R x capacity, resources left. config: the configuration of a planned row, -1 of an existing one.
+    pairs: zones and capacity types still possible. signature: what its pods made of the labels its pool leaves open.
+    pods: how many were placed on it by this plan.
+    """
+
+    def __init__(self, existing: Floats) -> None:
+        resources, count = existing.shape
+        self.existing: int = count
+        self.count: int = count
+        self._room: int = max(64, 2 * count)
+        self.free: Floats = np.zeros((resources, self._room))
+        self.free[:, :count] = existing
+        self.config: Ints = np.full(self._room, -1, dtype=np.int64)
+        self.pairs: Bits = np.full(self._room, EVERY_PAIR, dtype=np.uint64)
+        self.signature: Ints = np.zeros(self._room, dtype=np.int64)
+        self.pods: Ints = np.zeros(self._room, dtype=np.int64)
+
+    @property
+    def room(self) -> int:
+        """Rows that the arrays have; arrays kept beside them grow with it."""
+        return self._room
+
+    def open(self, config: int, free: Floats, pairs: int, signature: int, copies: int = 1) -> int:
+        """Add equal planned rows; the index of the first."""
+        first = self.count
+        while first + copies > self._room:
+            self._grow()
+        rows = slice(first, first + copies)
+        self.free[:, rows] = free[:, None]
+        self.config[rows] = config
+        self.pairs[rows] = pairs
+        self.signature[rows] = signature
+        self.count += copies
+        return first
+
+    def _grow(self) -> None:
+        room = self._room
+        self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
+        self.config = np.concatenate([self.config, np.full(room, -1, dtype=np.int64)])
+        self.pairs = np.concatenate([self.pairs, np.full(room, EVERY_PAIR, dtype=np.uint64)])
+        self.signature = np.concatenate([self.signature, np.zeros(room, dtype=np.int64)])
+        self.pods = np.concatenate([self.pods, np.zeros(room, dtype=np.int64)])
+        self._room = 2 * room

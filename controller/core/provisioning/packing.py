@@ -1,0 +1,171 @@
+"""Packing: pods of a class go onto rows (existing nodes first, then planned ones), else new rows are opened.
+
+"How many of this class fit where" is one vectorised question per class. A new row's configuration is the one that would
+serve all that is still to be placed, and may share a node with this class, for the least money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.provisioning.catalog import CompiledCatalog
+from controller.core.provisioning.demands import Demand
+from controller.core.provisioning.limits import Limits
+from controller.core.provisioning.nodes import ExistingNodes, NodeTable
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.resources import Bools, Floats, Ints
+from controller.core.provisioning.signatures import Signatures
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`counts[i]` pods of the demand's class on row `rows[i]`."""
+
+    demand: Demand
+    rows: list[int]
+    counts: list[int]
+
+
+class Packer:
+    """The rows of a plan in the making."""
+
+    def __init__(
+        self,
+        catalog: CompiledCatalog,
+        existing: ExistingNodes,
+        signatures: Signatures,
+        limits: Limits,
+        options: SolveOptions,
+    ) -> None:
+        self.catalog = catalog
+        self.signatures = signatures
+        self.limits = limits
+        self.options = options
+        self.table = NodeTable(existing.free)
+        self.placements: list[Placement] = []
+        self._need: Floats = np.zeros_like(catalog.allocatable)
+        self._weights = sorted({pool.provisioner.weight for pool in catalog.pools}, reverse=True)
+        self._weight_of = np.array([pool.provisioner.weight for pool in catalog.pools], dtype=np.int64)[catalog.pool_of]
+
+    def pack(self, demands: Sequence[Demand]) -> None:
+        """Place what can be placed; what is left stays in each demand's `count`."""
+        self._need = np.zeros_like(self.catalog.allocatable)
+        for demand in demands:
+            self._expect(demand, demand.count)
+        for demand in demands:
+            self.fill_rows(demand)
+            self.open_rows(demand)
+            self._expect(demand, -demand.count)
+
+    def _expect(self, demand: Demand, count: int) -> None:
+        """Add to what each configuration may yet have to hold."""
+        if count:
+            self._need += (count * demand.request)[:, None] * (demand.mask.bits != 0)
+
+    def fits(self, demand: Demand) -> Floats:
+        """Per row, how many more pods of the demand it can take (possibly more than there are)."""
+        table = self.table
+        rows = slice(0, table.count)
+        room: Floats = np.full(table.count, float(demand.count))
+        for column in demand.columns:
+            np.minimum(room, table.free[column, rows] / demand.request[column], out=room)
+        np.floor(room, out=room)
+        room[~self._allowed(demand)] = 0
+        return np.maximum(room, 0, out=room)
+
+    def _allowed(self, demand: Demand) -> Bools:
+        table, mask = self.table, demand.mask
+        planned = slice(table.existing, table.count)
+        fine = (mask.bits[table.config[planned]] & table.pairs[planned]) != 0
+        if mask.signature and fine.any():
+            fine &= self.signatures.compatible(table.signature[planned], mask.signature)
+        return np.concatenate([mask.existing, fine])
+
+    def fill_rows(self, demand: Demand) -> None:
+        """Place as many as fit on the rows that there are, in their order."""
+        if not demand.count or not self.table.count:
+            return
+        room = self.fits(demand)
+        rows = np.flatnonzero(room)
+        if not len(rows):
+            return
+        takes = room[rows]
+        before = np.cumsum(takes) - takes
+        takes = np.clip(demand.count - before, 0, takes)
+        used = takes > 0
+        self.place(demand, rows[used], takes[used])
+
+    def place(self, demand: Demand, rows: Ints, counts: Floats) -> None:
+        """Record pods on rows, and take what they use."""
+        table = self.table
+        table.free[:, rows] -= demand.request[:, None] * counts
+        table.pods[rows] += counts.astype(np.int64)
+        planned = rows[rows >= table.existing]
+        if len(planned):
+            table.pairs[planned] &= demand.mask.bits[table.config[planned]]
+            if demand.mask.signature:
+                for row in planned.tolist():
+                    merged = self.signatures.merge(int(table.signature[row]), demand.mask.signature)
+                    table.signature[row] = merged
+        placed = int(counts.sum())
+        demand.count -= placed
+        self._expect(demand, -placed)
+        self.placements.append(Placement(demand, rows.tolist(), counts.astype(np.int64).tolist()))
+
+    def open_rows(self, demand: Demand) -> None:
+        """Open new rows for what is left, while a configuration and its pool's limits allow."""
+        while demand.count:
+            choice = self._choose(demand)
+            if choice is None:
+                return
+            config, each, allowed = choice
+            copies = -(-demand.count // each)
+            if allowed is not None:
+                copies = min(copies, allowed)
+            self._open(demand, config, each, copies)
+
+    def _open(self, demand: Demand, config: int, each: int, copies: int) -> None:
+        catalog, mask = self.catalog, demand.mask
+        signature = self.signatures.merge(int(self.signatures.base[config]), mask.signature)
+        free = catalog.allocatable[:, config]
+        first = self.table.open(config, free, int(mask.bits[config]), signature, copies)
+        self.limits.spend(int(catalog.pool_of[config]), config, copies)
+        counts = np.full(copies, float(each))
+        counts[-1] = min(each, demand.count - each * (copies - 1))
+        self.place(demand, np.arange(first, first + copies), counts)
+
+    def room_on_new(self, demand: Demand) -> Floats:
+        """Per configuration, how many pods of the demand an empty node would hold."""
+        room: Floats = np.full(len(self.catalog), float(demand.count))
+        for column in demand.columns:
+            np.minimum(room, self.catalog.allocatable[column] / demand.request[column], out=room)
+        np.floor(room, out=room)
+        room[demand.mask.bits == 0] = 0
+        return np.maximum(room, 0, out=room)
+
+    def _choose(self, demand: Demand) -> tuple[int, int, int | None] | None:
+        """The configuration to open, pods per node, and how many nodes the limits allow (None: any number)."""
+        room = self.room_on_new(demand)
+        fine = (room > 0) & self.limits.allows(len(room))
+        if not fine.any():
+            return None
+        for weight in self._weights:
+            rows = np.flatnonzero(fine & (self._weight_of == weight))
+            if len(rows):
+                break
+        config = int(rows[np.argmin(self._scores(demand, rows))])
+        return config, int(room[config]), self.limits.copies(int(self.catalog.pool_of[config]), config)
+
+    def _scores(self, demand: Demand, rows: Ints) -> Floats:
+        """What it would cost to hold all that is expected in nodes of each configuration alone."""
+        price = self.catalog.cheapest(demand.mask.bits[rows], rows) + self.options.node_cost_per_hour
+        with np.errstate(divide="ignore", invalid="ignore"):
+            nodes = np.nanmax(self._need[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
+        nodes = np.where(np.isfinite(nodes), np.maximum(np.ceil(nodes - 1e-9), 1.0), np.inf)
+        scores = price * nodes
+        if not np.isfinite(scores).any():
+            return price
+        return np.asarray(scores, dtype=np.float64)

@@ -1,0 +1,104 @@
+"""From a snapshot and a catalog to the problem that a solver gets: which pods, which nodes, which Provisioners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog
+from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.state.snapshot import Snapshot, StateNode
+
+
+def provisionable(pod: Pod) -> bool:
+    """Whether a pod waits for capacity (the peer's predicate, provisioning sheet 1.1).
+
+    Unlike the peer, pods that are being deleted or have ended are left alone: kube-scheduler will not bind them.
+    """
+    return (
+        pod.unschedulable
+        and not pod.node_name
+        and not pod.nominated_node_name
+        and not pod.terminating
+        and not pod.terminal
+        and not pod.daemon
+        and not pod.static
+    )
+
+
+def reschedulable(pod: Pod) -> bool:
+    """Whether a bound pod will need a new place when its node goes."""
+    return not (pod.daemon or pod.static or pod.terminal or pod.terminating)
+
+
+def opted_out(pod: Pod) -> bool:
+    """Whether the pod asks not to be served: `karpenter.sh/provisioner-name DoesNotExist` in every affinity term."""
+    terms = pod.spec.required_node_affinity
+    if not terms:
+        return False
+    return all(
+        any(e.key == labels.PROVISIONER_NAME and e.operator == "DoesNotExist" for e in term.match_expressions)
+        for term in terms
+    )
+
+
+def build(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    pods: Iterable[Pod] | None = None,
+    without_nodes: frozenset[str] = frozenset(),
+    skipped: Mapping[str, str] | None = None,
+) -> SchedulingProblem:
+    """The problem of placing `pods` (None: every provisionable pod, and those of nodes that leave).
+
+    `without_nodes` are treated as leaving: they take no pods, and theirs are to be placed. `skipped` names Provisioners
+    that cannot be used, and why; those absent from the catalog join them.
+    """
+    reasons = dict(skipped or {})
+    usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))
+    wanted = tuple(pods) if pods is not None else tuple(_waiting(snapshot, without_nodes))
+    nodes = [node for node in snapshot.nodes.values() if not node.leaving and node.name not in without_nodes]
+    return SchedulingProblem(
+        pending=tuple(sorted((pod for pod in wanted if not opted_out(pod)), key=pod_key)),
+        nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+        provisioners=usable,
+        catalog=FrozenMap({p.name: tuple(catalog[p.name]) for p in usable}),
+        snapshot=snapshot,
+        skipped=FrozenMap(dict(sorted(reasons.items()))),
+    )
+
+
+def pod_key(pod: Pod) -> PodKey:
+    """The key that pods are sorted by."""
+    return (pod.namespace, pod.name)
+
+
+def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> Iterator[Provisioner]:
+    for provisioner in snapshot.provisioners.values():
+        name = provisioner.name
+        if name in reasons:
+            continue
+        if provisioner.deleted_at is not None:
+            reasons[name] = "it is being deleted"
+        elif not catalog.get(name):
+            reasons[name] = "no instance types are known for it"
+        else:
+            yield provisioner
+    for (kind, name), invalid in snapshot.invalid.items():
+        if kind == "Provisioner":
+            reasons.setdefault(name, f"it is not valid: {invalid.error}")
+
+
+def _waiting(snapshot: Snapshot, without_nodes: frozenset[str]) -> Iterator[Pod]:
+    yield from (pod for pod in snapshot.pods.values() if provisionable(pod))
+    for node in snapshot.nodes.values():
+        if node.leaving or node.name in without_nodes:
+            yield from leaving_pods(node)
+
+
+def leaving_pods(node: StateNode) -> tuple[Pod, ...]:
+    """The pods of a node that must find another place when it goes."""
+    return tuple(filter(reschedulable, node.pods))

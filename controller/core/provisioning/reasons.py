@@ -1,0 +1,132 @@
+"""Why a pod was not placed: which rule, on which Provisioner, and what would help."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.api.quantity import format_quantity
+from controller.core.provisioning.catalog import PAIR_KEYS, CompiledCatalog
+from controller.core.provisioning.demands import Demand
+from controller.core.provisioning.levels import Choice
+from controller.core.provisioning.limits import Limits
+from controller.core.provisioning.masks import cell_accepts
+from controller.core.provisioning.nodes import ExistingNodes
+from controller.core.provisioning.resources import Bools
+from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.core.scheduling.taints import untolerated
+
+SHOWN = 6
+"""How many values or names a reason lists before it says how many more there are."""
+
+
+class Reasons:
+    """Explains demands that were left over. Pools are asked in their order; existing nodes in one sentence."""
+
+    def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes, limits: Limits) -> None:
+        self.catalog = catalog
+        self.existing = existing
+        self.limits = limits
+
+    def explain(self, demand: Demand, skipped: dict[str, str], topology: str = "") -> str:
+        """One sentence for each Provisioner, and one for the nodes there are."""
+        parts = [topology] if topology else []
+        for index, pool in enumerate(self.catalog.pools):
+            parts.append(f"Provisioner {pool.provisioner.name}: {self._pool(index, demand)}")
+        parts.extend(f"Provisioner {name} is not used: {why}" for name, why in sorted(skipped.items()))
+        if not self.catalog.pools and not skipped:
+            parts.append("there is no Provisioner: create one")
+        parts.append(self._existing(demand))
+        return ". ".join(part for part in parts if part)
+
+    def _existing(self, demand: Demand) -> str:
+        count = len(self.existing)
+        if not count:
+            return ""
+        allowed = int(demand.mask.existing.sum())
+        if not allowed:
+            return f"None of the {count} nodes there are matches its selectors and tolerations"
+        return f"{allowed} of the {count} nodes there are match it, and none has room"
+
+    def _pool(self, index: int, demand: Demand) -> str:
+        catalog = self.catalog
+        rows = catalog.pool_of == index
+        taint = untolerated(catalog.pools[index].provisioner.taints, demand.level.tolerations)
+        if taint is not None:
+            return (
+                f"its taint {taint.key}={taint.value}:{taint.effect} is not tolerated; add a toleration, "
+                "or a Provisioner without the taint"
+            )
+        for terms in demand.level.choices:
+            why = self._choice(rows, terms)
+            if why:
+                return why
+        allowed = rows & (demand.mask.bits != 0)
+        if not allowed.any():
+            return "no instance type with an available offering meets all its requirements at once; relax one of them"
+        return self._resources(allowed, demand) or self._limits(index, allowed, demand) or "topology leaves no place"
+
+    def _choice(self, rows: Bools, terms: Choice) -> str:
+        if not terms:
+            return "an empty node selector term matches no node; remove it"
+        if any((self.catalog.term_bits(term)[rows] != 0).any() for term in terms):
+            return ""
+        said = [self._term(rows, term) for term in terms]
+        return said[0] if len(said) == 1 else "none of its affinity terms can be met: " + "; ".join(said)
+
+    def _term(self, rows: Bools, term: Requirements) -> str:
+        for key, requirement in term.items():
+            if key in PAIR_KEYS:
+                offered = sorted({pair[0 if key.endswith("zone") else 1] for pair in self.catalog.pairs})
+                if not any(requirement.has(value) for value in offered):
+                    return f"{requirement} is asked for, and it offers {_some(offered)}"
+            elif not self.catalog.columns.accepts(requirement)[rows].any():
+                return self._key(rows, requirement)
+        return f"no offering meets {term} at once"
+
+    def _key(self, rows: Bools, requirement: Requirement) -> str:
+        codes, cells = self.catalog.columns.column(requirement.key)
+        held = [cells[code] for code in sorted(set(codes[rows].tolist()))]
+        values = sorted({str(cell) for cell in held if cell is not None and not cell_accepts(cell, requirement)})
+        if not values:
+            hint = near_key(requirement.key, self.catalog)
+            return f"{requirement} is asked for, and its nodes have no label {requirement.key}{hint}"
+        return f"{requirement} is asked for, and its nodes have {_some(values)}"
+
+    def _resources(self, allowed: Bools, demand: Demand) -> str:
+        catalog = self.catalog
+        fits = (catalog.allocatable[:, allowed] >= demand.request[:, None]) | (demand.request == 0)[:, None]
+        if fits.all(axis=0).any():
+            return ""
+        short = [column for column in demand.columns if not fits[column].any()]
+        if not short:
+            return "no one instance type has enough of every resource it asks for"
+        said = []
+        for column in short:
+            name = catalog.space.names[column]
+            most = max(0, int(np.max(catalog.allocatable[column, allowed])))
+            asked = format_quantity(name, int(demand.request[column]))
+            said.append(f"it asks for {name} {asked}, and the largest type leaves {format_quantity(name, most)}")
+        return "; ".join(said) + ", daemons deducted; ask for less, or allow larger types"
+
+    def _limits(self, index: int, allowed: Bools, demand: Demand) -> str:
+        fits = (self.catalog.allocatable >= demand.request[:, None]) | (demand.request == 0)[:, None]
+        if (allowed & fits.all(axis=0) & self.limits.allows(len(allowed))).any():
+            return ""
+        left = zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True)
+        said = ", ".join(f"{name} {format_quantity(name, int(amount))}" for name, amount in left)
+        return f"its limits leave {said}, less than the smallest node that would do; raise spec.limits.resources"
+
+
+def _some(values: list[str]) -> str:
+    shown = ", ".join(values[:SHOWN])
+    return f"{shown} and {len(values) - SHOWN} more" if len(values) > SHOWN else shown
+
+
+def near_key(key: str, catalog: CompiledCatalog) -> str:
+    """A hint at a label key that looks alike, or empty."""
+    known = set(catalog.catalog_keys) | {k for pool in catalog.pools for k in pool.requirements}
+    short = key.rpartition("/")[2]
+    for candidate in sorted(known):
+        if candidate != key and (candidate.rpartition("/")[2] == short or candidate.endswith(key)):
+            return f"; did you mean {candidate}?"
+    return ""

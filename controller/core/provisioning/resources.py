@@ -1,0 +1,46 @@
+"""Resource names as columns, so that requests and capacities become vectors.
+
+Values are float64: exact up to 2**53, which is 9 PB in bytes; a quotient of two such numbers never rounds over an
+integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Bits = NDArray[np.uint64]
+
+
+class ResourceSpace:
+    """The resources that some pod asks for, each a column. What nobody asks for constrains nothing."""
+
+    def __init__(self, requests: Iterable[Mapping[str, int]]) -> None:
+        self.names = tuple(sorted({name for request in requests for name, amount in request.items() if amount > 0}))
+        self.column = {name: index for index, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def vector(self, resources: Mapping[str, int]) -> Floats:
+        """Amounts by column, 0 where absent; other resources are left out."""
+        values = np.zeros(len(self.names))
+        for name, amount in resources.items():
+            column = self.column.get(name)
+            if column is not None:
+                values[column] = amount
+        return values
+
+    def matrix(self, rows: Iterable[Mapping[str, int]]) -> Floats:
+        """Resources x rows."""
+        columns = [[row.get(name, 0) for name in self.names] for row in rows]
+        return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.names)).T.copy()
+
+    def mapping(self, vector: Floats) -> dict[str, int]:
+        """The amounts above 0, by name."""
+        return {name: int(amount) for name, amount in zip(self.names, vector.tolist(), strict=True) if amount > 0}

@@ -1,0 +1,40 @@
+"""Taints and tolerations, by kube-scheduler's TaintToleration filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.api.node import Taint
+from controller.core.api.pod import Toleration
+
+BLOCKING = frozenset({"NoSchedule", "NoExecute"})
+"""Effects that keep a pod away; PreferNoSchedule only discourages."""
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""What a cordoned node counts as (kube-scheduler's NodeUnschedulable filter asks for a toleration of it)."""
+
+TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
+"""The toleration that the last relaxation step adds (the peer's rule)."""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this toleration covers the taint (k8s.io/api core/v1 ToleratesTaint)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
+
+
+def untolerated(
+    taints: Iterable[Taint], tolerations: tuple[Toleration, ...], *, preferences: bool = False
+) -> Taint | None:
+    """The first taint that no toleration covers, or None. `preferences`: PreferNoSchedule counts too."""
+    for taint in taints:
+        if taint.effect not in BLOCKING and not (preferences and taint.effect == "PreferNoSchedule"):
+            continue
+        if not any(tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
