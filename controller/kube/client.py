@@ -36,6 +36,7 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +288,7 @@ class KubeClient:
         idempotent: bool = True,
         repeat_busy: bool = True,
     ) -> Document:
-        target = "/".join(part for part in (namespace if resource.namespaced else "", name, subresource) if part)
-        what = f"{method.lower()} {resource.kind} {target}".rstrip()
+        what = _describe(method, resource, namespace, name or _name_in(body), subresource)
         url = self._url(resource.path(namespace, name, subresource), {})
         payload = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": content_type}
@@ -344,6 +344,18 @@ class KubeClient:
     def _url(self, path: str, query: Mapping[str, str]) -> str:
         filled = {key: value for key, value in query.items() if value}
         return f"{self.connection.server}{path}" + (f"?{urlencode(filled)}" if filled else "")
+
+
+def _describe(method: str, resource: Resource, namespace: str, name: str, subresource: str) -> str:
+    """Which call on which object, for messages: "update Lease kube-system/leader", "create Pod default/a eviction"."""
+    target = "/".join(part for part in (namespace if resource.namespaced else "", name) if part)
+    return " ".join(part for part in (_VERBS[method], resource.kind, target, subresource) if part)
+
+
+def _name_in(body: object | None) -> str:
+    """The name, or its prefix, of an object to create."""
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    return str(metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, Mapping) else ""
 
 
 def decode_document(body: bytes, what: str) -> Document:
