@@ -1,0 +1,74 @@
+"""The `nodeless` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+import controller
+from controller.errors import NodelessError, ValidationError
+from controller.settings import Options
+from controller.telemetry.logging import LEVELS, configure
+
+MISUSE = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """NodeLess: EC2 nodes for pods that wait, and none for pods that are gone."""
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"nodeless {controller.__version__}")
+
+
+@main.command()
+@click.option(
+    "--kubeconfig", default="", metavar="PATH", help="Kubeconfig file. [default: KUBECONFIG, else in-cluster]"
+)
+@click.option("--kube-client-qps", metavar="N", help="Requests a second to the API server. [env: KUBE_CLIENT_QPS, 200]")
+@click.option("--kube-client-burst", metavar="N", help="Requests at once. [env: KUBE_CLIENT_BURST, 300]")
+@click.option(
+    "--leader-elect",
+    metavar="BOOL",
+    help="Act only while holding the Lease karpenter-leader-election. [env: LEADER_ELECT, true]",
+)
+@click.option("--log-level", default="info", show_default=True, type=click.Choice(list(LEVELS)), help="What is logged.")
+@click.option(
+    "--log-format",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "json", "console"]),
+    help="JSON lines, or text for a terminal.",
+)
+def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -> None:
+    """Run the controller until SIGTERM.
+
+    Settings come from the ConfigMap karpenter-global-settings in the namespace SYSTEM_NAMESPACE, which must be set; the
+    process waits until it exists. Credentials and region of AWS come from the environment or the pod's identity, as
+    for every AWS SDK.
+    """
+    from controller.operator import run as run_operator  # boto3 is slow to import; help and version do without
+
+    configure(log_level, "json" if log_format == "json" else "console" if log_format == "console" else "auto")
+    given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}
+    try:
+        code = run_operator(Options.parse(os.environ, given), kubeconfig=kubeconfig)
+    except ValidationError as error:
+        click.echo(f"{error.subject}:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+        sys.exit(MISUSE)
+    except NodelessError as error:
+        click.echo(f"nodeless cannot start: {error}", err=True)
+        sys.exit(1)
+    sys.stdout.flush()
+    os._exit(code)  # a thread that hangs in a call to AWS must not keep the process past its grace period
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""The composition root: settings, clients, cluster state and loops are built here, started, and stopped in order.
+
+Start-up waits out an API server or an AWS that does not answer, and says so once. A lost lease ends the process at
+once: another may act already (invariant 7). SIGTERM lets every loop finish the action at hand.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+import controller
+from controller.aws.clients import make_clients
+from controller.aws.provider import AWSProvider
+from controller.catalogs import Catalogs
+from controller.clock import Clock, SystemClock
+from controller.core.cloud import CloudProvider
+from controller.core.lifecycle.batching import BatchTimes
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.state.cluster import Cluster
+from controller.errors import CloudError, KubeError, NotFoundError
+from controller.kube.client import ClientOptions, KubeClient
+from controller.kube.connection import connect
+from controller.kube.events import EventRecorder
+from controller.kube.informers import Informers
+from controller.kube.lease import LeaderElector, LeaseOptions
+from controller.kube.resources import CONFIG_MAPS, SERVICES
+from controller.launcher import Launcher, LaunchTimes
+from controller.loops import BackoffTimes, Loop, Reconciler
+from controller.reconcilers.conditions import ConditionsReconciler
+from controller.reconcilers.counter import CounterReconciler
+from controller.reconcilers.emptiness import EmptinessReconciler
+from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
+from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
+from controller.reconcilers.refresh import RefreshReconciler
+from controller.reconcilers.registration import RegistrationReconciler
+from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
+from controller.settings import CONFIG_MAP, Options, Settings
+
+T = TypeVar("T")
+
+STOP_SECONDS = 25.0
+"""Kubernetes gives 30 s by default; the lease and the events need a moment too."""
+
+SETTINGS_POLL_SECONDS = 0.5
+"""The peer's interval while the ConfigMap does not exist."""
+
+_log = structlog.get_logger("operator")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTimes:
+    """Durations that no setting names, together, so that tests and simulations can compress them."""
+
+    launch: LaunchTimes = field(default_factory=LaunchTimes)
+    termination: TerminationTimes = field(default_factory=TerminationTimes)
+    garbage: GarbageTimes = field(default_factory=GarbageTimes)
+    lease: LeaseOptions = field(default_factory=LeaseOptions)
+    backoff: BackoffTimes = field(default_factory=BackoffTimes)
+
+
+class Operator:
+    """Everything that runs in one process, over a Kubernetes client and a cloud."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: KubeClient,
+        cloud: CloudProvider,
+        clock: Clock,
+        stop: threading.Event,
+        refresh: Callable[[], None] | None = None,
+        times: OperatorTimes | None = None,
+    ) -> None:
+        """`refresh` reads again what the cloud provider caches, when it is due."""
+        self._times = times or OperatorTimes()
+        self._clock = clock
+        self._stop = stop
+        self.informers = Informers(kube, Cluster(), clock)
+        self._events = EventRecorder(kube, clock)
+        self._catalogs = Catalogs(cloud)
+        self.adopted = threading.Event()
+        reconcilers = self._reconcilers(settings, kube, cloud)
+        if refresh is not None:
+            reconcilers.append(RefreshReconciler(refresh))
+        self._loops = [
+            Loop(reconciler, self.informers, clock, stop, backoff=self._times.backoff) for reconciler in reconcilers
+        ]
+
+    def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
+        informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
+        launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
+        batch = BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)
+        self._provisioning = ProvisioningReconciler(
+            informers=informers,
+            events=events,
+            catalogs=catalogs,
+            launcher=launcher,
+            clock=clock,
+            stop=self._stop,
+            adopted=self.adopted,
+            options=ProvisioningOptions(batch, SolveOptions()),
+        )
+        self._termination = TerminationReconciler(
+            kube=kube, informers=informers, events=events, cloud=cloud, clock=clock, times=self._times.termination
+        )
+        return [
+            self._provisioning,
+            self._termination,
+            RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
+            EmptinessReconciler(kube=kube, informers=informers, events=events, clock=clock),
+            CounterReconciler(kube=kube, informers=informers, clock=clock),
+            ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
+            GarbageCollectionReconciler(
+                kube=kube,
+                events=events,
+                cloud=cloud,
+                launcher=launcher,
+                clock=clock,
+                adopted=self.adopted,
+                times=self._times.garbage,
+            ),
+        ]
+
+    def watch(self) -> None:
+        """Start the watches: a process that stands by has its state ready."""
+        self.informers.start()
+
+    def act(self) -> None:
+        """Start the loops: this process leads."""
+        self._events.start()
+        for loop in self._loops:
+            loop.start()
+
+    def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
+        """End everything after `stop` was set; False when some action at hand did not end in time."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        ended = [loop.join(deadline - self._clock.monotonic()) for loop in self._loops]
+        self._provisioning.close()
+        self._termination.close()
+        self._catalogs.close()
+        self._events.stop()
+        self.informers.stop()
+        return all(ended)
+
+
+def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None = None) -> int:
+    """Run until SIGTERM or SIGINT; the process' exit code.
+
+    Raises ValidationError for bad settings, UnavailableError without any Kubernetes configuration, and
+    CloudUnauthorizedError without a region: what waiting would not mend.
+    """
+    clock, stop = SystemClock(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    times = times or OperatorTimes()
+    limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
+    kube = KubeClient(connect(kubeconfig), limits, clock, stop)
+    _log.info("Starts", version=controller.__version__, server=kube.connection.server)
+    settings = wait_for_settings(kube, options.system_namespace, clock, stop)
+    if settings is None:
+        return 0
+    provider = make_provider(settings, kube, clock, stop)
+    if until_it_works(lambda: len(provider.list()), "AWS", clock, stop) is None:
+        return 0
+    operator = Operator(
+        settings=settings, kube=kube, cloud=provider, clock=clock, stop=stop, refresh=provider.refresh, times=times
+    )
+    operator.watch()
+    elector = _lead(options, kube, clock, stop, times)
+    if not stop.is_set():
+        operator.act()
+        _log.info("Acts", cluster=settings.cluster_name)
+        stop.wait()
+    _log.info("Stops")
+    ended = operator.close()
+    if elector is not None:
+        elector.release()
+    _log.info("Stopped", finished=ended)
+    return 0
+
+
+def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: threading.Event) -> Settings | None:
+    """The settings once their ConfigMap exists; None when `stop` comes first. Raises ValidationError."""
+    said = False
+    while not stop.is_set():
+        found = until_it_works(lambda: _config_map(kube, namespace), "Kubernetes", clock, stop)
+        if found:
+            return Settings.parse(found[0])
+        if found is not None and not said:
+            _log.warning("Waits for the settings", config_map=f"{namespace}/{CONFIG_MAP}")
+            said = True
+        clock.wait(stop, SETTINGS_POLL_SECONDS)
+    return None
+
+
+def _config_map(kube: KubeClient, namespace: str) -> Sequence[dict[str, str]]:
+    """Its data in a list of one; an empty list when there is no such ConfigMap."""
+    try:
+        return [kube.get(CONFIG_MAPS, CONFIG_MAP, namespace).get("data") or {}]
+    except NotFoundError:
+        return []
+
+
+def make_provider(settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event) -> AWSProvider:
+    """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
+    logger = structlog.get_logger("aws")
+    clients = make_clients(version=controller.__version__)
+    return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop)
+
+
+def _dns_ip(kube: KubeClient) -> str:
+    """The ClusterIP of kube-dns, empty when it cannot be had: nodes then find it by their own defaults."""
+    try:
+        address = kube.get(SERVICES, "kube-dns", "kube-system").get("spec", {}).get("clusterIP", "")
+    except KubeError as error:
+        _log.info("ClusterIP of kube-dns is not known; nodes use their own default", because=str(error))
+        return ""
+    return "" if address == "None" else address
+
+
+def until_it_works(
+    ask: Callable[[], T], what: str, clock: Clock, stop: threading.Event, backoff: BackoffTimes | None = None
+) -> T | None:
+    """Ask until there is an answer; None when `stop` is set before. An outage is said once, and its end."""
+    backoff = backoff or BackoffTimes(0.5, 10.0)
+    failures, said = 0, ""
+    while not stop.is_set():
+        try:
+            answer = ask()
+        except (KubeError, CloudError) as error:
+            failures += 1
+            if (kind := type(error).__name__) != said:
+                _log.warning(f"{what} does not answer as it should; trying again", error=f"{kind}: {error}")
+                said = kind
+            clock.wait(stop, backoff.delay_seconds(failures))
+        else:
+            if failures:
+                _log.info(f"{what} answers again", failures=failures)
+            return answer
+    return None
+
+
+def _lead(
+    options: Options, kube: KubeClient, clock: Clock, stop: threading.Event, times: OperatorTimes
+) -> LeaderElector | None:
+    """Wait for the lease, if there is to be one."""
+    if not options.leader_elect:
+        return None
+    identity = options.pod_name or f"{socket.gethostname()}_{uuid.uuid4()}"
+    elector = LeaderElector(kube, options.system_namespace, identity, clock, options=times.lease)
+    if elector.acquire(stop):
+        elector.keep(_end_at_once)
+    return elector
+
+
+def _end_at_once() -> None:
+    """Another process may lead by now: no thread of this one may act any more, not even to tidy up."""
+    _log.error("Ends because the lease is lost")
+    os._exit(1)
