@@ -2,7 +2,7 @@
 
 Pure formulas. Sources: the EKS AMIs' bootstrap script (kube-reserved), the VPC CNI's ENI formula, Kubernetes' "Reserve
 Compute Resources" page, and Karpenter v0.27's rules. Where we differ: an evictionSoft never lowers the kubelet's own
-hard default (v0.27 took 50Mi of soft alone for the whole threshold, and the node then evicted what the plan had placed).
+hard default (v0.27 took 50Mi of soft alone for the whole threshold, and the node then evicted what had been placed).
 """
 
 from __future__ import annotations

@@ -1,0 +1,108 @@
+"""Amazon Linux 2023, EKS optimized: nodeadm reads a NodeConfig instead of running a script.
+
+Source: awslabs/amazon-eks-ami, nodeadm (API node.eks.aws/v1alpha1). Karpenter v0.27 did not know the family.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
+from controller.aws.userdata import Part, merge_mime
+from controller.core.api.provisioner import KubeletConfiguration
+from controller.errors import NodeTemplateError
+
+NODE_CONFIG = "application/node.eks.aws"
+_PATH = "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023"
+
+
+def user_data(bootstrap: Bootstrap) -> str:
+    """The user's parts, then our NodeConfig: nodeadm merges NodeConfigs in order, so that ours wins.
+
+    spec.userData may be a MIME document, a shell script, or a NodeConfig on its own. Raises NodeTemplateError when it
+    cannot be read, or another container runtime than the image's is asked for.
+    """
+    runtime = bootstrap.kubelet.container_runtime
+    if runtime not in (None, "containerd"):
+        raise NodeTemplateError(
+            f"{bootstrap.subject}: AL2023 runs containerd alone, not {runtime!r}; remove containerRuntime from the "
+            "Provisioner's kubeletConfiguration"
+        )
+    document = yaml.safe_dump(node_config(bootstrap), sort_keys=False, width=2**31)
+    custom = bootstrap.custom
+    if custom is not None and custom.lstrip().startswith("apiVersion: node.eks.aws/"):
+        return merge_mime(None, [Part(NODE_CONFIG, custom), Part(NODE_CONFIG, document)], bootstrap.subject)
+    return merge_mime(custom, [Part(NODE_CONFIG, document)], bootstrap.subject)
+
+
+def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
+    """The NodeConfig object."""
+    cluster = bootstrap.cluster
+    config: dict[str, Any] = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {
+                "name": cluster.name,
+                "apiServerEndpoint": cluster.endpoint,
+                "certificateAuthority": cluster.ca_bundle,
+                "cidr": cluster.service_cidr,
+            }
+        },
+    }
+    kubelet: dict[str, Any] = {}
+    if settings := _kubelet_config(bootstrap):
+        kubelet["config"] = settings
+    if bootstrap.labels:
+        pairs = ",".join(f"{key}={value}" for key, value in sorted(bootstrap.labels.items()))
+        kubelet["flags"] = [f"--node-labels={pairs}"]
+    if kubelet:
+        config["spec"]["kubelet"] = kubelet
+    return config
+
+
+def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
+    """Members of kubelet.config.k8s.io/v1beta1 KubeletConfiguration; those that are not set are left to the image."""
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in bootstrap.taints]
+    members: dict[str, Any] = {
+        "clusterDNS": list(bootstrap.dns_ips) or None,
+        "maxPods": bootstrap.max_pods,
+        "registerWithTaints": taints or None,
+        **_from_provisioner(bootstrap.kubelet),
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _from_provisioner(kubelet: KubeletConfiguration) -> dict[str, Any]:
+    maps = {
+        "systemReserved": kubelet.system_reserved,
+        "kubeReserved": kubelet.kube_reserved,
+        "evictionHard": kubelet.eviction_hard,
+        "evictionSoft": kubelet.eviction_soft,
+        "evictionSoftGracePeriod": kubelet.eviction_soft_grace_period,
+    }
+    return {
+        "podsPerCore": kubelet.pods_per_core,
+        **{name: dict(sorted(value.items())) or None for name, value in maps.items()},
+        "evictionMaxPodGracePeriod": kubelet.eviction_max_pod_grace_period,
+        "imageGCHighThresholdPercent": kubelet.image_gc_high_threshold_percent,
+        "imageGCLowThresholdPercent": kubelet.image_gc_low_threshold_percent,
+        "cpuCFSQuota": kubelet.cpu_cfs_quota,
+    }
+
+
+AL2023 = AMIFamily(
+    name="AL2023",
+    aliases=(
+        ImageAlias((f"{_PATH}/x86_64/standard/recommended/image_id",), needs("amd64", never=("nvidia", "aws"))),
+        ImageAlias((f"{_PATH}/x86_64/nvidia/recommended/image_id",), needs("amd64", only=("nvidia",))),
+        ImageAlias((f"{_PATH}/x86_64/neuron/recommended/image_id",), needs("amd64", only=("aws",))),
+        ImageAlias((f"{_PATH}/arm64/standard/recommended/image_id",), needs("arm64", never=("nvidia", "aws"))),
+        ImageAlias((f"{_PATH}/arm64/nvidia/recommended/image_id",), needs("arm64", only=("nvidia",))),
+    ),
+    user_data=user_data,
+    block_devices=(default_device("/dev/xvda", 20),),
+    storage_device="/dev/xvda",
+)
