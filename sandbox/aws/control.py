@@ -22,7 +22,8 @@ _JSON = "application/json"
 class Control:
     """Routes of one sandbox.
 
-    GET, DELETE calls; GET instances; GET, POST, DELETE faults; POST shortages, delays, prices, parameters, cluster.
+    GET, DELETE calls; GET instances; GET, POST, DELETE faults; POST shortages, delays, prices, parameters, cluster,
+    interrupt.
     """
 
     def __init__(self, world: World, calls: CallLog) -> None:
@@ -41,6 +42,7 @@ class Control:
             ("POST", "prices"): self._post_price,
             ("POST", "parameters"): self._post_parameter,
             ("POST", "cluster"): self._post_cluster,
+            ("POST", "interrupt"): self._post_interrupt,
         }
 
     def answer(self, method: str, path: str, query: str, body: bytes) -> Reply:
@@ -86,6 +88,13 @@ class Control:
         endpoint = KubernetesEndpoint(body["endpoint"], body.get("certificateAuthorityData", ""))
         self._world.clusters.set_endpoint(body.get("name", self._world.settings.cluster), endpoint)
 
+    def _post_interrupt(self, _query: dict[str, str], body: Any) -> None:
+        instance = self._world.instances.get(body["instanceId"])
+        if instance is None:
+            raise ScenarioError(f"no instance {body['instanceId']}")
+        state = body.get("state", "stopping")
+        self._world.interruptions.interrupt(instance, body["kind"], self._world.now(), state)
+
 
 def view(world: World, instance: Instance) -> dict[str, Any]:
     """An instance as kubelets and tests want it: flat, with its state now, user data (base64) and volumes."""
@@ -96,6 +105,7 @@ def view(world: World, instance: Instance) -> dict[str, Any]:
         "instanceType": entry["InstanceType"],
         "zone": entry["Placement"]["AvailabilityZone"],
         "capacityType": "spot" if instance.spot else "on-demand",
+        "pricePerHour": world.market.price(_pool(instance), instance.launched_at),
         "imageId": entry["ImageId"],
         "architecture": entry["Architecture"],
         "privateDnsName": entry["PrivateDnsName"],
@@ -110,6 +120,12 @@ def view(world: World, instance: Instance) -> dict[str, Any]:
         ],
         "reason": instance.reason,
     }
+
+
+def _pool(instance: Instance) -> Pool:
+    entry = instance.entry
+    capacity_type = "spot" if instance.spot else "on-demand"
+    return Pool(entry["InstanceType"], entry["Placement"]["AvailabilityZone"], capacity_type)
 
 
 def _call_view(call: Call) -> dict[str, Any]:

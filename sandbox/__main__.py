@@ -1,0 +1,110 @@
+"""`python -m sandbox`: the demo, or a sandbox cluster that stays up."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from sandbox.demo.story import DemoFailedError, Story, connected, install
+from sandbox.environment import Environment, EnvironmentSettings, start
+from sandbox.processes import ProcessFailedError
+from sandbox.world.client import ApiError
+
+KUBE = click.option(
+    "--kube",
+    type=click.Choice(["embedded", "real"]),
+    default="embedded",
+    show_default=True,
+    help="The sandbox's own API server, or the control plane that KUBEBUILDER_ASSETS names.",
+)
+STATE = click.option("--state", type=click.Path(path_type=Path), help="State folder. [default: a new temporary one]")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """The whole world of NodeLess on one machine: no AWS account, no cluster, no Docker."""
+
+
+@main.command()
+@KUBE
+@STATE
+def demo(kube: str, state: Path | None) -> None:
+    """Pending pods become nodes, and empty nodes go. Exit code 0 when all of it came true."""
+    console = Console(highlight=False)
+    began = time.monotonic()
+    folder = state or Path(tempfile.mkdtemp(prefix="nodeless-"))
+    settings = EnvironmentSettings(folder, kube)
+    try:
+        with console.status("Starting an AWS and a Kubernetes control plane…"), start(settings) as environment:
+            console.print(f"AWS         {environment.aws_endpoint}")
+            console.print(f"Kubernetes  {kube}; look in with  [bold]export KUBECONFIG={environment.kubeconfig}[/]")
+            console.print("            then  [bold]kubectl get nodes,pods,provisioners[/]")
+            console.print(f"Logs        {folder}/*.log")
+            asyncio.run(_tell(environment, console))
+    except (ProcessFailedError, DemoFailedError, TimeoutError, ApiError) as error:
+        console.print(f"\n[bold red]The demo failed:[/] {error}\nLogs are in {folder}", soft_wrap=True)
+        _show_controller_log(console, folder)
+        sys.exit(1)
+    console.print(f"[bold green]All of it came true[/] in {time.monotonic() - began:.0f} s.")
+
+
+async def _tell(environment: Environment, console: Console) -> None:
+    async with connected(environment) as client:
+        await install(client, environment)
+        controller = environment.start_controller()
+        console.print(f"Controller  pid {controller.process.pid}, its own process")
+        story = Story(environment, client, console)
+        await story.run()
+        code = controller.stop(30)
+        if code != 0:
+            raise DemoFailedError(f"the controller ended with code {code} on SIGTERM:\n{controller.tail()}")
+        story.show(console)
+
+
+def _show_controller_log(console: Console, folder: Path) -> None:
+    log = folder / "controller.log"
+    if log.exists():
+        console.print("\nThe controller's last words:", *log.read_text().splitlines()[-15:], sep="\n", markup=False)
+
+
+@main.command()
+@KUBE
+@STATE
+def up(kube: str, state: Path | None) -> None:
+    """A sandbox cluster with the controller in it, until Ctrl-C."""
+    console = Console(highlight=False, soft_wrap=True)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    settings = EnvironmentSettings(state or Path(tempfile.mkdtemp(prefix="nodeless-")), kube)
+    try:
+        with start(settings) as environment:
+            asyncio.run(_install(environment))
+            environment.start_controller()
+            console.print(f"export KUBECONFIG={environment.kubeconfig}")
+            console.print(
+                f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it."
+            )
+            while not stop.wait(1.0):
+                if dead := environment.processes.dead():
+                    raise ProcessFailedError(f"{dead.name} ended with code {dead.process.returncode}:\n{dead.tail()}")
+    except (ProcessFailedError, ApiError) as error:
+        console.print(f"[bold red]The sandbox failed:[/] {error}")
+        sys.exit(1)
+
+
+async def _install(environment: Environment) -> None:
+    async with connected(environment) as client:
+        await install(client, environment)
+
+
+if __name__ == "__main__":
+    main()

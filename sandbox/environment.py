@@ -1,0 +1,135 @@
+"""A whole world on this machine: an AWS, a Kubernetes API, and what lives in the cluster; the controller on request.
+
+Each part is a process of its own with a log file in the state folder. The controller runs as it would in the cluster:
+its own command, a kubeconfig, AWS by its SDK's environment variables; only the endpoints differ.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox.processes import Child, Processes
+from sandbox.realkube import RealControlPlane, assets_folder
+
+CLUSTER = "nodeless-demo"
+REGION = "ap-northeast-2"
+NAMESPACE = "karpenter"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSettings:
+    """`kube`: embedded or real. `join_delay_seconds`: from a running instance to its kubelet's first word."""
+
+    folder: Path
+    kube: str = "embedded"
+    cluster: str = CLUSTER
+    region: str = REGION
+    join_delay_seconds: float = 4.0
+    aws_port: int = 0
+    """0: a free one."""
+
+
+@dataclass(slots=True)
+class Environment:
+    """What runs, and how to reach it."""
+
+    settings: EnvironmentSettings
+    processes: Processes
+    kubeconfig: Path
+    aws_endpoint: str
+    aws_environment: dict[str, str]
+    children: dict[str, Child] = field(default_factory=dict)
+
+    def start_controller(self, name: str = "controller") -> Child:
+        """`nodeless run`, as its own process; returns at once."""
+        command = [str(Path(sys.executable).with_name("nodeless")), "run", "--log-format", "json"]
+        env = {
+            **self.aws_environment,
+            "KUBECONFIG": str(self.kubeconfig),
+            "SYSTEM_NAMESPACE": NAMESPACE,
+            "POD_NAME": "karpenter-0",
+        }
+        child = self.processes.start(name, command, env, python=False)
+        self.children["controller"] = child
+        return child
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Every EC2 instance that is not forgotten, the terminated ones of the last hour too."""
+        found: list[dict[str, Any]] = self.ask_aws("GET", "instances")["instances"]
+        return found
+
+    def ask_aws(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A request to the sandbox AWS's own door, /sandbox/PATH."""
+        request = urllib.request.Request(  # noqa: S310 - our own loopback endpoint
+            f"{self.aws_endpoint}/sandbox/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+
+@contextmanager
+def start(settings: EnvironmentSettings) -> Iterator[Environment]:
+    """Start the AWS, the control plane and the cluster's inhabitants; end them all on the way out.
+
+    Raises ProcessFailedError when a part does not come up.
+    """
+    shutil.rmtree(settings.folder, ignore_errors=True)
+    with Processes(settings.folder) as processes:
+        aws_command = ["sandbox.aws", "--port", str(settings.aws_port), "--region", settings.region]
+        aws = processes.start("aws", [*aws_command, "--cluster", settings.cluster])
+        plane = _start_control_plane(settings, processes)
+        endpoint = aws.wait_for_line("sandbox AWS ready at ").split()[0]
+        environment = Environment(settings, processes, plane.kubeconfig, endpoint, _exports(aws), {"aws": aws})
+        environment.ask_aws(
+            "POST", "cluster", {"endpoint": plane.server, "certificateAuthorityData": plane.certificate_authority_data}
+        )
+        environment.children["world"] = _start_world(environment, only_kubelets=settings.kube == "real")
+        yield environment
+
+
+@dataclass(frozen=True, slots=True)
+class _ControlPlane:
+    server: str
+    kubeconfig: Path
+    certificate_authority_data: str
+
+
+def _start_control_plane(settings: EnvironmentSettings, processes: Processes) -> _ControlPlane:
+    if settings.kube == "real":
+        plane = RealControlPlane(assets_folder(), settings.folder, processes)
+        plane.start(("kube-scheduler", "kube-controller-manager"))
+        authority = base64.b64encode(plane.certificate.read_bytes()).decode()
+        return _ControlPlane(plane.url, plane.kubeconfig, authority)
+    kubeconfig = settings.folder / "kubeconfig"
+    child = processes.start("apiserver", ["sandbox.apiserver", "--port", "0", "--kubeconfig", str(kubeconfig)])
+    return _ControlPlane(child.wait_for_line("ready ").split()[0], kubeconfig, "")
+
+
+def _exports(aws: Child) -> dict[str, str]:
+    lines = aws.log.read_text().splitlines()
+    pairs = (line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
+    return dict(tuple(pair) for pair in pairs)  # type: ignore[misc]
+
+
+def _start_world(environment: Environment, *, only_kubelets: bool) -> Child:
+    settings = environment.settings
+    command = [
+        *("sandbox.world", "--kubeconfig", str(environment.kubeconfig)),
+        *("--ec2-endpoint", environment.aws_endpoint, "--join-delay", str(settings.join_delay_seconds)),
+        *(("--only", "kubelets") if only_kubelets else ()),
+    ]
+    world = environment.processes.start("world", command, environment.aws_environment)
+    world.wait_for_line("ready")
+    return world
