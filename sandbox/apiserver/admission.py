@@ -1,4 +1,4 @@
-"""Admission: the plugins of kube-apiserver's default set that a scheduler or node controller notices, and the seam for webhooks.
+"""Admission: the plugins of kube-apiserver that a scheduler or node controller notices, and the seam for webhooks.
 
 Order as in the real server: mutating plugins, validation of the object, validating plugins.
 https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
@@ -153,17 +153,14 @@ def _priority(api: API, pod: Obj, spec: Obj) -> None:
             spec["priorityClassName"] = found["metadata"]["name"]
     value = found["value"] if found else 0
     if spec.get("priority") not in (None, value):
-        raise forbidden(
-            "",
-            "pods",
-            pod["metadata"].get("name", ""),
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",
-        )
+        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+        why += f"priority admission controller computed {value} from the given PriorityClass name"
+        raise forbidden("", "pods", pod["metadata"].get("name", ""), why)
     spec["priority"] = value
     spec["preemptionPolicy"] = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
 
 
-def _admit_node(api: API, node: Obj) -> None:
+def _admit_node(_: API, node: Obj) -> None:
     """TaintNodesByCondition plugin: a new node is not ready until its kubelet (and the node controller) say so."""
     spec = node.setdefault("spec", {})
     taints = spec.get("taints") or []

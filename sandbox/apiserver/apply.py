@@ -13,7 +13,7 @@ from sandbox.apiserver.store import Obj
 
 
 def apply_transform(api: API, request: Request) -> tuple[Transform, Obj]:
-    """The merge of an applied configuration, and the object to create when there is none. Raises 400 without fieldManager."""
+    """The merge of an applied configuration, and the object to create when there is none. Raises 400 without a manager."""
     if "fieldManager" not in request.query:
         raise bad_request(
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: registering one makes its resource appear; deleting it takes the resource and its objects away."""
+"""CustomResourceDefinitions: registering one makes its resource appear, deleting it takes it away."""
 
 from __future__ import annotations
 

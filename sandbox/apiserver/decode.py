@@ -1,4 +1,4 @@
-"""From JSON to a typed object: unknown fields are dropped (and named), wrong types are named, nulls of built-in types vanish."""
+"""From JSON to a typed object: unknown fields are dropped and named, wrong types named, nulls vanish."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def decode(obj: dict[str, Any], schema: Schema, *, custom: bool) -> Decoded:
     if custom:
         kept = {key: root.pop(key) for key in ("apiVersion", "kind") if key in root}
         _walk(root, schema, "", found, custom=True)
-        root = {**kept, **root}
+        root |= kept
     else:
         _walk(root, schema, "", found, custom=False)
     obj.clear()
-    obj.update({key: root[key] for key in ("apiVersion", "kind") if key in root})
+    for key in ("apiVersion", "kind"):
+        if key in root:
+            obj[key] = root[key]
     obj["metadata"] = metadata if metadata is not None else {}
     obj.update(root)
     return found

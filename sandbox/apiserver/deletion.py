@@ -1,4 +1,4 @@
-"""Deletion: preconditions, finalizers, grace for pods, propagation, and the last step when nothing holds an object any more."""
+"""Deletion: preconditions, finalizers, grace for pods, propagation, and the last step when nothing holds any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox.apiserver.api import API
 from sandbox.apiserver.errors import conflict
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.resources import Resource
-from sandbox.apiserver.store import Conflict, Entry, Obj
+from sandbox.apiserver.store import ConflictError, Entry, Obj
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -39,7 +39,7 @@ async def delete(api: API, request: Request, options: Mapping[str, Any] | None =
         check_preconditions(request, entry.obj, options.get("preconditions") or {})
         try:
             return begin(api, request.resource, entry, options, dry_run=dry_run)
-        except Conflict:
+        except ConflictError:
             continue
     raise conflict(request.resource.group, request.resource.plural, request.name)
 
@@ -55,7 +55,7 @@ def check_preconditions(request: Request, obj: Obj, preconditions: Mapping[str, 
 
 
 def begin(api: API, resource: Resource, entry: Entry, options: Mapping[str, Any], *, dry_run: bool = False) -> Deleted:
-    """Deletes at once, or marks the object as being deleted and leaves the rest to finalizers, kubelet and controllers."""
+    """Deletes at once, or marks the object as being deleted and leaves the rest to finalizers and kubelets."""
     obj = entry.copy()
     metadata = obj["metadata"]
     grace = _grace_seconds(resource, obj, options)
@@ -83,7 +83,7 @@ def begin(api: API, resource: Resource, entry: Entry, options: Mapping[str, Any]
 
 
 def _grace_seconds(resource: Resource, obj: Obj, options: Mapping[str, Any]) -> int:
-    """Only pods have grace, and only while a kubelet runs them (pkg/registry/core/pod/strategy.go CheckGracefulDelete)."""
+    """Only pods have grace, and only while a kubelet runs them (pod strategy's CheckGracefulDelete)."""
     if resource.storage_key != ("", "pods"):
         return 0
     spec = obj.get("spec") or {}

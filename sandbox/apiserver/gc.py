@@ -9,13 +9,13 @@ from typing import Any
 from sandbox.apiserver.api import API
 from sandbox.apiserver.deletion import FOREGROUND, ORPHAN, begin, finish_deletion
 from sandbox.apiserver.resources import StorageKey
-from sandbox.apiserver.store import Conflict, Event, Obj, ObjectKey
+from sandbox.apiserver.store import ConflictError, Event, Obj, ObjectKey
 
 _Where = tuple[StorageKey, ObjectKey]
 
 
 class GarbageCollector:
-    """Deletes dependents whose last owner is gone, releases owners that wait for them, and empties namespaces that are deleted."""
+    """Deletes dependents whose last owner is gone, releases owners that wait, empties namespaces that are deleted."""
 
     def __init__(self, api: API) -> None:
         self._api = api
@@ -153,7 +153,7 @@ class GarbageCollector:
         """The namespace controller: deletes all content, then lets the namespace go when it is empty."""
         await asyncio.sleep(0)
         left = 0
-        for key in self._api.store.keys():
+        for key in self._api.store.storage_keys():
             resource = self._api.registry.by_storage_key(key)
             if resource is None or not resource.namespaced:
                 continue
@@ -169,5 +169,5 @@ class GarbageCollector:
         obj["spec"]["finalizers"] = [f for f in obj["spec"]["finalizers"] if f != "kubernetes"]
         try:
             self._replace(("", "namespaces"), obj)
-        except Conflict:
+        except ConflictError:
             self._api.spawn(self._empty_namespace(name))

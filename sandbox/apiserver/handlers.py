@@ -38,7 +38,7 @@ async def answer(api: API, watches: Watches, request: Request, raw: web.BaseRequ
         return await _watch(api, watches, request, raw)
     if request.verb == "list":
         found = reads.page(api, request)
-        return json_response(View(api, request).list(found.entries, found.metadata()))
+        return json_response(View(api, request).listing(found.entries, found.metadata()))
     if request.subresource in ("scale", "binding", "eviction", "log"):
         return await _subresource(api, request)
     return await _object(api, request)
@@ -62,7 +62,7 @@ async def _object(api: API, request: Request) -> web.Response:
             stored = api.store.list(request.resource.storage_key, request.namespace)
             removed = await deletion.delete_collection(api, request, [e for e in stored if wanted.matches(e.obj)])
             entries = [Entry(obj, int(obj["metadata"]["resourceVersion"])) for obj in removed]
-            return json_response(view.list(entries, {"resourceVersion": str(api.store.resource_version)}))
+            return json_response(view.listing(entries, {"resourceVersion": str(api.store.resource_version)}))
     raise method_not_allowed()
 
 

@@ -22,7 +22,7 @@ _DELETE_FROM = "$deleteFromPrimitiveList/"
 
 
 def patch_kind(request: Request) -> str:
-    """`json`, `merge`, `strategic` or `apply` by the Content-Type. Raises 415 for others, and for strategic on custom resources."""
+    """`json`, `merge`, `strategic` or `apply` by the Content-Type. Raises 415 for others (strategic: on custom ones)."""
     content_type = request.content_type.split(";", 1)[0].strip()
     kind = PATCH_TYPES.get(content_type)
     if kind is None or (kind == "strategic" and request.resource.custom):
@@ -136,7 +136,7 @@ def _merge_items(current: list[Any], patch: list[Any], schema: Schema) -> list[A
 
 
 def _set_order(merged: Obj, field: str, order: list[Any], schema: Schema | None) -> None:
-    """Items named by the patch come in the patch's order; items that only the server has keep their place at the front of what follows."""
+    """Items named by the patch come in the patch's order; items that only the server has keep their places."""
     items = merged.get(field)
     if not isinstance(items, list):
         return

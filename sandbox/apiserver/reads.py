@@ -1,4 +1,4 @@
-"""Get and list: selectors, pages, older versions, and the forms in which objects can be asked for (Table, metadata only)."""
+"""Lists: selectors, pages, older versions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sandbox.apiserver.errors import APIError, bad_request, expired
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.resources import StorageKey
 from sandbox.apiserver.selectors import Filter, parse_fields, parse_labels
-from sandbox.apiserver.store import Compacted, Entry, ObjectKey
+from sandbox.apiserver.store import CompactedError, Entry, ObjectKey
 
-_GONE_TOKEN = (
+_STALE_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter."
 )
@@ -51,7 +51,7 @@ def filter_of(api: API, request: Request) -> Filter:
 
 
 def page(api: API, request: Request) -> Page:
-    """The objects that a list asks for. Raises 400, 410 (continue token or exact version too old), 504 (version of the future)."""
+    """The objects that a list asks for. Raises 400, 410 (too old), 504 (a version of the future)."""
     query = request.query
     wanted = filter_of(api, request)
     limit = int(query.get("limit") or 0)
@@ -102,14 +102,14 @@ def too_large(asked: int, present: int) -> APIError:
 def _entries_at(api: API, request: Request, version: int) -> list[Entry]:
     try:
         return entries_at(api, request.resource.storage_key, request.namespace, version)
-    except Compacted as error:
+    except CompactedError as error:
         if request.query.get("continue"):
-            raise expired(_GONE_TOKEN) from error
+            raise expired(_STALE_CONTINUE) from error
         raise expired(f"The resourceVersion for the provided list is too old: {error}") from error
 
 
 def entries_at(api: API, key: StorageKey, namespace: str, version: int) -> list[Entry]:
-    """The objects as they were at a version, by undoing the events since then. Raises Compacted."""
+    """The objects as they were at a version, by undoing the events since then. Raises CompactedError."""
     undone = {entry_key: entry for entry in api.store.list(key) for entry_key in (_key(entry),)}
     for event in reversed(list(api.store.since(key, version))):
         if event.before is None:

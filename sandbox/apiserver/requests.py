@@ -47,7 +47,7 @@ class Request:
         return self.query.get("fieldManager") or self.user_agent.split("/", 1)[0] or "unknown"
 
     def dry_run(self, options: Mapping[str, Any] | None = None) -> bool:
-        """Whether nothing may be stored; `options` are the DeleteOptions or eviction options of the body. 422 on a bad value."""
+        """Whether nothing may be stored; `options` are DeleteOptions of the body. 422 on a bad value."""
         asked = [self.query["dryRun"]] if self.query.get("dryRun") else list((options or {}).get("dryRun") or ())
         if any(value != "All" for value in asked):
             causes = [

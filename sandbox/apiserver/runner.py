@@ -21,11 +21,15 @@ from sandbox.apiserver.server import Server
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that answers: its URL, the bearer token that it wants, and the kubeconfig that says both."""
+    """A server that answers: its URL, the bearer token that it knows, the kubeconfig that says both.
+
+    `certificate` is what to trust when the URL is https (the real control plane).
+    """
 
     url: str
     token: str
     kubeconfig: Path | None = None
+    certificate: Path | None = None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One view on two kinds of schema: built-in types (JSON schemas of the PyPI package kubernetes-validate) and CRDs (structural).
+"""One view on two kinds of schema: built-in types (from the PyPI package kubernetes-validate) and CRDs.
 
 Patches ask it for merge keys, decoding for known fields and types, `kubectl explain` for the documents.
 """
@@ -139,10 +139,10 @@ def definition(name: str) -> Schema:
 def _names_by_kind() -> dict[tuple[str, str, str], str]:
     found: dict[tuple[str, str, str], str] = {}
     for name, raw in definitions().items():
-        kinds = raw.get("x-kubernetes-group-version-kind") or ()
+        kinds = raw.get("x-kubernetes-group-version-kind") or []
         if len(kinds) == 1:
-            kind = kinds[0]
-            found[kind["group"], kind["version"], kind["kind"]] = name
+            gvk: dict[str, str] = kinds[0]
+            found[gvk["group"], gvk["version"], gvk["kind"]] = name
     return found
 
 

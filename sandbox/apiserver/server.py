@@ -1,4 +1,4 @@
-"""The HTTP server: routes that are no resources (discovery, health, version, the sandbox's own), authentication, faults, errors."""
+"""The HTTP server: routes that are no resources (discovery, health, the sandbox's own), authentication, faults, errors."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Server:
 
     async def _outage(self, seconds: float) -> None:
         """Closes the port and all connections, and opens the same port again after a while."""
-        assert self._runner is not None and self._site is not None
+        assert self._site is not None
         await self._site.stop()
         self._watches.end_all()
         self._cut_connections()

@@ -23,20 +23,20 @@ HISTORY_EVENTS = 10_000
 """How many events of one resource type can be replayed before a watch gets 410; etcd keeps five minutes of them."""
 
 
-class Compacted(Exception):
+class CompactedError(Exception):
     """The history no longer reaches back to the asked resourceVersion."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
-class Conflict(Exception):
+class ConflictError(Exception):
     """The object has changed since the caller read it."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One version of one object, with its JSON made once for all lists and watches that send it."""
+    """One version of one object, with its JSON made once for all that send it."""
 
     obj: Obj
     resource_version: int
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
-    """A change: `before` is None on creation; on deletion `after` is the last state with the deletion's resourceVersion."""
+    """A change: `before` is None on creation; on deletion `after` is the last state with the deletion's version."""
 
     resource_version: int
     type: str
@@ -89,7 +89,7 @@ class Store:
             collection = self._collections[key] = _Collection()
         return collection
 
-    def keys(self) -> list[StorageKey]:
+    def storage_keys(self) -> list[StorageKey]:
         """The storage keys in use."""
         return [key for key, collection in self._collections.items() if collection.entries]
 
@@ -109,18 +109,18 @@ class Store:
         return len(self._collection(key).entries)
 
     def create(self, key: StorageKey, obj: Obj) -> Entry:
-        """Adds an object; the caller has checked that its name is free. Raises Conflict when it is not."""
+        """Adds an object; the caller has checked that its name is free. Raises ConflictError when it is not."""
         object_key = object_key_of(obj)
         if object_key in self._collection(key).entries:
-            raise Conflict(object_key)
+            raise ConflictError(object_key)
         return self._write(key, "ADDED", object_key, obj, None)
 
     def update(self, key: StorageKey, obj: Obj, before: Entry) -> Entry:
-        """Replaces `before` by `obj`; Conflict when the stored version is another. A write that changes nothing is none."""
+        """Replaces `before` by `obj`; ConflictError when that is not stored any more. No change, no write."""
         object_key = object_key_of(obj)
         current = self._collection(key).entries.get(object_key)
         if current is not before:
-            raise Conflict(object_key)
+            raise ConflictError(object_key)
         obj["metadata"]["resourceVersion"] = str(before.resource_version)
         if obj == before.obj:
             return before
@@ -130,7 +130,7 @@ class Store:
         """Takes an object away; the returned entry is its last state with the deletion's resourceVersion."""
         object_key = object_key_of(before.obj)
         if self._collection(key).entries.get(object_key) is not before:
-            raise Conflict(object_key)
+            raise ConflictError(object_key)
         return self._write(key, "DELETED", object_key, before.copy(), before)
 
     def _write(self, key: StorageKey, kind: str, object_key: ObjectKey, obj: Obj, before: Entry | None) -> Entry:
@@ -159,11 +159,11 @@ class Store:
         return self.resource_version
 
     def since(self, key: StorageKey, resource_version: int) -> Iterator[Event]:
-        """The events after `resource_version`, oldest first. Raises Compacted when some of them are forgotten."""
+        """The events after `resource_version`, oldest first. Raises CompactedError when some of them are forgotten."""
         collection = self._collection(key)
         oldest = max(collection.compacted_through, self._born)
         if resource_version < oldest:
-            raise Compacted(resource_version, oldest)
+            raise CompactedError(resource_version, oldest)
         return iter([event for event in collection.history if event.resource_version > resource_version])
 
     def listen(self, key: StorageKey, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -174,7 +174,9 @@ class Store:
 
     def dump(self) -> dict[str, Any]:
         """Everything that is stored, as JSON values (history is not kept)."""
-        objects = {f"{group}/{plural}": [e.obj for e in self.list((group, plural))] for group, plural in self.keys()}
+        objects = {
+            f"{group}/{plural}": [e.obj for e in self.list((group, plural))] for group, plural in self.storage_keys()
+        }
         return {"resourceVersion": self.resource_version, "objects": objects}
 
     def load(self, dumped: dict[str, Any]) -> None:

@@ -20,14 +20,14 @@ from sandbox.apiserver.patch import patch_kind, transform_of
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.schema import ANYTHING
 from sandbox.apiserver.selectors import label_selector_matches
-from sandbox.apiserver.store import Conflict, Obj
+from sandbox.apiserver.store import ConflictError, Obj
 from sandbox.apiserver.writes import Written, modify
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
 async def bind(api: API, request: Request) -> Obj:
-    """POST pods/NAME/binding: the scheduler's decision. Raises 409 when the pod has a node already or is being deleted."""
+    """POST pods/NAME/binding: the scheduler's decision. Raises 409 when the pod has a node or is being deleted."""
     binding = request.decode()
     node = (binding.get("target") or {}).get("name")
     if not node:
@@ -69,7 +69,7 @@ _BUDGETS = ("policy", "poddisruptionbudgets")
 
 
 async def evict(api: API, request: Request) -> Obj:
-    """POST pods/NAME/eviction: a deletion that PodDisruptionBudgets may refuse with 429 (pkg/registry/core/pod/storage/eviction.go)."""
+    """POST pods/NAME/eviction: a deletion that PodDisruptionBudgets may refuse (storage/eviction.go)."""
     eviction = request.decode()
     options = dict(eviction.get("deleteOptions") or {})
     dry_run = request.dry_run(options)
@@ -81,7 +81,7 @@ async def evict(api: API, request: Request) -> Obj:
             _spend_budget(api, request, pod, dry_run=dry_run)
         try:
             begin(api, request.resource, entry, options, dry_run=dry_run)
-        except Conflict:
+        except ConflictError:
             continue
         return {**SUCCESS, "code": 201}
     raise conflict("", "pods", request.name)

@@ -16,7 +16,7 @@ _AS = re.compile(r"as=(\w+)")
 
 
 def wanted_form(accept: str) -> str:
-    """`Table`, `PartialObjectMetadata`, `PartialObjectMetadataList` or "" by the first acceptable entry of the header."""
+    """`Table`, `PartialObjectMetadata`, `PartialObjectMetadataList` or "" (the first entry that we serve)."""
     for part in accept.split(","):
         if "application/json" in part or "*/*" in part or "application/*" in part:
             match = _AS.search(part)
@@ -71,7 +71,7 @@ class View:
         kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"} if self.partial else self._kind()
         return orjson.dumps({**kind, "metadata": metadata})
 
-    def list(self, entries: list[Entry], metadata: dict[str, Any]) -> bytes:
+    def listing(self, entries: list[Entry], metadata: dict[str, Any]) -> bytes:
         """A whole list document."""
         if self.table:
             return orjson.dumps(self._table([entry.obj for entry in entries], metadata, header=True))

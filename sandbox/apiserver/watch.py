@@ -14,7 +14,7 @@ from sandbox.apiserver.errors import bad_request, expired
 from sandbox.apiserver.reads import filter_of
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.selectors import Filter
-from sandbox.apiserver.store import Compacted, Entry, Event
+from sandbox.apiserver.store import CompactedError, Entry, Event
 from sandbox.apiserver.views import View
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
@@ -71,7 +71,7 @@ class Watches:
         try:
             try:
                 backlog = list(lines.initial(start))
-            except Compacted as error:
+            except CompactedError as error:
                 yield _line("ERROR", orjson.dumps(expired(str(error)).status()))
                 return
             for line in backlog:

@@ -17,7 +17,7 @@ from sandbox.apiserver.deletion import finish_deletion
 from sandbox.apiserver.errors import Cause, already_exists, bad_request, conflict, invalid, not_found
 from sandbox.apiserver.patch import Transform, patch_kind, transform_of
 from sandbox.apiserver.requests import Request
-from sandbox.apiserver.store import Conflict, Entry, Obj
+from sandbox.apiserver.store import ConflictError, Entry, Obj
 
 _ATTEMPTS = 8
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -95,7 +95,7 @@ async def update(api: API, request: Request) -> Written:
         )
     if request.namespace and metadata.setdefault("namespace", request.namespace) != request.namespace:
         raise bad_request(
-            f"the namespace of the object ({metadata['namespace']}) does not match the namespace on the URL ({request.namespace})"
+            f"the namespace of the object ({metadata['namespace']}) does not match the URL ({request.namespace})"
         )
     warnings = _decode(api, request, obj)
     if api.store.get(request.resource.storage_key, request.namespace, request.name) is None:
@@ -130,7 +130,7 @@ async def modify(
         entry = api.entry(request)
         try:
             return await _modify_once(api, request, entry, transform, patched=patched, applied=applied)
-        except Conflict as error:
+        except ConflictError as error:
             if attempt == _ATTEMPTS - 1:
                 raise conflict(request.resource.group, request.resource.plural, request.name) from error
     raise AssertionError("unreachable")
