@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from controller.aws.capacity import CapacityRules, capacity, overhead
 from controller.aws.errors import translated
@@ -51,6 +51,9 @@ class Market:
         return (self.zones, self.prices.version, self.unavailable_version)
 
 
+_Question: TypeAlias = tuple[CapacityRules, frozenset[str], tuple[Requirements, ...] | None]
+
+
 @dataclass(slots=True)
 class _Answer:
     key: tuple[object, ...]
@@ -65,7 +68,7 @@ class InstanceTypeCatalog:
         self._region = region
         self._lock = threading.Lock()
         self._sold: SoldTypes | None = None
-        self._answers: dict[tuple[CapacityRules, frozenset[str]], _Answer] = {}
+        self._answers: dict[_Question, _Answer] = {}
 
     @property
     def sold(self) -> SoldTypes | None:
@@ -83,27 +86,31 @@ class InstanceTypeCatalog:
                 self._sold = SoldTypes(held.version + 1 if held else 1, types, zones)
         return len(types)
 
-    def instance_types(self, rules: CapacityRules, market: Market) -> tuple[InstanceType, ...]:
+    def instance_types(
+        self, rules: CapacityRules, market: Market, images: tuple[Requirements, ...] | None = None
+    ) -> tuple[InstanceType, ...]:
         """The types sold in the market's zones, sorted by name; the same object while nothing changed.
 
+        `images` are the requirements of the images at hand: types that none is for are left out (None: all stay).
         Raises ValueError when a quantity of the kubelet configuration cannot be read.
         """
         sold = self._sold or SoldTypes()
+        question = (rules, market.zones, images)
         key = (sold.version, *market.key)
         with self._lock:
-            held = self._answers.get((rules, market.zones))
+            held = self._answers.get(question)
             if held is not None and held.key == key:
                 return held.types
             previous = {item.name: item for item in held.types} if held and held.key[0] == sold.version else {}
-            built = tuple(
+            built = (
                 self._build(info, rules, market, sold, previous.get(name)) for name, info in sorted(sold.types.items())
             )
-            types = tuple(item for item in built if item.offerings)
+            types = tuple(item for item in built if item.offerings and _has_image(item, images))
             if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
                 types = held.types
             if len(self._answers) >= MAX_ANSWERS:
                 self._answers.pop(next(iter(self._answers)))
-            self._answers[rules, market.zones] = _Answer(key, types)
+            self._answers[question] = _Answer(key, types)
             return types
 
     def _build(
@@ -161,6 +168,10 @@ def requirements(labels: Mapping[str, str]) -> Requirements:
         Requirement.of(key, "In", (labels[key],)) if key in labels else Requirement.of(key, "DoesNotExist")
         for key in sorted(DERIVED)
     )
+
+
+def _has_image(item: InstanceType, images: tuple[Requirements, ...] | None) -> bool:
+    return images is None or any(not image.conflicts(item.requirements) for image in images)
 
 
 def _same(one: InstanceType, two: InstanceType) -> bool:

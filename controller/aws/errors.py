@@ -40,6 +40,7 @@ CAPACITY_CODES = frozenset(
 """An offering that answers so will not be had for a while (EC2 API error codes). Karpenter v0.27 knew five of them, and
 failed the launch on the others without trying elsewhere."""
 
+NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 NOT_FOUND_CODES = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
 TEMPLATE_NOT_FOUND_CODES = frozenset(
     {
@@ -100,6 +101,11 @@ TEMPLATE_CODES = frozenset(
 )
 """The template names something that AWS does not know: its author has to act."""
 
+TRANSIENT_CODES = frozenset(
+    {"", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout"}
+)
+"""No answer (empty), or AWS's own failure: another time it works."""
+
 _CREDENTIAL_ERRORS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
 
 
@@ -108,6 +114,13 @@ def error_code(error: BaseException) -> str:
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return ""
+
+
+def transient(error: CloudError) -> bool:
+    """Whether the same call may well succeed later without anybody doing anything."""
+    if isinstance(error, CloudThrottledError):
+        return True
+    return type(error) is CloudError and error.code in TRANSIENT_CODES
 
 
 @contextmanager

@@ -42,6 +42,7 @@ class FleetError:
     message: str
     instance_type: str = ""
     zone: str = ""
+    subnet_id: str = ""
 
     @property
     def capacity(self) -> bool:
@@ -138,4 +139,5 @@ def _error(entry: Mapping[str, Any]) -> FleetError:
         message=entry.get("ErrorMessage", ""),
         instance_type=overrides.get("InstanceType", ""),
         zone=overrides.get("AvailabilityZone", ""),
+        subnet_id=overrides.get("SubnetId", ""),
     )

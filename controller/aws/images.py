@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
     from mypy_boto3_ssm import SSMClient
 
-CACHE_SECONDS = 60.0
+CACHE_SECONDS = 300.0
 DEFAULT_OWNERS = ("self", "amazon")
 
 
@@ -56,23 +56,25 @@ class Images:
 
         Raises NodeTemplateError when no type gets an image, and other CloudErrors.
         """
-        family = family_of(template)
+        images = self.of(template, version)
         types = tuple(instance_types)
-        if template.ami_selector:
-            images = self.selected(template)
-            found = {item.name: image.id for item in types if (image := first_match(images, item)) is not None}
-        else:
-            found = self._by_alias(template, family, version, types)
+        found = {item.name: image.id for item in types if (image := first_match(images, item)) is not None}
         if not found:
             raise NodeTemplateError(
-                f"AWSNodeTemplate {template.name}: no image of family {family.name} is for instance types "
+                f"AWSNodeTemplate {template.name}: no image of family {family_of(template).name} is for instance types "
                 f"{', '.join(sorted(item.name for item in types)[:5])}; allow other types in the Provisioner, "
                 "or name images for them in spec.amiSelector"
             )
         return found
 
-    def selected(self, template: AWSNodeTemplate) -> tuple[Image, ...]:
-        """What spec.amiSelector finds, newest first, only the newest for each set of requirements."""
+    def of(self, template: AWSNodeTemplate, version: str) -> tuple[Image, ...]:
+        """The template's images in the order of preference, at least one.
+
+        By spec.amiSelector: newest first, only the newest for each set of requirements. Else by the family's SSM
+        parameters for the Kubernetes version. Raises NodeTemplateError when there is none, and other CloudErrors.
+        """
+        if not template.ami_selector:
+            return self._by_alias(template, family_of(template), version)
         key = tuple(sorted(template.ami_selector.items()))
         images = self._selected.get(key, lambda: self._describe(template))
         if not images:
@@ -82,44 +84,30 @@ class Images:
             )
         return images
 
-    def forget(self) -> None:
-        """Ask again at the next question."""
-        self._parameters.clear()
-        self._selected.clear()
-
-    def _by_alias(
-        self, template: AWSNodeTemplate, family: AMIFamily, version: str, types: tuple[InstanceType, ...]
-    ) -> dict[str, str]:
+    def _by_alias(self, template: AWSNodeTemplate, family: AMIFamily, version: str) -> tuple[Image, ...]:
         if not family.aliases:
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: family {family.name} has no image of its own; set spec.amiSelector"
             )
-        found: dict[str, str] = {}
-        missing: list[str] = []
-        resolved: dict[ImageAlias, str | None] = {}
-        for item in types:
-            alias = next((a for a in family.aliases if fits(a.requirements, item)), None)
-            if alias is None:
-                continue
-            if alias not in resolved:
-                resolved[alias] = self._parameter(template, alias, version, missing)
-            image = resolved[alias]
-            if image is not None:
-                found[item.name] = image
-        if not found and missing:
+        found = [
+            Image(id=image_id, requirements=alias.requirements)
+            for alias in family.aliases
+            if (image_id := self._parameter(template, alias, version)) is not None
+        ]
+        if not found:
+            missing = family.aliases[0].parameters[0].format(version=version)
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: AWS publishes no {family.name} image for Kubernetes {version} "
-                f"(SSM parameter {missing[0]} does not exist); choose another spec.amiFamily or set spec.amiSelector"
+                f"(SSM parameter {missing} does not exist); choose another spec.amiFamily or set spec.amiSelector"
             )
-        return found
+        return tuple(found)
 
-    def _parameter(self, template: AWSNodeTemplate, alias: ImageAlias, version: str, missing: list[str]) -> str | None:
+    def _parameter(self, template: AWSNodeTemplate, alias: ImageAlias, version: str) -> str | None:
         for pattern in alias.parameters:
             name = pattern.format(version=version)
             value = self._parameters.get(name, partial(self._get_parameter, name, template))
             if value is not None:
                 return value
-            missing.append(name)
         return None
 
     def _get_parameter(self, name: str, template: AWSNodeTemplate) -> str | None:

@@ -18,7 +18,7 @@ import structlog
 from cachetools import LRUCache
 
 from controller.aws.cluster import ClusterFacts
-from controller.aws.errors import TEMPLATE_NOT_FOUND_CODES, TOKEN_MISMATCH_CODES, by_code
+from controller.aws.errors import NO_ADDRESSES, TEMPLATE_NOT_FOUND_CODES, TOKEN_MISMATCH_CODES, by_code
 from controller.aws.fleet import (
     FleetAnswer,
     FleetError,
@@ -111,7 +111,8 @@ class Launcher:
         """Attempts until an instance is there (returned), or none of the tier's offerings is left (None)."""
         for _ in range(MAX_ATTEMPTS):
             _, masked = self._unavailable.active()
-            left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked]
+            zones = self._subnets.zones(request.template)
+            left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
             if not left:
                 return None
             attempt = self._attempt(request, left, cluster)
@@ -237,6 +238,10 @@ class Launcher:
         """Offerings that EC2 has none of are left out from now on; an error that names none speaks of all."""
         for error in errors:
             if not error.capacity:
+                continue
+            if error.code == NO_ADDRESSES and error.subnet_id:
+                self._subnets.exhaust(error.subnet_id)
+                self._log.warning("Subnet has no free addresses", subnet=error.subnet_id)
                 continue
             for offering in offerings:
                 if error.speaks_of(offering):

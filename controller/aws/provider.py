@@ -32,7 +32,8 @@ from controller.clock import Clock
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
-from controller.errors import CloudError, NodeTemplateError
+from controller.core.scheduling.requirements import Requirements
+from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
 from controller.settings import Settings
 
 CATALOG_SECONDS = 300.0
@@ -67,8 +68,9 @@ class AWSProvider:
         self._pricing = Pricing(ec2, clients.pricing, clients.region, fallback_prices or {}, clock.now)
         self._subnets = Subnets(ec2, clock)
         self._security_groups = SecurityGroups(ec2, clock)
+        self._images = Images(ec2, clients.ssm, clock)
         self._cluster: Cache[str, ClusterFacts] = Cache(clock, CLUSTER_SECONDS)
-        self._instances = Instances(ec2, settings.cluster_name, settings.node_name_convention, self._type_labels)
+        self._instances = Instances(ec2, settings.cluster_name, settings.node_name_convention, self._type_labels, clock)
         self._launcher = Launcher(
             ec2=ec2,
             clock=clock,
@@ -77,7 +79,7 @@ class AWSProvider:
             subnets=self._subnets,
             parameters=NodeParameters(
                 settings,
-                Images(ec2, clients.ssm, clock),
+                self._images,
                 self._security_groups,
                 LaunchTemplates(ec2, settings.cluster_name, clock),
             ),
@@ -108,14 +110,19 @@ class AWSProvider:
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """See CloudProvider. The same tuple as before while nothing changed."""
         zones = self._subnets.zones(template)
+        if not zones:
+            raise InsufficientCapacityError(
+                f"AWSNodeTemplate {template.name}: none of its subnets has a free address; add subnets to the selector"
+            )
         if self._catalog.sold is None:
             self.refresh()
         if self._catalog.sold is None:
             raise CloudError("Instance types are not known yet; ec2:DescribeInstanceTypes is tried again")
         version, unavailable = self._unavailable.active()
         market = Market(zones, self._pricing.prices, version, unavailable)
+        images = None if template.launch_template else self._image_requirements(template)
         try:
-            return self._catalog.instance_types(self._rules(provisioner, template), market)
+            return self._catalog.instance_types(self._rules(provisioner, template), market, images)
         except ValueError as error:
             raise NodeTemplateError(
                 f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}; write 100Mi or 5%, say"
@@ -123,10 +130,7 @@ class AWSProvider:
 
     def create(self, request: LaunchRequest) -> CloudInstance:
         """See CloudProvider."""
-        cluster = self._cluster.get(
-            self._settings.cluster_name, lambda: describe_cluster(self._clients.eks, self._settings, self._dns_ip)
-        )
-        return self._launcher.launch(request, cluster)
+        return self._launcher.launch(request, self._cluster_facts())
 
     def get(self, provider_id: str) -> CloudInstance:
         """See CloudProvider."""
@@ -139,6 +143,15 @@ class AWSProvider:
     def delete(self, provider_id: str) -> None:
         """See CloudProvider."""
         self._instances.terminate(instance_id(provider_id))
+
+    def _cluster_facts(self) -> ClusterFacts:
+        return self._cluster.get(
+            self._settings.cluster_name, lambda: describe_cluster(self._clients.eks, self._settings, self._dns_ip)
+        )
+
+    def _image_requirements(self, template: AWSNodeTemplate) -> tuple[Requirements, ...]:
+        images = self._images.of(template, self._cluster_facts().kubernetes_version)
+        return tuple(image.requirements for image in images)
 
     def _refresh_one(self, what: str, read: Callable[[], int], every: float) -> None:
         try:

@@ -36,10 +36,6 @@ class SecurityGroups:
             )
         return groups
 
-    def forget(self) -> None:
-        """Read EC2 again at the next question."""
-        self._cache.clear()
-
     def _describe(self, template: AWSNodeTemplate) -> tuple[str, ...]:
         if not template.security_group_selector:
             return ()

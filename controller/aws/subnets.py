@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cachetools import TTLCache
+
+from controller.aws.caching import Cache
 from controller.aws.errors import translated
 from controller.aws.selectors import filters, shown
 from controller.clock import Clock
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 CACHE_SECONDS = 60.0
+EXHAUSTED_SECONDS = 180.0
+MAX_SUBNETS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,6 @@ class Subnet:
     id: str
     zone: str
     free_addresses: int
-    zone_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,10 @@ class Subnets:
 
     def __init__(self, ec2: EC2Client, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
         self._ec2 = ec2
-        self._clock = clock
-        self._cache_seconds = cache_seconds
         self._lock = threading.Lock()
-        self._read: dict[tuple[tuple[str, str], ...], tuple[float, tuple[Subnet, ...]]] = {}
+        self._read: Cache[tuple[tuple[str, str], ...], tuple[Subnet, ...]] = Cache(clock, cache_seconds)
         self._in_flight: dict[str, int] = {}
+        self._exhausted: TTLCache[str, bool] = TTLCache(MAX_SUBNETS, EXHAUSTED_SECONDS, timer=clock.monotonic)
 
     def matching(self, template: AWSNodeTemplate) -> tuple[Subnet, ...]:
         """The template's subnets, most free addresses first.
@@ -58,13 +61,7 @@ class Subnets:
         Raises NodeTemplateError when none matches, and other CloudErrors.
         """
         selector = tuple(sorted(template.subnet_selector.items()))
-        subnets = self._cached(selector)
-        if subnets is None:
-            subnets = self._describe(template)
-            with self._lock:
-                self._read[selector] = (self._clock.monotonic() + self._cache_seconds, subnets)
-                for subnet in subnets:
-                    self._in_flight.pop(subnet.id, None)
+        subnets = self._read.get(selector, lambda: self._describe(template))
         if not subnets:
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: spec.subnetSelector {shown(template.subnet_selector)} matches no "
@@ -73,17 +70,17 @@ class Subnets:
         return subnets
 
     def zones(self, template: AWSNodeTemplate) -> frozenset[str]:
-        """The zones in which the template has a subnet. Raises as `matching`."""
-        return frozenset(subnet.zone for subnet in self.matching(template))
+        """The zones in which the template has a subnet with free addresses. Raises as `matching`."""
+        return frozenset(subnet.zone for subnet in self._usable(template))
 
     def reserve(
         self, template: AWSNodeTemplate, addresses_by_zone: Mapping[str, int]
     ) -> tuple[dict[str, Subnet], Reservation]:
         """The subnet with the most free addresses of each zone given, and the addresses taken from it.
 
-        `addresses_by_zone` says how many addresses the node may need there. Zones without a subnet are left out.
+        `addresses_by_zone` says how many addresses the node may need there. Zones without a usable subnet are left out.
         """
-        subnets = self.matching(template)
+        subnets = self._usable(template)
         with self._lock:
             chosen: dict[str, Subnet] = {}
             for subnet in sorted(subnets, key=lambda s: (-self._free(s), s.id)):
@@ -100,21 +97,20 @@ class Subnets:
         with self._lock:
             for subnet_id, count in reservation.addresses.items():
                 if subnet_id not in kept and subnet_id in self._in_flight:
-                    left = self._in_flight[subnet_id] - count
-                    self._in_flight[subnet_id] = max(0, left)
+                    self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
 
-    def forget(self) -> None:
-        """Read EC2 again at the next question."""
+    def exhaust(self, subnet_id: str) -> None:
+        """EC2 said that the subnet has no free address: leave it out for a while, whatever its count says."""
         with self._lock:
-            self._read.clear()
+            self._exhausted[subnet_id] = True
+
+    def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
+        subnets = self.matching(template)
+        with self._lock:
+            return [s for s in subnets if s.free_addresses > 0 and s.id not in self._exhausted]
 
     def _free(self, subnet: Subnet) -> int:
         return subnet.free_addresses - self._in_flight.get(subnet.id, 0)
-
-    def _cached(self, selector: tuple[tuple[str, str], ...]) -> tuple[Subnet, ...] | None:
-        with self._lock:
-            held = self._read.get(selector)
-            return held[1] if held and self._clock.monotonic() < held[0] else None
 
     def _describe(self, template: AWSNodeTemplate) -> tuple[Subnet, ...]:
         if not template.subnet_selector:
@@ -128,9 +124,11 @@ class Subnets:
                     id=subnet["SubnetId"],
                     zone=subnet["AvailabilityZone"],
                     free_addresses=subnet["AvailableIpAddressCount"],
-                    zone_id=subnet.get("AvailabilityZoneId", ""),
                 )
                 for page in pages
                 for subnet in page["Subnets"]
             ]
+        with self._lock:
+            for subnet in found:
+                self._in_flight.pop(subnet.id, None)
         return tuple(sorted(found, key=lambda subnet: (-subnet.free_addresses, subnet.id)))
