@@ -1,4 +1,4 @@
-"""EKS's DescribeCluster: moto's cluster with what moto lacks or makes up, and the endpoint of the sandbox's Kubernetes API."""
+"""EKS's DescribeCluster: moto's cluster, what moto lacks or makes up, and where the sandbox's Kubernetes API is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KubernetesEndpoint:
 
 
 class Clusters:
-    """What the layer knows of the region's clusters beyond moto. CreateCluster makes a cluster security group, as EKS does."""
+    """What moto doesn't know of the region's clusters. Each gets a cluster security group, as EKS makes it."""
 
     def __init__(self, account: str, region: str) -> None:
         self._ec2 = ec2_backends[account][region]
@@ -56,7 +56,8 @@ class Clusters:
             subnets = [self._ec2.get_subnet(subnet_id) for subnet_id in network.get("subnetIds", [])]
             vpc_id = subnets[0].vpc_id if subnets else network.get("vpcId")
             group = self._ec2.create_security_group(
-                f"eks-cluster-sg-{name}", "EKS created security group applied to ENI that is attached to EKS Control Plane",
+                f"eks-cluster-sg-{name}", "EKS created security group applied to ENI that is attached to EKS "
+                "Control Plane",
                 vpc_id=vpc_id, tags={"aws:eks:cluster-name": name, f"kubernetes.io/cluster/{name}": "owned"},
             )  # fmt: skip
             self._group[name] = group.id

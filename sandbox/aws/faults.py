@@ -21,9 +21,16 @@ _MESSAGES = {
     "RequestExpired": (400, "Request has expired."),
     "ExpiredToken": (403, "The security token included in the request is expired"),
     "ExpiredTokenException": (403, "The security token included in the request is expired"),
-    "UnauthorizedOperation": (403, "You are not authorized to perform this operation."),
-    "AccessDenied": (403, "User is not authorized to perform this operation"),
-    "AccessDeniedException": (400, "User is not authorized to perform this operation"),
+    "UnauthorizedOperation": (
+        403,
+        "You are not authorized to perform this operation. User is not authorized to perform: {permission} "
+        "because no identity-based policy allows the {permission} action",
+    ),
+    "AccessDenied": (403, "User is not authorized to perform: {permission} because no identity-based policy allows it"),
+    "AccessDeniedException": (
+        400,
+        "User is not authorized to perform: {permission} because no identity-based policy allows it",
+    ),
     "InternalError": (500, "An internal error has occurred"),
     "ServiceUnavailable": (503, "The service is unavailable. Please try again shortly."),
     "Unavailable": (503, "The service is unavailable. Please try again shortly."),
@@ -36,20 +43,24 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One rule. With a code the call fails; with `drop` the connection closes without an answer; else it is only slow."""
+    """One rule. With a code the call fails, with `drop` the connection closes without an answer, else it is slow."""
 
     service: str = "*"
     """Signing name (ec2, ssm, pricing, ...), wildcards allowed."""
     action: str = "*"
+    accessKey: str = "*"  # noqa: N815  (the keys as scenarios write them)
+    """Only calls signed with this key: expired credentials, say."""
     code: str = ""
     message: str = ""
     status: int = 0
     """HTTP status; 0: the usual one of the code."""
-    delaySeconds: float = 0.0  # noqa: N815  (the key as scenarios write it)
+    delaySeconds: float = 0.0  # noqa: N815
     """Real seconds that the answer waits."""
     drop: bool = False
     after: bool = False
     """The call is carried out first, then fails: the answer is lost, the deed is done."""
+    half: bool = False
+    """TerminateInstances carries out the first half of its ids only, and says no more."""
     skip: int = 0
     """How many matching calls pass before the rule starts."""
     times: int = 0
@@ -102,8 +113,10 @@ class Faults:
 
     def add(self, fault: Fault) -> int:
         """Arm a rule; its id removes it again. Raises ScenarioError."""
-        if not (fault.code or fault.drop or fault.delaySeconds > 0):
-            raise ScenarioError("a fault needs one of: code, drop, delaySeconds")
+        if not (fault.code or fault.drop or fault.half or fault.delaySeconds > 0):
+            raise ScenarioError("a fault needs one of: code, drop, half, delaySeconds")
+        if fault.half and fault.action != "TerminateInstances":
+            raise ScenarioError("half: only TerminateInstances can be half carried out")
         with self._lock:
             armed = _Armed(next(self._ids), fault, self._now())
             self._armed.append(armed)
@@ -137,12 +150,12 @@ class Faults:
                 "shortages": [{"id": s.id, "given": s.given, **asdict(s.shortage)} for s in self._short],
             }
 
-    def for_call(self, service: str, action: str) -> Fault | None:
+    def for_call(self, service: str, action: str, access_key: str) -> Fault | None:
         """The first rule that hits this call; counts it."""
         now = self._now()
         with self._lock:
             for armed in self._armed:
-                if _hits(armed, service, action, now):
+                if _hits(armed, (service, action, access_key), now):
                     armed.hits += 1
                     return armed.fault
         return None
@@ -167,9 +180,10 @@ class Faults:
         return [s for s in self._short if _covers(s.shortage, pool) and _in_force(s.since, s.shortage.forSeconds, now)]
 
 
-def error_of(fault: Fault) -> AwsError:
-    """The error reply of a rule with a code."""
+def error_of(fault: Fault, service: str, action: str) -> AwsError:
+    """The error reply of a rule with a code. A refusal names the action, as AWS's do."""
     status, message = _MESSAGES.get(fault.code, (400, "A fault of the sandbox's scenario"))
+    message = message.format(permission=f"{service}:{action}")
     return AwsError(fault.code, fault.message or message, fault.status or status)
 
 
@@ -192,9 +206,10 @@ def parse(kind: type[Any], document: Any) -> Any:
     return kind(**document)
 
 
-def _hits(armed: _Armed, service: str, action: str, now: float) -> bool:
+def _hits(armed: _Armed, call: tuple[str, str, str], now: float) -> bool:
     fault = armed.fault
-    if not (fnmatch.fnmatchcase(service, fault.service) and fnmatch.fnmatchcase(action, fault.action)):
+    wanted = (fault.service, fault.action, fault.accessKey)
+    if not all(fnmatch.fnmatchcase(value, pattern) for value, pattern in zip(call, wanted, strict=True)):
         return False
     if not _in_force(armed.since + fault.startSeconds, fault.forSeconds, now):
         return False
@@ -223,12 +238,16 @@ def _shortage_message(pool: Pool, code: str) -> str:
             return "There is no Spot capacity available that matches your request."
         case "InsufficientInstanceCapacity":
             return (
-                f"We currently do not have sufficient {pool.instance_type} capacity in the Availability Zone you requested "
+                f"We currently do not have sufficient {pool.instance_type} capacity in the Availability Zone you "
+                "requested "
                 f"({pool.zone}). Our system will be working on provisioning additional capacity."
             )
         case "MaxSpotInstanceCountExceeded":
             return "Max spot instance count exceeded"
         case "VcpuLimitExceeded":
-            return "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket that the specified instance type belongs to."
+            return (
+                "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket "
+                "that the specified instance type belongs to."
+            )
         case _:
             return "The requested configuration is currently not supported."

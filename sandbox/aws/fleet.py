@@ -1,5 +1,7 @@
-"""CreateFleet of type `instant`, as EC2 does it and moto does not: pools tried by the allocation strategy at the market's
-prices, MaxPrice, insufficient capacity and other refusals as `Errors`, partial fleets, idempotent client tokens.
+"""CreateFleet of type `instant`, as EC2 does it and moto does not.
+
+Pools are tried by the allocation strategy at the market's prices; MaxPrice, insufficient capacity and other refusals
+become `Errors`; fleets may be partial; client tokens are idempotent.
 
 Sources: EC2 API reference CreateFleet; EC2 user guide "Configure an EC2 Fleet of type instant" and fleet quotas.
 """
@@ -13,6 +15,7 @@ from typing import Any
 
 from sandbox.aws.allocation import ON_DEMAND_STRATEGIES, SPOT_STRATEGIES, Candidate, order
 from sandbox.aws.catalog import Catalog
+from sandbox.aws.clock import utc
 from sandbox.aws.faults import Faults
 from sandbox.aws.instances import Instance, Instances
 from sandbox.aws.launch import Launcher, LaunchSpec, Network, Template, tags_for
@@ -43,13 +46,17 @@ class _Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Fleet:
+    """A fleet that was created, for DescribeFleets and for its client token."""
+
     request: str
     answer: Params
+    params: Params
+    created_at: float
 
 
 class Fleets:
-    """CreateFleet, and the client tokens it has seen."""
+    """CreateFleet and DescribeFleets; remembers client tokens."""
 
     def __init__(
         self,
@@ -68,7 +75,8 @@ class Fleets:
         self._instances = instances
         self._faults = faults
         self._seeded = seeded
-        self._by_token: dict[str, _Remembered] = {}
+        self._by_token: dict[str, _Fleet] = {}
+        self._by_id: dict[str, _Fleet] = {}
 
     def create(self, params: Params, now: float) -> Params:
         """CreateFleet. Raises AwsError for a request that is refused as a whole."""
@@ -82,9 +90,18 @@ class Fleets:
                 )
             return self._by_token[token].answer
         answer = self._create(params, now)
+        fleet = self._by_id[answer["FleetId"]] = _Fleet(fingerprint, answer, params, now)
         if token:
-            self._by_token[token] = _Remembered(fingerprint, answer)
+            self._by_token[token] = fleet
         return answer
+
+    def describe(self, params: Params) -> Params:
+        """DescribeFleets. Instant fleets are shown only when their ids are given, as EC2 does it."""
+        ids = params.get("FleetIds") or []
+        missing = [fleet_id for fleet_id in ids if fleet_id not in self._by_id]
+        if missing:
+            raise AwsError("InvalidFleetId.NotFound", f"The fleet ID '{', '.join(missing)}' does not exist")
+        return {"Fleets": [_entry(self._by_id[fleet_id]) for fleet_id in ids]}
 
     def _create(self, params: Params, now: float) -> Params:
         spot, strategy, target = _target(params)
@@ -125,13 +142,15 @@ class Fleets:
         if option.zone not in self._catalog.zones(option.instance_type):
             raise AwsError(
                 "InvalidFleetConfiguration",
-                f"Your requested instance type ({option.instance_type}) is not supported in your requested Availability Zone ({option.zone}).",
+                f"Your requested instance type ({option.instance_type}) is not supported in your requested "
+                f"Availability Zone ({option.zone}).",
             )
         subnet_zone = self._network.subnet(option.subnet_id).availability_zone
         if subnet_zone != option.zone:
             raise AwsError(
                 "InvalidParameterCombination",
-                f"The Availability Zone '{option.zone}' does not match the zone '{subnet_zone}' of subnet '{option.subnet_id}'.",
+                f"The Availability Zone '{option.zone}' does not match the zone '{subnet_zone}' of subnet "
+                f"'{option.subnet_id}'.",
             )
         usage = self._catalog.types[option.instance_type].get("SupportedUsageClasses", [])
         if pool.capacity_type not in usage:
@@ -142,7 +161,8 @@ class Fleets:
         if pool.capacity_type == "spot" and option.max_price is not None and option.candidate.price > option.max_price:
             raise AwsError(
                 "SpotMaxPriceTooLow",
-                f"Your Spot request price of {option.max_price:g} is lower than the minimum required Spot request fulfillment price of {option.candidate.price:g}.",
+                f"Your Spot request price of {option.max_price:g} is lower than the minimum required Spot request "
+                f"fulfillment price of {option.candidate.price:g}.",
             )
         shortage = self._faults.shortage(pool)
         if shortage is not None:
@@ -281,9 +301,28 @@ def _configs(params: Params) -> list[dict[str, Any]]:
     if len(configs) > MAX_CONFIGS or overrides > MAX_OVERRIDES:
         raise AwsError(
             "InvalidFleetConfig",
-            f"A fleet takes at most {MAX_CONFIGS} launch templates and {MAX_OVERRIDES} overrides; got {len(configs)} and {overrides}.",
+            f"A fleet takes at most {MAX_CONFIGS} launch templates and {MAX_OVERRIDES} overrides; got "
+            f"{len(configs)} and {overrides}.",
         )
     return configs
+
+
+def _entry(fleet: _Fleet) -> dict[str, Any]:
+    """The DescribeFleets entry. Its errors and instances have another shape than CreateFleet's, with the same keys."""
+    launched = fleet.answer["Instances"]
+    tags = tags_for("fleet", fleet.params.get("TagSpecifications"))
+    return {
+        "FleetId": fleet.answer["FleetId"],
+        "CreateTime": utc(fleet.created_at),
+        "FleetState": "active",
+        "ActivityStatus": "fulfilled" if launched else "error",
+        "Type": "instant",
+        "ClientToken": fleet.params.get("ClientToken", ""),
+        "FulfilledCapacity": float(sum(len(group["InstanceIds"]) for group in launched)),
+        "Instances": launched,
+        "Errors": fleet.answer["Errors"],
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+    }
 
 
 def _described(option: _Option) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""The WSGI application in front of moto: reads each AWS call, applies the scenario's faults, lets the layer or moto answer,
-and logs it."""
+"""The WSGI application in front of moto: reads a call, applies the faults, lets the layer or moto answer, logs it."""
 
 from __future__ import annotations
 
@@ -8,6 +7,8 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from email.utils import formatdate
 from typing import Any
 
 from moto.core.exceptions import ServiceException
@@ -40,20 +41,24 @@ class Gateway:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._world.account
+        answer, extra = self._answer(environ, body)
+        date = ("Date", formatdate(self._world.now(), usegmt=True))
+        return _send(start_response, answer, [date, *((n, v) for n, v in extra if n.lower() != "date")])
+
+    def _answer(self, environ: Environ, body: bytes) -> tuple[Reply, list[tuple[str, str]]]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         if path.startswith("/sandbox/"):
             with self._ec2_lock:
-                reply = self._control.answer(method, path, environ.get("QUERY_STRING", ""), body)
-            return _send(start_response, reply, [])
+                self._world.instances.sweep(self._world.now())
+                return self._control.answer(method, path, environ.get("QUERY_STRING", ""), body), []
         headers = _headers(environ)
         try:
             request = wire.parse_request(method, path, headers, body)
         except AwsError as error:
-            return _send(start_response, *wire.render_error("ec2", headers, error))
+            return wire.render_error("ec2", headers, error)
         if request is None:
-            reply, extra = self._ask_moto(environ, body)
-            return _send(start_response, reply, extra)
-        return _send(start_response, *self._logged(request, environ, headers, body))
+            return self._ask_moto(environ, body)
+        return self._logged(request, environ, headers, body)
 
     def _logged(
         self, request: Request, environ: Environ, headers: Callable[[str], str], body: bytes
@@ -69,31 +74,35 @@ class Gateway:
         finally:
             self._calls.add(Call(
                 at=self._world.now(), service=request.service, action=request.action, region=request.region,
-                access_key=request.access_key, status=status, code=code, seconds=time.monotonic() - began, params=request.params,
+                access_key=request.access_key, status=status, code=code, seconds=time.monotonic() - began,
+                params=request.params,
             ))  # fmt: skip
         return reply, extra
 
     def _with_faults(self, request: Request, environ: Environ, body: bytes) -> tuple[Reply, list[tuple[str, str]]]:
-        fault = self._world.faults.for_call(request.service, request.action)
+        fault = self._world.faults.for_call(request.service, request.action, request.access_key)
         if fault is None:
             return self._dispatch(request, environ, body)
+        if fault.half:
+            ids = request.params["InstanceIds"]
+            request = replace(request, params=request.params | {"InstanceIds": ids[: max(1, len(ids) // 2)]})
         if not fault.after:
             time.sleep(fault.delaySeconds)
-            _fail(fault)
+            _fail(fault, request)
         answer = self._dispatch(request, environ, body)
         if fault.after:
             time.sleep(fault.delaySeconds)
-            _fail(fault)
+            _fail(fault, request)
         return answer
 
     def _dispatch(self, request: Request, environ: Environ, body: bytes) -> tuple[Reply, list[tuple[str, str]]]:
-        if request.service != "ec2":
-            return self._carry_out(request, environ, body)
         if request.params.get("DryRun"):
             raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
         with self._ec2_lock:
             self._world.instances.sweep(self._world.now())
-            return self._carry_out(request, environ, body)
+            if request.service == "ec2":
+                return self._carry_out(request, environ, body)
+        return self._carry_out(request, environ, body)
 
     def _carry_out(self, request: Request, environ: Environ, body: bytes) -> tuple[Reply, list[tuple[str, str]]]:
         handler = self._world.handler(request.service, request.action, request.region)
@@ -125,11 +134,11 @@ class Gateway:
         return Reply(captured["status"], data, headers.get("content-type", "text/xml")), extra
 
 
-def _fail(fault: Fault) -> None:
+def _fail(fault: Fault, request: Request) -> None:
     if fault.drop:
         raise ConnectionResetError("dropped by a fault of the scenario")
     if fault.code:
-        raise error_of(fault)
+        raise error_of(fault, request.service, request.action)
 
 
 def _code(reply: Reply) -> str:

@@ -187,7 +187,8 @@ def _published(region: str) -> Iterator[Image]:
 
 
 def _amazon_linux_2(region: str, version: str) -> Iterator[Image]:
-    variants = (("amazon-eks-node", "amazon-linux-2", "x86_64"), ("amazon-eks-gpu-node", "amazon-linux-2-gpu", "x86_64"),
+    variants = (("amazon-eks-node", "amazon-linux-2", "x86_64"),
+                ("amazon-eks-gpu-node", "amazon-linux-2-gpu", "x86_64"),
                 ("amazon-eks-arm64-node", "amazon-linux-2-arm64", "arm64"))  # fmt: skip
     for prefix, path, architecture in variants:
         base = f"/aws/service/eks/optimized-ami/{version}/{path}/recommended"

@@ -1,4 +1,4 @@
-"""EC2 instances and their lives: pending → running → shutting-down → terminated → forgotten, and how Describe shows them.
+"""EC2 instances and their lives: pending → running → shutting-down → terminated → forgotten; how Describe shows them.
 
 moto's own instances change state at once, stay listed for ever and cost 3-5 ms each to serialise, so the sandbox keeps
 its own and leaves moto the rest of EC2. A state follows from the clock; nothing runs in the background. Sources: EC2
@@ -23,7 +23,7 @@ _ID = re.compile(r"i-[0-9a-f]{8}([0-9a-f]{9})?")
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long each step of a life takes, in sandbox seconds. `unseen`: how long Describe doesn't know a new instance."""
+    """How long each step of a life takes, in sandbox seconds. Describe doesn't know a new instance while `unseen`."""
 
     pending_seconds: float = 5.0
     shutting_down_seconds: float = 10.0
@@ -47,8 +47,12 @@ class Instance:
     volumes: tuple[dict[str, Any], ...]
     spot: bool
     stop_requested_at: float | None = None
+    reclaim_at: float | None = None
+    """When EC2 takes a spot instance back."""
     terminate_requested_at: float | None = None
     reason: str = ""
+    announced: str = ""
+    """The state that was last announced as an event."""
     address_held: bool = True
     _xml: dict[str, str] = field(default_factory=dict)
 
@@ -101,6 +105,7 @@ class Instances:
 
     def __init__(self, delays: Delays, release: Callable[[Instance], None]) -> None:
         self.delays = delays
+        self.on_state_change: Callable[[Instance, str, float], None] = lambda _instance, _state, _now: None
         self._release = release
         self._by_id: dict[str, Instance] = {}
 
@@ -109,16 +114,23 @@ class Instances:
         self._by_id[instance.id] = instance
 
     def sweep(self, now: float) -> None:
-        """Give back the addresses of the terminated and forget the long terminated."""
+        """Do what is due: reclaim, announce new states, free addresses of the terminated, forget them in the end."""
         for instance in list(self._by_id.values()):
-            asked = instance.terminate_requested_at
-            if asked is None or now < asked + self.delays.shutting_down_seconds:
-                continue
-            if instance.address_held:
-                instance.address_held = False
-                self._release(instance)
-            if now >= asked + self.delays.shutting_down_seconds + self.delays.forgotten_after_seconds:
-                del self._by_id[instance.id]
+            if instance.reclaim_at is not None and now >= instance.reclaim_at:
+                self.end(instance, instance.reclaim_at, "Server.SpotInstanceTermination: Spot instance termination")
+            state = self.state(instance, now)
+            if state != instance.announced:
+                instance.announced = state
+                self.on_state_change(instance, state, now)
+            if state == "terminated" and instance.terminate_requested_at is not None:
+                self._bury(instance, now - instance.terminate_requested_at - self.delays.shutting_down_seconds)
+
+    def _bury(self, instance: Instance, terminated_seconds: float) -> None:
+        if instance.address_held:
+            instance.address_held = False
+            self._release(instance)
+        if terminated_seconds >= self.delays.forgotten_after_seconds:
+            del self._by_id[instance.id]
 
     def all(self) -> tuple[Instance, ...]:
         """Every instance that is not forgotten, the unseen ones too."""
@@ -177,7 +189,8 @@ class Instances:
             if instance.spot:
                 raise AwsError(
                     "UnsupportedOperation",
-                    f"You can't stop the Spot Instance '{instance.id}' because it is associated with a one-time Spot Instance request.",
+                    f"You can't stop the Spot Instance '{instance.id}' because it is associated with a one-time "
+                    "Spot Instance request.",
                 )
             instance.stop_requested_at = instance.stop_requested_at or now
             changes.append(_change(instance.id, before, self.state(instance, now)))

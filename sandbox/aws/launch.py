@@ -186,8 +186,10 @@ class Launcher:
         if image.architecture not in architectures:
             raise AwsError(
                 "InvalidParameterValue",
-                f"The architecture '{','.join(architectures)}' of the specified instance type does not match the architecture "
-                f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.",
+                f"The architecture '{','.join(architectures)}' of the specified instance type does not match the "
+                "architecture "
+                f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI that have "
+                "matching architectures, and try again.",
             )
 
     def _entry(self, spec: LaunchSpec, image: Image, now: float) -> dict[str, Any]:
@@ -204,7 +206,8 @@ class Launcher:
             "VirtualizationType": "hvm", "Hypervisor": "xen", "EnaSupport": True, "SourceDestCheck": True,
             "EbsOptimized": bool(spec.data.get("EbsOptimized")), "ClientToken": spec.client_token,
             "Monitoring": {"State": "enabled" if monitoring else "disabled"},
-            "CpuOptions": {"CoreCount": cpus.get("DefaultCores", 1), "ThreadsPerCore": cpus.get("DefaultThreadsPerCore", 1)},
+            "CpuOptions": {"CoreCount": cpus.get("DefaultCores", 1),
+            "ThreadsPerCore": cpus.get("DefaultThreadsPerCore", 1)},
             "MetadataOptions": {
                 "State": "applied", "HttpTokens": options.get("HttpTokens", "optional"),
                 "HttpPutResponseHopLimit": int(options.get("HttpPutResponseHopLimit", 1)),
@@ -219,10 +222,12 @@ class Launcher:
         }  # fmt: skip
 
     def _interface(self, address: str, subnet: Any, groups: list[dict[str, str]], now: float) -> dict[str, Any]:
-        attachment = {"AttachTime": utc(now), "AttachmentId": self._seeded.hex_id("eni-attach"), "DeleteOnTermination": True,
+        attachment = {"AttachTime": utc(now), "AttachmentId": self._seeded.hex_id("eni-attach"),
+                      "DeleteOnTermination": True,
                       "DeviceIndex": 0, "Status": "attached"}  # fmt: skip
         return {
-            "NetworkInterfaceId": self._seeded.hex_id("eni"), "SubnetId": subnet.id, "VpcId": subnet.vpc_id, "Groups": groups,
+            "NetworkInterfaceId": self._seeded.hex_id("eni"), "SubnetId": subnet.id, "VpcId": subnet.vpc_id,
+            "Groups": groups,
             "OwnerId": self._network.account, "PrivateIpAddress": address, "Status": "in-use", "Attachment": attachment,
             "PrivateDnsName": _dns_name(address, self._network.region), "SourceDestCheck": True,
         }  # fmt: skip
@@ -232,13 +237,16 @@ class Launcher:
     ) -> dict[str, Any]:
         ebs = mapping["Ebs"]
         volume_id = self._seeded.hex_id("vol")
-        attachment = {"VolumeId": volume_id, "InstanceId": instance_id, "Device": mapping["DeviceName"], "State": "attached",
+        attachment = {"VolumeId": volume_id, "InstanceId": instance_id, "Device": mapping["DeviceName"],
+                      "State": "attached",
                       "AttachTime": utc(now), "DeleteOnTermination": ebs.get("DeleteOnTermination", True)}  # fmt: skip
         optional = {k: ebs[k] for k in ("Iops", "Throughput", "KmsKeyId", "SnapshotId") if ebs.get(k)}
         return {
-            "VolumeId": volume_id, "Size": ebs["VolumeSize"], "VolumeType": ebs.get("VolumeType", "gp2"), "State": "in-use",
+            "VolumeId": volume_id, "Size": ebs["VolumeSize"], "VolumeType": ebs.get("VolumeType", "gp2"),
+            "State": "in-use",
             "Encrypted": bool(ebs.get("Encrypted")), "AvailabilityZone": zone, "CreateTime": utc(now),
-            "Attachments": [attachment], "Tags": [{"Key": k, "Value": v} for k, v in spec.volume_tags.items()], **optional,
+            "Attachments": [attachment], "Tags": [{"Key": k, "Value": v} for k, v in spec.volume_tags.items()],
+            **optional,
         }  # fmt: skip
 
 
@@ -246,7 +254,8 @@ def unsupported_zone(instance_type: str, zone: str) -> AwsError:
     """EC2's refusal of a type where it is not offered."""
     return AwsError(
         "Unsupported",
-        f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone ({zone}).",
+        f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone "
+        f"({zone}).",
     )
 
 
@@ -301,7 +310,8 @@ def _devices(data: Mapping[str, Any], image: Image) -> list[dict[str, Any]]:
         if merged["VolumeSize"] < base.get("VolumeSize", 0):
             raise AwsError(
                 "InvalidBlockDeviceMapping",
-                f"Volume of size {merged['VolumeSize']}GB is smaller than snapshot '{base['SnapshotId']}', expect size >= {base['VolumeSize']}GB",
+                f"Volume of size {merged['VolumeSize']}GB is smaller than snapshot '{base['SnapshotId']}', expect "
+                f"size >= {base['VolumeSize']}GB",
             )
         devices[name] = {"DeviceName": name, "Ebs": merged}
     return list(devices.values())

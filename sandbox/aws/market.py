@@ -1,8 +1,8 @@
 """What capacity costs and how deep its pools are: the on-demand list, and a seeded model of the spot market.
 
-A pool is an instance type in one zone. Spot prices are a share of the on-demand price whose quantiles over all pools are
-those of AWS's published prices in 2021: a tenth below 0.21, half below 0.30, nine tenths below 0.65. Zones of a type are
-alike but not equal, and each pool's price moves by up to 4 % every six hours.
+A pool is an instance type in one zone. Spot prices are a share of the on-demand price whose quantiles over all pools
+are those of AWS's published prices in 2021: a tenth below 0.21, half below 0.30, nine tenths below 0.65. Zones of a
+type are alike but not equal, and each pool's price moves by up to 4 % every six hours.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Makes data/prices.json.gz, the sandbox's on-demand price list: `uv run python -m sandbox.aws.prices`.
 
-Source: `pricing.json` of the PyPI package apache-libcloud (Apache-2.0), which its maintainers generate from AWS's public
-price list. Its releases differ: 3.5.0 (March 2022) is right nearly everywhere but old; later ones know newer types yet
-hold zeros and dedicated-host prices. So: 3.5.0 first, then the newest release whose price agrees with the family's usual
-price per size unit. Types that no release prices are estimated and listed as such: the predecessor's price plus 5 % a
-generation (median error 4 %), else a log-linear fit on vCPUs, memory, accelerators and local disks (median error 13 %).
+Source: `pricing.json` of the PyPI package apache-libcloud (Apache-2.0), which its maintainers generate from AWS's
+public price list. Its releases differ: 3.5.0 (March 2022) is right nearly everywhere but old; later ones know newer
+types yet hold zeros and dedicated-host prices. So: 3.5.0 first, then the newest release whose price agrees with the
+family's usual price per size unit. Types that no release prices are estimated and listed as such: the predecessor's
+price plus 5 % a generation (median error 4 %), else a log-linear fit on vCPUs, memory, accelerators and local disks
+(median error 13 %).
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class Pricing:
             "servicename": "Amazon Elastic Compute Cloud", "locationType": "AWS Region", "operatingSystem": "Linux",
             "preInstalledSw": "NA", "capacitystatus": "Used", "marketoption": "OnDemand", "tenancy": tenancy,
             "productFamily": "Compute Instance (bare metal)" if metal else "Compute Instance",
-            "vcpu": str(entry["VCpuInfo"]["DefaultVCpus"]), "memory": f"{entry['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
+            "vcpu": str(entry["VCpuInfo"]["DefaultVCpus"]),
+            "memory": f"{entry['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
             "licenseModel": "No License required", "operation": "RunInstances", "dollars": f"{dollars:.10f}",
         }  # fmt: skip
 
@@ -62,11 +63,13 @@ class Pricing:
         attributes = {k: v for k, v in product.items() if k not in {"dollars", "productFamily", "serviceCode"}}
         sku = f"{product['instanceType']}-{product['tenancy']}".upper().replace(".", "")
         dimension = {
-            "unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": [], "rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7",
+            "unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": [],
+            "rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7",
             "description": f"${product['dollars']} per On Demand Linux {product['instanceType']} Instance Hour",
             "pricePerUnit": {"USD": product["dollars"]},
         }  # fmt: skip
-        term = {"sku": sku, "offerTermCode": "JRTCKXETXF", "effectiveDate": "2025-03-01T00:00:00Z", "termAttributes": {},
+        term = {"sku": sku, "offerTermCode": "JRTCKXETXF", "effectiveDate": "2025-03-01T00:00:00Z",
+                "termAttributes": {},
                 "priceDimensions": {dimension["rateCode"]: dimension}}  # fmt: skip
         return json.dumps(
             {

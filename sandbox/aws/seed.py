@@ -1,4 +1,4 @@
-"""The account as the stack would leave it: network, cluster, roles, queue. Written with boto3, so it runs on any endpoint."""
+"""The account as the stack would leave it: network, cluster, roles, queue. Written with boto3, for any endpoint."""
 
 from __future__ import annotations
 

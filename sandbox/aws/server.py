@@ -34,8 +34,10 @@ _accounts = itertools.count(123_456_789_012)
 
 
 class _QuietHandler(WSGIRequestHandler):
-    def log(self, type: str, message: str, *args: Any) -> None:
-        """Calls are in the call log, not on stderr."""
+    """Writes errors to stderr, but not every call: those are in the call log."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,5 +68,6 @@ class PublicParameters:
     def _entry(self, name: str) -> dict[str, Any]:
         return {
             "Name": name, "Type": "String", "Value": self._values[name], "Version": self._versions.get(name, 1),
-            "LastModifiedDate": _PUBLISHED_AT, "ARN": f"arn:aws:ssm:{self._region}::parameter{name}", "DataType": "text",
+            "LastModifiedDate": _PUBLISHED_AT, "ARN": f"arn:aws:ssm:{self._region}::parameter{name}",
+            "DataType": "text",
         }  # fmt: skip

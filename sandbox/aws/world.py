@@ -15,6 +15,7 @@ from sandbox.aws.faults import Faults
 from sandbox.aws.fleet import Fleets
 from sandbox.aws.images import Images
 from sandbox.aws.instances import Delays, Instance, Instances
+from sandbox.aws.interruption import Interruptions
 from sandbox.aws.launch import Launcher, LaunchSpec, Network, tags_for
 from sandbox.aws.market import Market, PriceList
 from sandbox.aws.pricing import Pricing
@@ -31,7 +32,7 @@ _ANY_REGION = {"pricing"}
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    """What kind of AWS. `real_image_lifetimes`: AL2 images end with 1.32 and Ubuntu 20.04's with 1.29, as in the world."""
+    """What kind of AWS. `real_image_lifetimes`: AL2 images end with 1.32, Ubuntu 20.04's with 1.29, as they do."""
 
     region: str = "ap-northeast-2"
     cluster: str = "demo"
@@ -56,6 +57,8 @@ class World:
         self.parameters = PublicParameters(settings.region, self.images.parameters())
         self.network = Network(account, settings.region)
         self.instances = Instances(settings.delays, self.network.release)
+        self.interruptions = Interruptions(account, settings.region)
+        self.instances.on_state_change = self.interruptions.state_changed
         self.launcher = Launcher(self.network, self.catalog, self.images, self.instances, self.seeded)
         self.clusters = Clusters(account, settings.region)
         self.fleets = Fleets(
@@ -81,6 +84,7 @@ class World:
 
         ec2: dict[str, Handler] = {
             "CreateFleet": timed(self.fleets.create),
+            "DescribeFleets": self.fleets.describe,
             "RunInstances": self._run_instances,
             "DescribeInstances": lambda params: self.instances.describe(params, self.now(), self.account),
             "TerminateInstances": timed(self.instances.terminate),
@@ -122,9 +126,10 @@ class World:
         market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
         spec = LaunchSpec(
             instance_type=data["InstanceType"], subnet_id=subnet_id, data=data, spot=market == "spot",
-            tags=tags_for("instance", *lists), volume_tags=tags_for("volume", *lists), client_token=params.get("ClientToken", ""),
+            tags=tags_for("instance", *lists), volume_tags=tags_for("volume", *lists),
+            client_token=params.get("ClientToken", ""),
         )  # fmt: skip
-        launched = [self.launcher.launch(spec, self.now()) for _ in range(params.get("MinCount", 1))]
+        launched = [self.launcher.launch(spec, self.now()) for _ in range(params.get("MaxCount", 1))]
         return {
             "ReservationId": launched[0].reservation_id, "OwnerId": self.account,
             "Instances": [instance.described(self.state(instance)) for instance in launched],

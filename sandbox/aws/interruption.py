@@ -1,0 +1,81 @@
+"""EC2's and AWS Health's events about instances, put on EventBridge: whatever rule matches them gets them.
+
+Sources: EC2 user guide "Spot Instance interruption notices" (two minutes' warning), "EC2 instance rebalance
+recommendations", "Monitor instance state changes"; AWS Health user guide "Event schema".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from moto.events.models import events_backends
+
+from sandbox.aws.clock import utc
+from sandbox.aws.instances import Instance
+
+SPOT_WARNING_SECONDS = 120.0
+KINDS = ("spot", "rebalance", "state-change", "health")
+
+
+class Interruptions:
+    """Announces state changes as they happen, and the bad news that a scenario asks for."""
+
+    def __init__(self, account: str, region: str) -> None:
+        self._account = account
+        self._region = region
+
+    def interrupt(self, instance: Instance, kind: str, now: float, state: str = "stopping") -> None:
+        """Send one message about an instance; `state` is for state-change.
+
+        spot also takes the instance away after two sandbox minutes. Raises ValueError for an unknown kind and for a
+        spot interruption of an on-demand instance.
+        """
+        match kind:
+            case "spot" if not instance.spot:
+                raise ValueError(f"{instance.id} is not a spot instance")
+            case "spot":
+                instance.reclaim_at = now + SPOT_WARNING_SECONDS
+                detail = {"instance-id": instance.id, "instance-action": "terminate"}
+                self._put("aws.ec2", "EC2 Spot Instance Interruption Warning", instance, detail, now)
+            case "rebalance":
+                detail = {"instance-id": instance.id}
+                self._put("aws.ec2", "EC2 Instance Rebalance Recommendation", instance, detail, now)
+            case "state-change":
+                self.state_changed(instance, state, now)
+            case "health":
+                self._put("aws.health", "AWS Health Event", instance, self._health(instance, now), now)
+            case _:
+                raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+
+    def state_changed(self, instance: Instance, state: str, now: float) -> None:
+        """EC2 Instance State-change Notification."""
+        detail = {"instance-id": instance.id, "state": state}
+        self._put("aws.ec2", "EC2 Instance State-change Notification", instance, detail, now)
+
+    def _health(self, instance: Instance, now: float) -> dict[str, Any]:
+        when = utc(now).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        code = "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"
+        return {
+            "eventArn": f"arn:aws:health:{self._region}::event/EC2/{code}/{code}_{instance.id}",
+            "service": "EC2",
+            "eventTypeCode": code,
+            "eventTypeCategory": "scheduledChange",
+            "startTime": when,
+            "eventDescription": [{"language": "en_US", "latestDescription": f"{instance.id} is scheduled to retire."}],
+            "affectedEntities": [{"entityValue": instance.id, "tags": {}}],
+        }
+
+    def _put(self, source: str, detail_type: str, instance: Instance, detail: dict[str, Any], now: float) -> None:
+        arn = f"arn:aws:ec2:{self._region}:{self._account}:instance/{instance.id}"
+        events_backends[self._account][self._region].put_events(
+            [
+                {
+                    "Source": source,
+                    "DetailType": detail_type,
+                    "Detail": json.dumps(detail),
+                    "Resources": [arn],
+                    "Time": now,
+                }
+            ]
+        )
