@@ -1,0 +1,91 @@
+"""Draining: who is evicted next, and whom the node waits for (peer's tests T4 to T12, four tiers)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.api.pod import OwnerReference, Pod, Toleration
+from controller.core.lifecycle.draining import next_step
+from tests import factories
+
+NOW = 1_700_000_000.0
+
+
+def running(name: str, *, critical: bool = False, daemon: bool = False, **pod_fields: object) -> Pod:
+    return factories.running_pod(
+        node="node",
+        name=name,
+        owner=factories.daemon_owner() if daemon else None,
+        priority_class_name="system-cluster-critical" if critical else "",
+        pod_fields=pod_fields,
+    )
+
+
+def names(pods: tuple[Pod, ...]) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+def test_a_node_without_pods_is_drained() -> None:
+    assert next_step([], NOW).drained
+
+
+def test_tiers_go_one_after_the_other() -> None:
+    """Ordinary pods, then ordinary daemons, then critical pods, then critical daemons."""
+    left = [
+        running("d-critical-daemon", critical=True, daemon=True),
+        running("c-critical", critical=True),
+        running("b-daemon", daemon=True),
+        running("a-ordinary"),
+    ]
+    order = []
+    while left:
+        step = next_step(left, NOW)
+        order.append(names(step.evict))
+        left = [pod for pod in left if pod not in step.evict]
+    assert order == [["a-ordinary"], ["b-daemon"], ["c-critical"], ["d-critical-daemon"]]
+
+
+def test_the_next_tier_waits_for_terminating_pods_of_this_one() -> None:
+    step = next_step([running("a", deleted_at=NOW + 30), running("b", critical=True)], NOW)
+    assert names(step.evict) == []
+    assert names(step.waiting) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
+        Toleration("node.kubernetes.io/unschedulable", "Exists"),
+        Toleration("node.kubernetes.io/unschedulable", "Equal", ""),
+        Toleration("", "Exists"),
+    ],
+)
+def test_pods_that_tolerate_the_cordon_neither_are_evicted_nor_hold_the_node(toleration: Toleration) -> None:
+    assert next_step([factories.running_pod(node="node", tolerations=(toleration,))], NOW).drained
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoExecute"),
+        Toleration("node.kubernetes.io/unschedulable", "Equal", "yes"),
+        Toleration("other", "Exists"),
+    ],
+)
+def test_other_tolerations_do_not_save_a_pod(toleration: Toleration) -> None:
+    assert not next_step([factories.running_pod(node="node", tolerations=(toleration,))], NOW).drained
+
+
+def test_static_and_finished_pods_do_not_hold_the_node() -> None:
+    static = factories.running_pod(node="node", owner=OwnerReference("v1", "Node", "node", "uid-node"))
+    assert next_step([static, running("s", phase="Succeeded"), running("f", phase="Failed")], NOW).drained
+
+
+def test_a_pod_a_minute_past_its_deletion_time_is_given_up() -> None:
+    assert not next_step([running("a", deleted_at=NOW - 60)], NOW).drained
+    assert next_step([running("a", deleted_at=NOW - 61)], NOW).drained
+
+
+def test_a_terminating_pod_is_waited_for_and_not_evicted_again() -> None:
+    step = next_step([running("a", deleted_at=NOW + 5)], NOW)
+    assert (step.evict, names(step.waiting)) == ((), ["a"])
