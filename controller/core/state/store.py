@@ -78,7 +78,8 @@ class Store(Generic[K, V]):
         """An immutable map sorted by key; the same one as before when nothing changed."""
         if self._dirty:
             if self._unsorted:
-                self._values = dict(sorted(self._values.items(), key=lambda item: item[0]))  # type: ignore[arg-type, return-value]
+                values = self._values
+                self._values = {key: values[key] for key in sorted(values)}  # type: ignore[type-var]
                 self._unsorted = False
             self._frozen = FrozenMap(self._values)
             self._dirty = False

@@ -1,0 +1,36 @@
+"""A clock that tests turn by hand."""
+
+from __future__ import annotations
+
+import threading
+
+
+class ManualClock:
+    """Wall and monotonic time advance together, by `advance` or by whoever waits: waits take no real time."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self.waits: list[float] = []
+        """Every wait that was asked for, in seconds."""
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        with self._lock:
+            self._now += seconds
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """The same time: a monotonic clock's start is arbitrary."""
+        return self._now
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Time passes at once, unless the event is set."""
+        self.waits.append(seconds)
+        if event.is_set():
+            return True
+        self.advance(seconds)
+        return event.is_set()
