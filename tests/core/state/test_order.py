@@ -107,5 +107,6 @@ def test_a_list_in_the_middle_of_it_changes_nothing_about_that(
 
 
 def assert_sorted(snapshot: Snapshot) -> None:
-    for mapping in (snapshot.nodes, snapshot.pods, snapshot.provisioners):
-        assert list(mapping) == sorted(mapping)  # type: ignore[type-var]
+    assert list(snapshot.nodes) == sorted(snapshot.nodes)
+    assert list(snapshot.pods) == sorted(snapshot.pods)
+    assert list(snapshot.provisioners) == sorted(snapshot.provisioners)
