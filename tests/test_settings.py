@@ -1,0 +1,141 @@
+"""Settings and options: defaults, every key, and all problems at once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from controller.errors import ValidationError
+from controller.settings import Options, Settings, setting_keys
+
+REQUIRED = {"aws.clusterName": "c"}
+
+
+def problems(data: dict[str, str]) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        Settings.parse(data)
+    return {problem.path: str(problem) for problem in caught.value.problems}
+
+
+def test_missing_keys_have_the_peers_defaults() -> None:
+    settings = Settings.parse(REQUIRED)
+    assert (settings.batch_max_duration_seconds, settings.batch_idle_duration_seconds) == (10.0, 1.0)
+    assert (settings.drift_enabled, settings.enable_pod_eni, settings.isolated_vpc) == (False, False, False)
+    assert settings.enable_eni_limited_pod_density is True
+    assert (settings.node_name_convention, settings.vm_memory_overhead_percent) == ("ip-name", 0.075)
+    assert (settings.cluster_endpoint, settings.default_instance_profile, settings.interruption_queue_name) == ("",) * 3
+    assert settings.tags == {}
+
+
+def test_every_key_is_read() -> None:
+    data = {
+        "batchMaxDuration": "1m30s",
+        "batchIdleDuration": "500ms",
+        "featureGates.driftEnabled": "true",
+        "aws.clusterName": "c",
+        "aws.clusterEndpoint": "https://x.eks.amazonaws.com",
+        "aws.defaultInstanceProfile": "profile",
+        "aws.enablePodENI": "T",
+        "aws.enableENILimitedPodDensity": "0",
+        "aws.isolatedVPC": "True",
+        "aws.nodeNameConvention": "resource-name",
+        "aws.vmMemoryOverheadPercent": "0.1",
+        "aws.interruptionQueueName": "queue",
+        "aws.tags": '{"team": "web"}',
+    }
+    assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
+    settings = Settings.parse(data)
+    assert settings == Settings(
+        cluster_name="c",
+        batch_max_duration_seconds=90.0,
+        batch_idle_duration_seconds=0.5,
+        drift_enabled=True,
+        cluster_endpoint="https://x.eks.amazonaws.com",
+        default_instance_profile="profile",
+        enable_pod_eni=True,
+        enable_eni_limited_pod_density=False,
+        isolated_vpc=True,
+        node_name_convention="resource-name",
+        vm_memory_overhead_percent=0.1,
+        interruption_queue_name="queue",
+        tags=settings.tags,
+    )
+    assert settings.tags == {"team": "web"}
+    hash(settings)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("batchMaxDuration", ""),
+        ("batchMaxDuration", "-10s"),
+        ("batchMaxDuration", "0s"),
+        ("batchIdleDuration", ""),
+        ("batchIdleDuration", "-1s"),
+        ("batchIdleDuration", "10"),
+        ("featureGates.driftEnabled", "yes"),
+        ("featureGates.driftEnabled", ""),
+        ("aws.clusterName", ""),
+        ("aws.clusterEndpoint", "x.eks.amazonaws.com"),
+        ("aws.clusterEndpoint", "https://"),
+        ("aws.clusterEndpoint", "https://[x"),
+        ("aws.enablePodENI", "on"),
+        ("aws.enableENILimitedPodDensity", "2"),
+        ("aws.isolatedVPC", "TrUe"),
+        ("aws.nodeNameConvention", ""),
+        ("aws.nodeNameConvention", "ip"),
+        ("aws.vmMemoryOverheadPercent", "-0.1"),
+        ("aws.vmMemoryOverheadPercent", "7.5"),
+        ("aws.vmMemoryOverheadPercent", "nan"),
+        ("aws.vmMemoryOverheadPercent", "x"),
+        ("aws.tags", "a=b"),
+        ("aws.tags", "[]"),
+        ("aws.tags", '{"a": 1}'),
+        ("aws.tags", '{"": "x"}'),
+        ("aws.tags", '{"kubernetes.io/cluster/c": "owned"}'),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_key(key: str, value: str) -> None:
+    assert key in problems({**REQUIRED, key: value})
+
+
+@pytest.mark.parametrize("text", ["null", "", "{}"])
+def test_no_tags_can_be_said_in_three_ways(text: str) -> None:
+    assert Settings.parse({**REQUIRED, "aws.tags": text}).tags == {}
+
+
+def test_all_problems_are_told_at_once_and_a_near_key_is_named() -> None:
+    found = problems({"aws.clustername": "c", "batchIdleDuration": "x", "aws.isolatedVPC": "x"})
+    assert set(found) == {"aws.clustername", "aws.clusterName", "batchIdleDuration", "aws.isolatedVPC"}
+    assert "did you mean 'aws.clusterName'?" in found["aws.clustername"]
+    assert "write numbers with units" in found["batchIdleDuration"]
+
+
+def test_settings_and_options_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings.parse(REQUIRED).cluster_name = "other"  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Options.parse({"SYSTEM_NAMESPACE": "x"}).webhook_port = 1  # type: ignore[misc]
+
+
+def test_options_have_the_peers_defaults() -> None:
+    assert Options.parse({"SYSTEM_NAMESPACE": "karpenter"}) == Options(system_namespace="karpenter")
+    options = Options(system_namespace="x")
+    assert (options.webhook_port, options.metrics_port, options.health_probe_port) == (8443, 8080, 8081)
+    assert (options.kube_client_qps, options.kube_client_burst, options.memory_limit_bytes) == (200, 300, -1)
+    assert (options.leader_elect, options.disable_webhook, options.enable_profiling) == (True, False, False)
+
+
+def test_a_flag_wins_over_the_environment() -> None:
+    environment = {"SYSTEM_NAMESPACE": "x", "METRICS_PORT": "1", "LEADER_ELECT": "false", "PATH": "/bin"}
+    options = Options.parse(environment, {"metrics-port": "2", "disable-webhook": "true"})
+    assert (options.metrics_port, options.leader_elect, options.disable_webhook) == (2, False, True)
+
+
+def test_an_unreadable_variable_is_refused_where_the_peer_falls_back_in_silence() -> None:
+    environment = {"METRICS_PORT": "x", "WEBHOOK_PORT": "70000", "KUBE_CLIENT_QPS": "0", "LEADER_ELECT": "maybe"}
+    with pytest.raises(ValidationError) as caught:
+        Options.parse(environment, {"metrics-prt": "1"})
+    assert {problem.path for problem in caught.value.problems} == {*environment, "SYSTEM_NAMESPACE", "--metrics-prt"}
+    assert "did you mean 'metrics-port'?" in str(caught.value)
