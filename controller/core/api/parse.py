@@ -36,6 +36,7 @@ from controller.core.api.pod import (
 )
 from controller.core.api.podspec import pod_spec
 from controller.core.api.quantity import nanos, rounded
+from controller.core.api.resize import resized_spec
 from controller.core.api.workloads import (
     CSINode,
     DaemonSet,
@@ -81,11 +82,12 @@ def parse_pod(obj: Document) -> Pod:
     name = text(get_meta("name"))
     unschedulable, ready = _pod_conditions(status.get("conditions"))
     deleted = get_meta("deletionTimestamp")
+    node_name = text(spec.get("nodeName"))
     return Pod(
         text(get_meta("namespace")) or "default",
         name,
         text(get_meta("uid")),
-        pod_spec(spec),
+        pod_spec(resized_spec(spec, status) if node_name else spec),
         string_map(get_meta("labels")),
         string_map(get_meta("annotations")),
         owner_references(get_meta("ownerReferences")),
@@ -93,7 +95,7 @@ def parse_pod(obj: Document) -> Pod:
         timestamp(get_meta("creationTimestamp")) or 0.0,
         timestamp(deleted) if deleted else None,
         text(status.get("phase")) or "Pending",
-        text(spec.get("nodeName")),
+        node_name,
         text(status.get("nominatedNodeName")),
         unschedulable,
         ready,

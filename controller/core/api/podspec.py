@@ -62,7 +62,7 @@ def pod_spec(spec: Document) -> PodSpec:
     get = spec.get
     try:
         key = marshal.dumps(
-            (_containers(get("containers")), _containers(get("initContainers")), [get(name) for name in _KEPT]),
+            (_containers(get("containers")), _containers(get("initContainers")), list(map(get, _KEPT))),
             _MARSHAL_VERSION,
         )
     except ValueError:

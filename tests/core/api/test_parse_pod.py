@@ -317,3 +317,43 @@ def test_a_pod_of_any_shape_is_read_without_raising(metadata: object, spec: obje
     assert pod.spec.requests["pods"] == 1
     hash(pod)
     assert all(amount > 0 for amount in pod.spec.requests.values())
+
+
+RESIZES = [
+    ("no resize: spec and status agree", {"requests": {"cpu": "1"}}, {"cpu": "1"}, None, 1000),
+    ("growing: what is asked for counts", {"requests": {"cpu": "500m"}}, {"cpu": "500m"}, None, 1000),
+    ("shrinking: what it still has counts", {"requests": {"cpu": "2"}}, {"cpu": "1"}, None, 2000),
+    ("allocated already, not yet actual", {"requests": {"cpu": "1"}}, {"cpu": "3"}, None, 3000),
+    ("infeasible: the spec no longer counts", {"requests": {"cpu": "500m"}}, {"cpu": "500m"}, "Infeasible", 500),
+    ("deferred: the spec still counts", {"requests": {"cpu": "500m"}}, {"cpu": "500m"}, "Deferred", 1000),
+    ("a status without resources says nothing", None, {"cpu": "4"}, None, 1000),
+]
+
+
+@pytest.mark.parametrize(("rule", "actual", "allocated", "pending", "cpu"), RESIZES)
+def test_in_place_resize_counts_as_in_kube_scheduler(
+    rule: str, actual: dict[str, Any] | None, allocated: dict[str, Any], pending: str | None, cpu: int
+) -> None:
+    held = {"name": "main", "allocatedResources": allocated, **({"resources": actual} if actual else {})}
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}] if pending else []
+    document = pod_object(
+        requests={"cpu": "1"}, spec={"nodeName": "n"}, status={"conditions": conditions, "containerStatuses": [held]}
+    )
+    assert parse_pod(document).spec.requests["cpu"] == cpu, rule
+
+
+def test_a_running_replica_shares_its_spec_with_a_pending_one() -> None:
+    held = {"name": "web", "allocatedResources": {"cpu": "1", "memory": "1Gi"}}
+    running = replica(1)
+    running["status"] = {
+        "containerStatuses": [{**held, "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+        "initContainerStatuses": [{"name": "gone"}],
+    }
+    assert parse_pod(running).spec is parse_pod(replica(2)).spec
+
+
+@settings(max_examples=50, deadline=None)
+@given(JSON, st.lists(st.fixed_dictionaries({"name": st.just("main"), "resources": JSON, "allocatedResources": JSON})))
+def test_odd_container_statuses_never_raise(one: object, statuses: list[Any]) -> None:
+    status = {"containerStatuses": statuses, "initContainerStatuses": one}
+    assert parse_pod(pod_object(spec={"nodeName": "n"}, status=status)).spec.requests["pods"] == 1

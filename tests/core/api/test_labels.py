@@ -1,0 +1,45 @@
+"""Which labels are the users' own to set, and what older names mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.api import labels
+
+
+@pytest.mark.parametrize(
+    "key", ["team", "example.com/x", "xkubernetes.io/x", "kops.k8s.io/x", *sorted(labels.WELL_KNOWN)]
+)
+def test_users_may_set(key: str) -> None:
+    assert not labels.restricted_label(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            "kubernetes.io/x",
+            "a.kubernetes.io/x",
+            "k8s.io/x",
+            "karpenter.sh/x",
+            "karpenter.k8s.aws/x",
+            "x.kops.k8s.io/x",
+        ),
+        *(labels.HOSTNAME, labels.EMPTINESS_TIMESTAMP, labels.INSTANCE_AMI_ID, labels.INITIALIZED),
+    ],
+)
+def test_reserved(key: str) -> None:
+    assert labels.restricted_label(key)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("beta.kubernetes.io/arch", labels.ARCH),
+        ("failure-domain.beta.kubernetes.io/zone", labels.ZONE),
+        ("topology.ebs.csi.aws.com/zone", labels.ZONE),
+        ("team", "team"),
+    ],
+)
+def test_older_names(old: str, new: str) -> None:
+    assert labels.normalize_label(old) == new
