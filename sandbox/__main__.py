@@ -94,8 +94,7 @@ def up(kube: str, state: Path | None) -> None:
                 f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it."
             )
             while not stop.wait(1.0):
-                if dead := environment.processes.dead():
-                    raise ProcessFailedError(f"{dead.name} ended with code {dead.process.returncode}:\n{dead.tail()}")
+                environment.check()
     except (ProcessFailedError, ApiError) as error:
         console.print(f"[bold red]The sandbox failed:[/] {error}")
         sys.exit(1)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox.processes import Child, Processes
+from sandbox.processes import Child, Processes, ProcessFailedError
 from sandbox.realkube import RealControlPlane, assets_folder
 
 CLUSTER = "nodeless-demo"
@@ -61,6 +61,12 @@ class Environment:
         child = self.processes.start(name, command, env, python=False)
         self.children["controller"] = child
         return child
+
+    def check(self) -> None:
+        """Raises ProcessFailedError when a part has ended by itself."""
+        for child in self.children.values():
+            if not child.alive:
+                raise ProcessFailedError(f"{child.name} ended with code {child.process.returncode}:\n{child.tail()}")
 
     def instances(self) -> list[dict[str, Any]]:
         """Every EC2 instance that is not forgotten, the terminated ones of the last hour too."""
@@ -108,7 +114,7 @@ class _ControlPlane:
 
 def _start_control_plane(settings: EnvironmentSettings, processes: Processes) -> _ControlPlane:
     if settings.kube == "real":
-        plane = RealControlPlane(assets_folder(), settings.folder, processes)
+        plane = RealControlPlane(assets_folder(), settings.folder, processes, controllers=("*",))
         plane.start(("kube-scheduler", "kube-controller-manager"))
         authority = base64.b64encode(plane.certificate.read_bytes()).decode()
         return _ControlPlane(plane.url, plane.kubeconfig, authority)

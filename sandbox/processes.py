@@ -89,10 +89,6 @@ class Processes:
         for child in reversed(self._children):
             child.stop()
 
-    def dead(self) -> Child | None:
-        """The first child that ended by itself with an error."""
-        return next((c for c in self._children if not c.alive and c.process.returncode not in (0, -15, -9)), None)
-
     def __enter__(self) -> Processes:
         return self
 

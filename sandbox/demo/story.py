@@ -84,7 +84,7 @@ class Story:
         self._timeline = Timeline(console)
         self._pods, self._nodes = Informer(client, PODS), Informer(client, NODES)
         self._events = Informer(client, EVENTS)
-        self._observer = Observer(self._timeline, self._pods, self._nodes, "inflate")
+        self._observer = Observer(self._timeline, self._pods, self._nodes, "inflate", environment.check)
         self._result = Result()
 
     async def run(self) -> Result:

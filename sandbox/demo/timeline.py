@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 
 from sandbox.world.informer import Informer
 from sandbox.world.resources import Obj
@@ -40,18 +41,23 @@ class Timeline:
         at = time.monotonic() - self._start
         since = at - self.moments[-1].at if self.moments else 0.0
         self.moments.append(Moment(at, what, detail))
-        self._console.print(f"[dim]{at:6.1f} s  +{since:4.1f}[/]  {what}" + (f"  [dim]{detail}[/]" if detail else ""))
+        line = f"[dim]{at:6.1f} s  +{since:4.1f}[/]  {escape(what)}" + (f"  [dim]{escape(detail)}[/]" if detail else "")
+        self._console.print(line, soft_wrap=True)
 
     def title(self, text: str) -> None:
         """A heading between moments."""
-        self._console.print(f"\n[bold]{text}[/]")
+        self._console.print(f"\n[bold]{escape(text)}[/]")
 
 
 class Observer:
     """Watches pods of one app and the nodes of Provisioners, and tells the timeline."""
 
-    def __init__(self, timeline: Timeline, pods: Informer, nodes: Informer, app: str) -> None:
+    def __init__(
+        self, timeline: Timeline, pods: Informer, nodes: Informer, app: str, check: Callable[[], None]
+    ) -> None:
+        """`check` raises when waiting on makes no sense, because a part of the sandbox has died, say."""
         self._timeline = timeline
+        self._check = check
         self._pods, self._nodes, self._app = pods, nodes, app
         self._said_pods: dict[str, int] = {}
         self._changed = asyncio.Event()
@@ -64,6 +70,7 @@ class Observer:
         """Until `condition` holds. Raises TimeoutError naming `what` and what stands instead."""
         deadline = time.monotonic() + timeout_seconds
         while not condition():
+            self._check()
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise TimeoutError(f"{what} did not happen within {timeout_seconds:.0f} s ({self._standing()})")
