@@ -106,6 +106,11 @@ class Watcher:
             self._thread.join(timeout_seconds)
 
     @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    @property
     def heard_seconds_ago(self) -> float:
         """Since the server last said something: an event, a bookmark, a list, the end of a stream."""
         return self._clock.monotonic() - self._heard_at
