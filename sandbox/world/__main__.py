@@ -28,7 +28,7 @@ def _faults(_context: click.Context, _option: click.Parameter, texts: tuple[str,
 @click.command()
 @click.option("--kubeconfig", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--ec2-endpoint", default="", help="URL of the sandbox's EC2; without it there are no machines.")
-@click.option("--region", default="ap-northeast-2", show_default=True)
+@click.option("--region", envvar="AWS_REGION", default="ap-northeast-2", show_default=True)
 @click.option("--cluster", default="", help="Only instances tagged kubernetes.io/cluster/NAME.")
 @click.option("--only", "parts", multiple=True, type=click.Choice(PARTS), help="Run only these parts; may be repeated.")
 @click.option("--join-delay", default=8.0, show_default=True, help="Seconds from running to registered.")
@@ -42,8 +42,13 @@ def _faults(_context: click.Context, _option: click.Parameter, texts: tuple[str,
 @click.option("--time-scale", default=1.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
               help="How many times as fast as real time all these delays pass.")  # fmt: skip
 @click.option("--poll", "poll_seconds", default=1.0, show_default=True, help="Seconds between two looks at EC2.")
-@click.option("--fail", "faults", multiple=True, callback=_faults,
-              help="never-join, never-ready, no-devices or slow=SECONDS; then :type=..,zone=..,capacity-type=..,count=N")  # fmt: skip
+@click.option(
+    "--fail",
+    "faults",
+    multiple=True,
+    callback=_faults,
+    help="never-join, never-ready, no-devices, slow=SECONDS; then :type=,zone=,capacity-type=,count=",
+)
 @click.option("--verbose", is_flag=True, help="Log refusals and retries too.")
 def main(
     kubeconfig: Path,

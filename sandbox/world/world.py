@@ -17,6 +17,7 @@ from sandbox.world.controllers.base import Context
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informers
 from sandbox.world.machines.cloudcontroller import GONE_GRACE_SECONDS, CloudController
+from sandbox.world.machines.ebs import EbsProvisioner
 from sandbox.world.machines.faults import FaultPlan, MachineFault
 from sandbox.world.machines.instances import Cloud, InstanceFeed, SandboxCloud
 from sandbox.world.machines.kubelet import BootTimes, Kubelets
@@ -78,7 +79,8 @@ def _machines(context: Context, cloud: Cloud, settings: WorldSettings) -> list[C
     kubelets = Kubelets(client, informers, recorder, clock, feed, settings.boot, FaultPlan(settings.faults))
     workers = PodWorkers(client, informers, recorder, clock, kubelets, settings.pods)
     controller = CloudController(client, informers, recorder, clock, feed, settings.gone_grace_seconds)
-    return [kubelets.run, workers.run, controller.run]
+    ebs = EbsProvisioner(client, informers, recorder, clock, cloud)
+    return [kubelets.run, workers.run, controller.run, ebs.run]
 
 
 @contextmanager

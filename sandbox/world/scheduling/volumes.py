@@ -90,11 +90,12 @@ def volume_fits(volume: Obj, node: NodeInfo) -> bool:
 
 def find_volume(claim: Obj, node: NodeInfo, view: ClusterView) -> Obj | None:
     """The smallest free PersistentVolume that satisfies `claim` on `node`, if there is one."""
-    fitting = [v for v in view.volumes.values() if _satisfies(v, claim) and volume_fits(v, node)]
+    fitting = [v for v in view.volumes.values() if satisfies(v, claim) and volume_fits(v, node)]
     return min(fitting, key=lambda v: (value(v["spec"]["capacity"]["storage"]), v["metadata"]["name"]), default=None)
 
 
-def _satisfies(volume: Obj, claim: Obj) -> bool:
+def satisfies(volume: Obj, claim: Obj) -> bool:
+    """Whether a volume is free (or reserved for `claim`) and of the class, size and modes asked for."""
     spec, wanted = volume["spec"], claim["spec"]
     reference = spec.get("claimRef")
     mine = (claim["metadata"]["namespace"], claim["metadata"]["name"])
