@@ -87,7 +87,9 @@ def _thresholds(fields: Fields, name: str) -> FrozenMap[str, str]:
     kept: dict[str, str] = {}
     for path, signal, value in fields.entries(name):
         _check_signal(fields.report, path, signal)
-        if isinstance(value, str) and value.endswith("%"):
+        if not isinstance(value, str):
+            fields.report.add(path, f"must be a string, not {value!r}", "write a quantity or a percentage, such as 5%")
+        elif value.endswith("%"):
             _check_percentage(fields.report, path, value)
         else:
             amount_nanos(fields.report, path, value)

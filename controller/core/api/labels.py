@@ -102,8 +102,8 @@ def normalize_label(key: str) -> str:
 def restricted_label(key: str) -> bool:
     """Whether users may not set this label: a reserved key, or in a reserved domain and not well known.
 
-    A domain is reserved with its subdomains (`foo.kubernetes.io`). The peer tests a bare suffix, so that it also refuses
-    `xkubernetes.io`, which is nobody's; we do not.
+    A domain is reserved with its subdomains (`foo.kubernetes.io`). The peer tests a bare suffix, so that it also
+    refuses `xkubernetes.io`, which is nobody's; we do not.
     """
     if key in WELL_KNOWN:
         return False

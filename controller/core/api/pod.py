@@ -54,7 +54,7 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class PodAffinityTerm:
-    """A required pod (anti-)affinity term. `label_selector` None matches no pod; `namespace_selector` None means unset."""
+    """A required pod (anti-)affinity term. `label_selector` None matches no pod; `namespace_selector` None is unset."""
 
     topology_key: str
     label_selector: LabelSelector | None

@@ -10,7 +10,7 @@ Sums are exact; each resource is rounded up once per pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from controller.core.api.document import Document, mapping, objects
 from controller.core.api.frozen import FrozenMap
@@ -101,12 +101,3 @@ def _raise(total: Amounts, floor: Amounts) -> None:
     for name, amount in floor.items():
         if amount > total.get(name, 0):
             total[name] = amount
-
-
-def total_requests(requests: Iterable[Resources]) -> Resources:
-    """The sum of several pods' requests."""
-    total: dict[str, int] = {}
-    for each in requests:
-        for name, amount in each.items():
-            total[name] = total.get(name, 0) + amount
-    return FrozenMap(total)

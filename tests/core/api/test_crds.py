@@ -102,3 +102,19 @@ def test_the_schema_accepts_every_provisioner_that_the_rules_accept(spec: dict[s
 @pytest.mark.parametrize("spec", [spec for _, spec in TEMPLATES])
 def test_the_schema_accepts_every_node_template_that_the_rules_accept(spec: dict[str, Any]) -> None:
     jsonschema.validate(without_nulls(node_template_object(spec=spec)), schema(FILES[1]))
+
+
+def test_the_examples_in_the_documentation_are_valid() -> None:
+    found = 0
+    for path in sorted((CRDS.parent / "docs" / "examples").glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if document["kind"] == "Provisioner":
+                assert provisioner_rules.validate_provisioner(document) == (), path.name
+                jsonschema.validate(document, schema(FILES[0]))
+            elif document["kind"] == "AWSNodeTemplate":
+                assert nodetemplate_rules.validate_node_template(document) == (), path.name
+                jsonschema.validate(document, schema(FILES[1]))
+            else:
+                continue
+            found += 1
+    assert found >= 2

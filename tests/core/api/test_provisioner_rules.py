@@ -117,6 +117,11 @@ REJECTED: list[tuple[str, Spec, str]] = [
         kubelet(evictionHard={"memory.available": "5GiB"}),
         'spec.kubeletConfiguration.evictionHard["memory.available"]',
     ),
+    (
+        "R26 a bare number",
+        kubelet(evictionHard={"pid.available": 5}),
+        'spec.kubeletConfiguration.evictionHard["pid.available"]',
+    ),
     ("R27", kubelet(kubeReserved={"gpu": "1"}), "spec.kubeletConfiguration.kubeReserved.gpu"),
     ("R27", kubelet(systemReserved={"pods": "1"}), "spec.kubeletConfiguration.systemReserved.pods"),
     ("R28", kubelet(systemReserved={"cpu": "-1"}), "spec.kubeletConfiguration.systemReserved.cpu"),
