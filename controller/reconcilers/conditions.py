@@ -33,11 +33,22 @@ class ConditionsReconciler:
         self._log = structlog.get_logger(self.name)
         self._items = ItemBackoff(clock, self.name)
         self._said: dict[tuple[str, str], tuple[str, int, str]] = {}
+        self._looked_at: tuple[object, ...] = ()
+        self._due_at = 0.0
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Say what changed."""
+        """Say what changed; look when an object did, and now and then."""
         if not snapshot.synced:
             return 1.0
+        now = self._clock.monotonic()
+        generations = _generations(snapshot)
+        if generations == self._looked_at and now < self._due_at:
+            return self._due_at - now
+        pause = self._look(snapshot)
+        self._looked_at, self._due_at = generations, self._clock.monotonic() + pause
+        return pause
+
+    def _look(self, snapshot: Snapshot) -> float:
         found = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}
         problems = self._catalogs.view(snapshot).problems
         for name, provisioner in snapshot.provisioners.items():
@@ -78,3 +89,12 @@ class ConditionsReconciler:
             return False
         self._kube.patch(PROVISIONERS, entry.name, {"status": {"conditions": conditions}}, subresource="status")
         return True
+
+
+def _generations(snapshot: Snapshot) -> tuple[object, ...]:
+    """Changes when a Provisioner or a node template does, and not when only a status does."""
+    return (
+        tuple((entry.uid, entry.generation) for entry in snapshot.provisioners.values()),
+        tuple((entry.uid, entry.generation, entry.deleted_at) for entry in snapshot.node_templates.values()),
+        tuple(snapshot.invalid.items()),
+    )

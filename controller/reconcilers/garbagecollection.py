@@ -26,6 +26,7 @@ from controller.launcher import Launcher
 from controller.loops import ItemBackoff
 
 ADOPTABLE = frozenset({"pending", "running"})
+GOING = frozenset({"shutting-down", "terminated"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,6 @@ class GarbageCollectionReconciler:
 
     def _exists(self, provider_id: str) -> bool:
         try:
-            return self._cloud.get(provider_id).state != "terminated"
+            return self._cloud.get(provider_id).state not in GOING
         except InstanceNotFoundError:
             return False

@@ -136,7 +136,7 @@ class TerminationReconciler:
         except KubeError as error:
             self._say_blocked(node, pod, error)
             return
-        self._evictions.succeeded(pod.uid)
+        self._evictions.postpone(pod.uid)  # the watch will tell that it terminates; ask again only if it does not
         self._events.publish(ObjectRef.of(pod), "Normal", "Evicted", "Evicted pod", (pod.uid,))
 
     def _say_blocked(self, node: Node, pod: Pod, error: KubeError) -> None:

@@ -1,0 +1,92 @@
+"""A cloud in memory for the tests of loops: it launches, lists and terminates, and fails when it is told to."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from controller.core.api import labels as keys
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
+from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.errors import CloudError, InstanceNotFoundError
+from tests import factories
+from tests.core.lifecycle.instances import cloud_instance
+
+
+class MemoryCloud:
+    """Implements CloudProvider. An instance runs until it is deleted, then is `shutting-down` until `settle`."""
+
+    def __init__(self, types: Iterable[InstanceType] | None = None) -> None:
+        self.types = tuple(types or factories.small_catalog())
+        self.instances: dict[str, CloudInstance] = {}
+        self.requests: list[LaunchRequest] = []
+        self.deleted: list[str] = []
+        self.create_errors: list[CloudError] = []
+        """Raised by the next launches, one each."""
+        self.types_errors: dict[str, CloudError] = {}
+        """By Provisioner."""
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
+        if provisioner.name in self.types_errors:
+            raise self.types_errors[provisioner.name]
+        return self.types
+
+    def create(self, request: LaunchRequest) -> CloudInstance:
+        with self._lock:
+            self.requests.append(request)
+            if self.create_errors:
+                raise self.create_errors.pop(0)
+            for instance in self.instances.values():
+                if instance.tags.get(LAUNCH_TOKEN) == request.token and instance.state == "running":
+                    return instance
+            chosen = request.offerings[0]
+            instance = cloud_instance(
+                number=next(self._numbers),
+                provisioner=request.provisioner.name,
+                zone=chosen.zone,
+                capacity_type=chosen.capacity_type,
+                instance_type=chosen.instance_type,
+                tags={LAUNCH_TOKEN: request.token},
+                labels={keys.ARCH: "amd64", keys.OS: "linux", **request.labels},
+            )
+            self.instances[instance.provider_id] = instance
+            return instance
+
+    def add(self, instance: CloudInstance) -> CloudInstance:
+        """As another process launched it."""
+        self.instances[instance.provider_id] = instance
+        return instance
+
+    def get(self, provider_id: str) -> CloudInstance:
+        if not provider_id.startswith("aws:///"):
+            raise ValueError(f"{provider_id!r} is not a provider id")
+        instance = self.instances.get(provider_id)
+        if instance is None or instance.state == "terminated":
+            raise InstanceNotFoundError(f"{provider_id} is gone")
+        return instance
+
+    def list(self) -> tuple[CloudInstance, ...]:
+        return tuple(instance for instance in self.instances.values() if instance.state != "terminated")
+
+    def delete(self, provider_id: str) -> None:
+        instance = self.get(provider_id)
+        with self._lock:
+            self.deleted.append(provider_id)
+            self.instances[provider_id] = replace(instance, state="shutting-down")
+
+    def settle(self) -> None:
+        """What was shutting down is terminated."""
+        for provider_id, instance in self.instances.items():
+            if instance.state == "shutting-down":
+                self.instances[provider_id] = replace(instance, state="terminated")
+
+    @property
+    def running(self) -> Sequence[CloudInstance]:
+        """Instances that cost money."""
+        return tuple(instance for instance in self.instances.values() if instance.state == "running")

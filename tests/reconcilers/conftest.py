@@ -1,0 +1,233 @@
+"""A Kubernetes API server over HTTP, the watches on it, and a cloud in memory: what every loop is tested in."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.catalogs import Catalogs
+from controller.clock import SystemClock
+from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.events import EventRecorder
+from controller.kube.informers import Informers
+from controller.kube.resources import (
+    AWS_NODE_TEMPLATES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    NODES,
+    PODS,
+    PROVISIONERS,
+    Resource,
+)
+from controller.launcher import Launcher
+from sandbox.apiserver import Running, serve
+from tests.reconcilers.cloud import MemoryCloud
+
+CRDS = Path(__file__).parents[2] / "crds"
+DEADLINE_SECONDS = 10.0
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+
+
+class SettableClock(SystemClock):
+    """The machine's clock, set forward at will."""
+
+    ahead_seconds = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_seconds
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_seconds
+
+
+@dataclass
+class World:
+    """One test's cluster."""
+
+    kube: KubeClient
+    informers: Informers
+    events: EventRecorder
+    api: Running
+    cloud: MemoryCloud = field(default_factory=MemoryCloud)
+    clock: SettableClock = field(default_factory=SettableClock)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def catalogs(self) -> Catalogs:
+        return Catalogs(self.cloud)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        return Launcher(kube=self.kube, informers=self.informers, cloud=self.cloud, clock=self.clock)
+
+    def until(self, condition: Callable[[Snapshot], Any], what: str = "") -> Snapshot:
+        """The first snapshot in which the condition holds."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        snapshot = self.informers.snapshot()
+        while not condition(snapshot):
+            assert time.monotonic() < deadline, f"did not come true in time: {what or condition}"
+            snapshot = self.informers.wait_for_change(snapshot.version, self.stop, 0.1)
+        return snapshot
+
+    def passes(self, reconciler: Any, done: Callable[[Snapshot], Any], what: str = "") -> Snapshot:
+        """Pass after pass, each with the newest snapshot, until the condition holds."""
+
+        def one_more(snapshot: Snapshot) -> bool:
+            if done(snapshot):
+                return True
+            reconciler.reconcile(snapshot)
+            return False
+
+        return self.until(one_more, what)
+
+    def caught_up(self) -> Snapshot:
+        """A snapshot that has every change made before this call."""
+        marker = self.kube.create(
+            PODS,
+            {
+                "metadata": {"generateName": "marker-", "namespace": "default"},
+                "spec": {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody"},
+            },
+            "default",
+        )["metadata"]["name"]
+        self.until(lambda snapshot: ("default", marker) in snapshot.pods)
+        nodes = {entry["metadata"]["name"]: entry["metadata"]["resourceVersion"] for entry in self.kube.list(NODES)}
+        self.until(lambda s: {name: node.node.resource_version for name, node in s.nodes.items()} == nodes, "nodes")
+        self.kube.delete(PODS, marker, "default", grace_period_seconds=0)
+        return self.informers.snapshot()
+
+    def add_provisioner(self, name: str = "default", **spec: Any) -> dict[str, Any]:
+        """A Provisioner of the template `default`, which is made with the first one."""
+        try:
+            self.kube.get(AWS_NODE_TEMPLATES, "default")
+        except NotFoundError:
+            discovery = {"karpenter.sh/discovery": "test"}
+            self.kube.create(
+                AWS_NODE_TEMPLATES,
+                {
+                    "apiVersion": AWS_NODE_TEMPLATES.api_version,
+                    "kind": "AWSNodeTemplate",
+                    "metadata": {"name": "default"},
+                    "spec": {"subnetSelector": discovery, "securityGroupSelector": discovery},
+                },
+            )
+            self.until(lambda snapshot: "default" in snapshot.node_templates)
+        made = self.kube.create(
+            PROVISIONERS,
+            {
+                "apiVersion": PROVISIONERS.api_version,
+                "kind": "Provisioner",
+                "metadata": {"name": name},
+                "spec": {"providerRef": {"name": "default"}, **spec},
+            },
+        )
+        self.until(lambda s: name in s.provisioners or ("Provisioner", name) in s.invalid, "provisioner")
+        return made
+
+    def add_pod(
+        self, name: str, *, node: str = "", spec: Mapping[str, Any] | None = None, **metadata: Any
+    ) -> dict[str, Any]:
+        """A pod of 1 cpu: unschedulable, or bound to a node."""
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        pod = {
+            "metadata": {"name": name, "namespace": "default", **metadata},
+            "spec": {"containers": [container], **({"nodeName": node} if node else {}), **(spec or {})},
+        }
+        made = self.kube.create(PODS, pod, "default")
+        waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        status = {"phase": "Running"} if node else {"conditions": [waiting]}
+        self.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
+        key = ("default", name)
+        self.until(lambda s: key in s.pods and (s.pods[key].node_name == node) and (node or s.pods[key].unschedulable))
+        return made
+
+    def kill_pod(self, name: str) -> None:
+        """What a kubelet does in the end."""
+        self.kube.delete(PODS, name, "default", grace_period_seconds=0)
+
+    def add_node(self, document: Mapping[str, Any], *, ready: bool = True) -> StateNode:
+        """A Node, with the status of a kubelet that came up."""
+        name = self.kube.create(NODES, document)["metadata"]["name"]
+        if ready:
+            self.come_up(name)
+        return self.caught_up().nodes[name]
+
+    def come_up(self, name: str, resources: Mapping[str, str] | None = None) -> None:
+        """The kubelet joins: capacity, allocatable, Ready; the not-ready taint goes."""
+        room = dict(resources or {"cpu": "2", "memory": "8Gi", "pods": "29"})
+        status = {"capacity": room, "allocatable": room, "conditions": [READY]}
+        self.kube.patch(NODES, name, {"status": status}, subresource="status")
+        taints = [
+            taint
+            for taint in self.kube.get(NODES, name)["spec"].get("taints") or []
+            if taint["key"] != "node.kubernetes.io/not-ready"
+        ]
+        self.kube.patch(NODES, name, {"spec": {"taints": taints or None}})
+        self.until(lambda s: name in s.nodes and s.nodes[name].node.ready, f"{name} ready")
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.kube.get(NODES, name)
+
+    def said(self, reason: str) -> list[dict[str, Any]]:
+        """The events of a reason that the API server has."""
+        return [event for event in self.kube.list(EVENTS) if event["reason"] == reason]
+
+    def await_event(self, reason: str) -> dict[str, Any]:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not (found := self.said(reason)):
+            assert time.monotonic() < deadline, f"no event {reason}"
+            self.clock.wait(self.stop, 0.02)
+        return found[0]
+
+
+def apply_crds(kube: KubeClient) -> None:
+    """Both CRDs, served when this returns."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        kube.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
+    for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
+        _await_served(kube, resource)
+
+
+def _await_served(kube: KubeClient, resource: Resource) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            kube.list(resource)
+        except NotFoundError:
+            assert time.monotonic() < deadline, f"{resource.kind} is not served"
+            threading.Event().wait(0.02)
+        else:
+            return
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with serve(kubeconfig=tmp_path / "kubeconfig") as api:
+        clock = SettableClock()
+        kube = KubeClient(connect(str(tmp_path / "kubeconfig")), clock=clock)
+        apply_crds(kube)
+        informers = Informers(kube, Cluster(), clock)
+        events = EventRecorder(kube, clock)
+        informers.start()
+        events.start()
+        made = World(kube, informers, events, api, clock=clock)
+        try:
+            assert informers.wait_synced(made.stop, DEADLINE_SECONDS)
+            yield made
+        finally:
+            made.stop.set()
+            made.catalogs.close()
+            events.stop()
+            informers.stop()

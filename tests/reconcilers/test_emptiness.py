@@ -1,0 +1,129 @@
+"""Emptiness over the API server: stamp, clear, delete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core.api.labels import EMPTINESS_TIMESTAMP, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.state.snapshot import Snapshot
+from controller.errors import NotFoundError
+from controller.kube.resources import NODES, PROVISIONERS
+from controller.reconcilers.emptiness import EmptinessReconciler
+from tests.reconcilers.conftest import World
+
+
+def reconciler(world: World) -> EmptinessReconciler:
+    return EmptinessReconciler(kube=world.kube, informers=world.informers, events=world.events, clock=world.clock)
+
+
+def empty_node(world: World, name: str = "node") -> str:
+    labels = {PROVISIONER_NAME: "default", INITIALIZED: "true"}
+    world.add_node({"metadata": {"name": name, "labels": labels, "finalizers": [TERMINATION_FINALIZER]}})
+    return name
+
+
+def stamped(snapshot: Snapshot) -> bool:
+    return EMPTINESS_TIMESTAMP in snapshot.nodes["node"].node.annotations
+
+
+def some_passes(world: World, loop: EmptinessReconciler) -> None:
+    for _ in range(5):
+        loop.reconcile(world.caught_up())
+
+
+def test_an_empty_node_is_stamped_then_deleted_when_its_time_is_over(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=30)
+    empty_node(world)
+    loop = reconciler(world)
+    world.passes(loop, stamped)
+    world.clock.ahead_seconds = 28.0
+    some_passes(world, loop)
+    assert "deletionTimestamp" not in world.node("node")["metadata"]
+    world.clock.ahead_seconds = 31.0
+    world.passes(loop, lambda s: s.nodes["node"].node.deleted_at is not None)
+    assert "empty for 30 s" in world.await_event("DeprovisioningTerminating")["message"]
+
+
+def test_a_pod_that_comes_back_clears_the_stamp(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=30)
+    empty_node(world)
+    loop = reconciler(world)
+    world.passes(loop, stamped)
+    world.add_pod("a", node="node")
+    world.passes(loop, lambda s: not stamped(s))
+    world.clock.ahead_seconds = 60.0
+    some_passes(world, loop)
+    assert "deletionTimestamp" not in world.node("node")["metadata"]
+
+
+def test_a_stamp_is_cleared_when_the_ttl_is_taken_off(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=30)
+    empty_node(world)
+    loop = reconciler(world)
+    world.passes(loop, stamped)
+    world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsAfterEmpty": None}})
+    world.passes(loop, lambda s: not stamped(s))
+
+
+def test_a_nomination_that_comes_at_the_last_moment_saves_the_node(world: World) -> None:
+    """The verdict is taken once more in the thread that owns the state."""
+    world.add_provisioner(ttlSecondsAfterEmpty=1)
+    empty_node(world)
+    loop = reconciler(world)
+    stale = world.passes(loop, stamped)
+    world.clock.ahead_seconds = 5.0
+    world.informers.submit(lambda cluster: cluster.nominate("node", world.clock.now() + 20)).result(5)
+    loop.reconcile(stale)
+    assert "deletionTimestamp" not in world.node("node")["metadata"]
+
+
+def test_nothing_is_deleted_before_the_caches_are_synced(world: World) -> None:
+    """Invariant 5: the pod that is not known yet may be the node's."""
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    empty_node(world)
+    loop = reconciler(world)
+    unsynced = replace(world.caught_up(), synced=False)
+    for _ in range(5):
+        loop.reconcile(unsynced)
+    assert EMPTINESS_TIMESTAMP not in (world.node("node")["metadata"].get("annotations") or {})
+
+
+def test_a_delete_that_fails_takes_the_mark_back(world: World) -> None:
+    """Else the node would take no pods and never go."""
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    empty_node(world)
+    loop = reconciler(world)
+    stale = world.passes(loop, stamped)
+    world.clock.ahead_seconds = 2.0
+    world.kube.patch(NODES, "node", {"metadata": {"finalizers": None}})
+    world.kube.delete(NODES, "node")
+    loop.reconcile(stale)
+    world.until(lambda s: "node" not in s.nodes)
+    empty_node(world)
+    assert not world.caught_up().nodes["node"].marked_for_deletion
+
+
+def test_two_nodes_are_judged_apart(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    empty_node(world)
+    empty_node(world, "busy")
+    world.add_pod("a", node="busy")
+    loop = reconciler(world)
+    world.passes(loop, stamped)
+    world.clock.ahead_seconds = 2.0
+    world.passes(loop, lambda s: s.nodes["node"].leaving)
+    assert not world.caught_up().nodes["busy"].leaving
+
+
+def test_a_node_that_is_gone_meanwhile_is_no_error(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    empty_node(world)
+    stale = world.caught_up()
+    world.kube.patch(NODES, "node", {"metadata": {"finalizers": None}})
+    world.kube.delete(NODES, "node")
+    reconciler(world).reconcile(stale)
+    try:
+        world.node("node")
+    except NotFoundError:
+        return
+    raise AssertionError("the node came back")

@@ -1,0 +1,126 @@
+"""Adoption and garbage collection: what a controller that died left behind is found and put right."""
+
+from __future__ import annotations
+
+import threading
+
+from controller.core.api.labels import PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.lifecycle.collection import CollectionTimes
+from controller.core.lifecycle.documents import LAUNCH_TOKEN, node_document
+from controller.errors import CloudError
+from controller.kube.resources import NODES
+from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
+from tests.core.lifecycle.instances import cloud_instance
+from tests.reconcilers.conftest import World
+
+TIMES = GarbageTimes(0.02, 1000, 0.02, 0.02, CollectionTimes(registration_seconds=900, consistency_seconds=30))
+
+
+def reconciler(world: World, adopted: threading.Event | None = None) -> GarbageCollectionReconciler:
+    return GarbageCollectionReconciler(
+        kube=world.kube,
+        events=world.events,
+        cloud=world.cloud,
+        launcher=world.launcher,
+        clock=world.clock,
+        adopted=adopted or threading.Event(),
+        times=TIMES,
+    )
+
+
+def some_passes(world: World, loop: GarbageCollectionReconciler) -> None:
+    for _ in range(5):
+        loop.reconcile(world.caught_up())
+        world.clock.wait(world.stop, 0.02)
+
+
+def test_an_instance_that_died_with_its_controller_is_adopted_before_anything_is_planned(world: World) -> None:
+    world.add_provisioner(labels={"team": "web"}, taints=[{"key": "dedicated", "effect": "NoSchedule"}])
+    instance = world.cloud.add(cloud_instance(launched_at=world.clock.now(), tags={LAUNCH_TOKEN: "token"}))
+    adopted = threading.Event()
+    loop = reconciler(world, adopted)
+    loop.reconcile(world.informers.snapshot())
+    assert not adopted.is_set(), "not until the state has the Node"
+    world.passes(loop, lambda s: instance.node_name in s.nodes and adopted.is_set(), "adoption")
+    node = world.node(instance.node_name)
+    assert node["metadata"]["finalizers"] == [TERMINATION_FINALIZER]
+    assert node["metadata"]["labels"]["team"] == "web"
+    assert node["metadata"]["annotations"][LAUNCH_TOKEN] == "token"
+    assert node["spec"]["providerID"] == instance.provider_id
+    assert "dedicated" in {taint["key"] for taint in node["spec"]["taints"]}
+
+
+def test_with_nothing_to_adopt_planning_may_begin(world: World) -> None:
+    adopted = threading.Event()
+    reconciler(world, adopted).reconcile(world.informers.snapshot())
+    assert adopted.is_set()
+
+
+def test_an_instance_that_never_joined_is_terminated_and_its_provisioner_told(world: World) -> None:
+    world.add_provisioner()
+    world.cloud.add(cloud_instance(launched_at=world.clock.now() - 901))
+    some_passes(world, reconciler(world))
+    assert not world.cloud.running
+    assert world.await_event("TerminatedLeakedInstance")["involvedObject"]["kind"] == "Provisioner"
+
+
+def test_an_old_instance_whose_node_the_cache_has_not_shown_is_not_terminated(world: World) -> None:
+    """Invariant 5: the API server itself is asked before an instance goes."""
+    world.add_provisioner()
+    instance = world.cloud.add(cloud_instance(launched_at=world.clock.now() - 5000))
+    stale = world.caught_up()
+    provisioner = stale.provisioners["default"]
+    world.kube.create(NODES, node_document(instance, provisioner))
+    reconciler(world).reconcile(stale)
+    assert [entry.id for entry in world.cloud.running] == [instance.id]
+
+
+def test_a_node_whose_instance_is_gone_is_deleted(world: World) -> None:
+    world.add_provisioner()
+    labels = {PROVISIONER_NAME: "default"}
+    world.add_node({"metadata": {"name": "lost", "labels": labels}, "spec": {"providerID": "aws:///z/i-1"}})
+    loop = reconciler(world)
+    some_passes(world, loop)
+    assert "lost" in world.caught_up().nodes, "a young absence proves nothing"
+    world.clock.ahead_seconds = 40.0
+    world.passes(loop, lambda s: "lost" not in s.nodes)
+    assert world.await_event("InstanceGone")
+
+
+def test_a_node_of_an_instance_that_exists_without_our_tags_is_not_ours_to_delete(world: World) -> None:
+    """Somebody put our label on a node of a managed group."""
+    world.add_provisioner()
+    foreign = cloud_instance(number=77)
+    world.cloud.add(foreign)
+    world.cloud.list = lambda: ()  # type: ignore[method-assign]
+    labels = {PROVISIONER_NAME: "default"}
+    world.add_node({"metadata": {"name": "foreign", "labels": labels}, "spec": {"providerID": foreign.provider_id}})
+    world.clock.ahead_seconds = 4000.0
+    some_passes(world, reconciler(world))
+    assert "foreign" in world.caught_up().nodes
+
+
+def test_a_node_that_never_registered_is_deleted_and_says_why(world: World) -> None:
+    world.add_provisioner()
+    instance = world.cloud.add(cloud_instance(launched_at=world.clock.now()))
+    world.add_node(node_document(instance, world.informers.snapshot().provisioners["default"]), ready=False)
+    loop = reconciler(world)
+    some_passes(world, loop)
+    world.clock.ahead_seconds = 901.0
+    world.passes(loop, lambda s: s.nodes[instance.node_name].node.deleted_at is not None)
+    assert "did not register" in world.await_event("FailedRegistration")["message"]
+
+
+def test_one_adoption_that_fails_does_not_stop_the_others(world: World) -> None:
+    world.add_provisioner()
+    bad = world.cloud.add(cloud_instance(number=1, launched_at=world.clock.now()))
+    good = world.cloud.add(cloud_instance(number=2, launched_at=world.clock.now()))
+    healthy = world.cloud.get
+
+    def get(provider_id: str) -> object:
+        if provider_id == bad.provider_id:
+            raise CloudError("throttled")
+        return healthy(provider_id)
+
+    world.cloud.get = get  # type: ignore[assignment,method-assign]
+    world.passes(reconciler(world), lambda s: good.node_name in s.nodes)

@@ -1,0 +1,111 @@
+"""Launches: the instance, its Node, and what happens when one of the two cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import LaunchRequest, PricedOffering
+from controller.errors import ConflictError, InvalidObjectError, KubeError
+from controller.kube.resources import NODES
+from tests import factories
+from tests.core.lifecycle.instances import cloud_instance
+from tests.reconcilers.conftest import World
+
+TYPES = {entry.name: entry for entry in factories.small_catalog()}
+
+
+def request(token: str = "token", labels: dict[str, str] | None = None) -> LaunchRequest:
+    return LaunchRequest(
+        token=token,
+        provisioner=factories.provisioner(),
+        template=factories.node_template(),
+        offerings=(PricedOffering(0.1, "m5.large", "eu-west-1a", "spot"),),
+        instance_types=TYPES,
+        labels=FrozenMap(labels or {}),
+    )
+
+
+def test_a_launch_is_unsettled_until_the_state_has_its_node(world: World) -> None:
+    before = world.caught_up()
+    instance = world.launcher.launch(request())
+    assert world.launcher.settle(before) == (instance.id,)
+    after = world.until(lambda snapshot: instance.node_name in snapshot.nodes)
+    assert world.launcher.settle(after) == ()
+    assert world.launcher.settle(before) == (), "settled once is settled"
+
+
+def test_a_node_that_its_kubelet_made_first_gets_what_it_lacks(world: World) -> None:
+    name = cloud_instance(number=1).node_name
+    world.kube.create(NODES, {"metadata": {"name": name, "labels": {"from": "kubelet"}}})
+    instance = world.launcher.launch(request())
+    metadata = world.node(name)["metadata"]
+    assert metadata["labels"]["from"] == "kubelet"
+    assert metadata["labels"]["karpenter.sh/provisioner-name"] == "default"
+    assert metadata["finalizers"] == ["karpenter.sh/termination"]
+    assert world.node(name)["spec"]["providerID"] == instance.provider_id
+
+
+def test_a_node_that_the_api_server_calls_invalid_costs_nothing(world: World) -> None:
+    """Its instance is terminated at once, and nothing stays open."""
+    with pytest.raises(InvalidObjectError):
+        world.launcher.launch(request(labels={"bad": "no such value!"}))
+    assert not world.cloud.running
+    assert world.launcher.settle(world.informers.snapshot()) == ()
+
+
+def test_the_node_of_another_instance_by_the_same_name_is_not_taken_over(world: World) -> None:
+    """EC2 hands out an address again while the Node of the instance before is still draining."""
+    name = cloud_instance(number=1).node_name
+    world.kube.create(NODES, {"metadata": {"name": name}, "spec": {"providerID": "aws:///eu-west-1a/i-old"}})
+    with pytest.raises(ConflictError, match="i-old"):
+        world.launcher.launch(request())
+    assert world.launcher.settle(world.caught_up()) != ()
+    world.kube.delete(NODES, name)
+    world.clock.ahead_seconds = 1.0
+    world.until(lambda s: world.launcher.settle(s) == () and name in s.nodes, "the Node of the new instance")
+    assert world.node(name)["spec"]["providerID"] == world.cloud.running[0].provider_id
+
+
+def test_a_launch_whose_node_cannot_be_written_is_taken_up_again(world: World) -> None:
+    """The API server refuses for a while: the instance is not forgotten, nobody plans meanwhile."""
+    _fault(world, {"kind": "errors", "seconds": 60, "code": 500})
+    with pytest.raises(KubeError):
+        world.launcher.launch(request())
+    assert world.launcher.settle(world.informers.snapshot()) != ()
+    _fault(world, None)
+    world.clock.ahead_seconds = 5.0
+    world.until(lambda s: world.launcher.settle(s) == () and s.nodes, "the Node")
+    assert len(world.cloud.running) == 1
+
+
+def test_an_unsettled_launch_stops_blocking_after_a_minute(world: World) -> None:
+    before = world.caught_up()
+    _fault(world, {"kind": "errors", "seconds": 60, "code": 500})
+    with pytest.raises(KubeError):
+        world.launcher.launch(request())
+    world.clock.ahead_seconds = 61.0
+    assert world.launcher.settle(before) == ()
+
+
+def test_an_instance_without_a_name_gets_its_node_when_it_has_one(world: World) -> None:
+    nameless = world.cloud.add(cloud_instance(number=9, node_name="", launched_at=world.clock.now()))
+    with pytest.raises(Exception, match="no private DNS name"):
+        world.launcher.adopt(nameless, factories.provisioner())
+    world.cloud.add(cloud_instance(number=9, launched_at=world.clock.now()))
+    world.clock.ahead_seconds = 1.0
+    world.until(lambda s: world.launcher.settle(s) == () and s.nodes, "the Node")
+
+
+def _fault(world: World, fault: dict[str, object] | None) -> None:
+    import json
+    from urllib.request import Request, urlopen
+
+    body = None if fault is None else json.dumps(fault).encode()
+    sent = Request(
+        f"{world.api.url}/sandbox/faults",
+        data=body,
+        method="DELETE" if fault is None else "POST",
+        headers={"Content-Type": "application/json", "Authorization": f"Bearer {world.api.token}"},
+    )
+    urlopen(sent).close()

@@ -1,0 +1,231 @@
+"""Provisioning: batches, launches, nominations, failures; never a second node for the same pods."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from controller.core.lifecycle.batching import BatchTimes
+from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, InsufficientCapacityError
+from controller.kube.resources import NODES, PROVISIONERS
+from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
+from tests.reconcilers.conftest import World
+
+QUICK = ProvisioningOptions(BatchTimes(0.05, 0.5, 5.0), SolveOptions())
+
+
+def reconciler(world: World, options: ProvisioningOptions = QUICK) -> ProvisioningReconciler:
+    adopted = threading.Event()
+    adopted.set()
+    return ProvisioningReconciler(
+        informers=world.informers,
+        events=world.events,
+        catalogs=world.catalogs,
+        launcher=world.launcher,
+        clock=world.clock,
+        stop=world.stop,
+        adopted=adopted,
+        options=options,
+    )
+
+
+def nodes_are(count: int) -> Any:
+    return lambda snapshot: len(snapshot.nodes) == count
+
+
+def settled_passes(world: World, loop: ProvisioningReconciler, seconds: float = 1.0) -> Snapshot:
+    """Passes for a while, to see that nothing more happens."""
+    end = world.clock.monotonic() + seconds
+    while world.clock.monotonic() < end:
+        loop.reconcile(world.informers.snapshot())
+        world.clock.wait(world.stop, 0.02)
+    return world.informers.snapshot()
+
+
+def test_waiting_pods_get_a_node_with_everything_on_it(world: World) -> None:
+    world.add_provisioner(
+        labels={"team": "web"},
+        taints=[{"key": "dedicated", "value": "web", "effect": "NoSchedule"}],
+        startupTaints=[{"key": "cilium", "effect": "NoExecute"}],
+    )
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    world.add_pod("a", spec={"tolerations": tolerations})
+    loop = reconciler(world)
+    snapshot = world.passes(loop, nodes_are(1), "a node")
+    (node,) = snapshot.nodes.values()
+    assert node.node.finalizers == ("karpenter.sh/termination",)
+    assert node.node.labels["team"] == "web"
+    assert node.node.labels["karpenter.sh/provisioner-name"] == "default"
+    assert {taint.key for taint in node.node.taints} >= {"dedicated", "cilium"}
+    assert node.node.provider_id in world.cloud.instances
+    assert node.node.annotations[LAUNCH_TOKEN] == world.cloud.requests[0].token
+    nominated = world.until(lambda s: s.nodes[node.name].nominated_until > world.clock.now(), "nomination")
+    assert nominated
+    assert node.name in world.await_event("Nominated")["message"]
+
+
+def test_pods_that_come_together_are_planned_together(world: World) -> None:
+    """A window, not a node a pod: all pods of the window are in one plan."""
+    world.add_provisioner()
+    for index in range(6):
+        world.add_pod(f"p{index}")
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.nodes, "nodes")
+    planned = {key for request in world.cloud.requests for key in [request.token]}
+    assert len(planned) == len(world.cloud.requests)
+    requested = sum(request.requests["cpu"] for request in world.cloud.requests)
+    assert requested == 6000
+
+
+def test_pods_that_wait_get_no_second_node_while_the_first_is_on_its_way(world: World) -> None:
+    """Duplicate launches would follow if the plan were made without the node in flight."""
+    world.add_provisioner()
+    world.add_pod("a")
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.1), SolveOptions()))
+    world.passes(loop, nodes_are(1))
+    settled_passes(world, loop)
+    assert len(world.cloud.requests) == 1
+
+
+def test_no_plan_is_made_while_a_launch_is_not_in_the_state(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    before = world.caught_up()
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.05, 0.01), SolveOptions()))
+    while not world.cloud.requests:
+        loop.reconcile(before)
+        world.clock.wait(world.stop, 0.02)
+    for _ in range(10):
+        loop.reconcile(before)  # a snapshot that does not know the node
+        world.clock.wait(world.stop, 0.02)
+    assert len(world.cloud.requests) == 1
+
+
+def test_nothing_is_planned_before_what_others_launched_is_adopted(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    loop = reconciler(world)
+    adopted = threading.Event()
+    loop._adopted = adopted
+    settled_passes(world, loop, 0.4)
+    assert world.cloud.requests == []
+    adopted.set()
+    world.passes(loop, nodes_are(1))
+
+
+def test_a_pod_that_nothing_can_hold_says_why(world: World) -> None:
+    world.add_provisioner()
+    big = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500"}}}]}
+    world.add_pod("huge", spec=big)
+    world.add_pod("small")
+    loop = reconciler(world)
+    world.passes(loop, nodes_are(1))
+    event = world.await_event("FailedScheduling")
+    assert event["involvedObject"]["name"] == "huge"
+    assert event["type"] == "Warning"
+    assert "cpu" in event["message"]
+
+
+def test_no_capacity_is_tried_again_at_once(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    world.cloud.create_errors = [InsufficientCapacityError("no m5.large in eu-west-1a")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 600.0), SolveOptions()))
+    world.passes(loop, nodes_are(1), "the second launch")
+    assert len(world.cloud.requests) == 2
+    assert world.cloud.requests[0].token == world.cloud.requests[1].token
+    assert "no m5.large in eu-west-1a" in world.await_event("FailedScheduling")["message"]
+
+
+def test_another_failure_is_tried_again_after_a_while_and_the_pod_says_so(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    world.cloud.create_errors = [CloudError("the profile does not exist")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 60.0), SolveOptions()))
+    world.passes(loop, lambda _: len(world.cloud.requests) == 1, "the first launch")
+    settled_passes(world, loop, 0.4)
+    assert len(world.cloud.requests) == 1, "no hot loop"
+    assert "the profile does not exist" in world.await_event("FailedScheduling")["message"]
+    world.clock.ahead_seconds = 61.0
+    world.passes(loop, nodes_are(1), "the second launch")
+
+
+def test_a_provisioner_that_fails_does_not_stop_the_others(world: World) -> None:
+    world.add_provisioner("broken", weight=50)
+    world.add_provisioner("works")
+    world.cloud.types_errors["broken"] = CloudError("no subnet")
+    world.add_pod("a")
+    snapshot = world.passes(reconciler(world), nodes_are(1))
+    assert {node.provisioner_name for node in snapshot.nodes.values()} == {"works"}
+
+
+def test_one_launch_that_fails_does_not_take_the_others_with_it(world: World) -> None:
+    world.add_provisioner("one", labels={"pool": "one"})
+    world.add_provisioner("two", labels={"pool": "two"})
+    world.add_pod("a", spec={"nodeSelector": {"pool": "one"}})
+    world.add_pod("b", spec={"nodeSelector": {"pool": "two"}})
+    world.cloud.create_errors = [CloudError("refused")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 600.0), SolveOptions(), launch_workers=1))
+    snapshot = world.passes(loop, nodes_are(1))
+    assert len(world.cloud.requests) == 2
+    assert len(snapshot.nodes) == 1
+
+
+def test_the_limit_holds_at_launch_also_when_the_plan_did_not_know(world: World) -> None:
+    world.add_provisioner(limits={"resources": {"cpu": "4"}})
+    for index in range(12):
+        world.add_pod(f"p{index}")
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.2), SolveOptions()))
+    world.passes(loop, lambda s: s.nodes, "a node")
+    settled_passes(world, loop, 0.8)
+    types = {entry.name: entry for entry in world.cloud.types}
+    assert sum(types[entry.instance_type].capacity["cpu"] for entry in world.cloud.running) <= 4000
+    assert world.await_event("FailedScheduling")
+
+
+def test_pods_fit_on_a_node_that_has_room(world: World) -> None:
+    world.add_provisioner()
+    world.add_node({"metadata": {"name": "roomy", "labels": {"karpenter.sh/provisioner-name": "default"}}})
+    world.add_pod("a")
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.nodes["roomy"].nominated_until > 0, "nomination")
+    assert world.cloud.requests == []
+    assert "roomy" in world.await_event("Nominated")["message"]
+
+
+@pytest.mark.parametrize("gone", ["node", "instance"])
+def test_a_node_that_vanished_before_the_state_saw_it_does_not_block_for_ever(world: World, gone: str) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    before = world.caught_up()
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.05, 600.0), SolveOptions()))
+    while not world.cloud.requests:
+        loop.reconcile(before)
+        world.clock.wait(world.stop, 0.02)
+    (node,) = world.kube.list(NODES)
+    world.kube.patch(NODES, node["metadata"]["name"], {"metadata": {"finalizers": None}})
+    world.kube.delete(NODES, node["metadata"]["name"])
+    if gone == "instance":
+        world.cloud.delete(node["spec"]["providerID"])
+    assert world.launcher.settle(before)
+    world.clock.ahead_seconds = 6.0
+    assert world.launcher.settle(before) == ()
+
+
+def test_a_provisioner_that_is_deleted_between_plan_and_launch_launches_nothing(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    stale = world.caught_up()
+    world.kube.delete(PROVISIONERS, "default")
+    world.until(lambda s: "default" not in s.provisioners)
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.02, 600.0), SolveOptions()))
+    for _ in range(10):
+        loop.reconcile(stale)
+        world.clock.wait(world.stop, 0.02)
+    assert world.cloud.requests == []
+    assert "Provisioner" in world.await_event("FailedScheduling")["message"]

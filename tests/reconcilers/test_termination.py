@@ -1,0 +1,239 @@
+"""Termination: cordon, drain by eviction, the instance, the finalizer; nothing is left behind or taken too soon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.cloud import CloudInstance
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError
+from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS
+from controller.loops import BackoffTimes
+from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
+from tests.core.lifecycle.instances import cloud_instance
+from tests.reconcilers.conftest import World
+
+TIMES = TerminationTimes(poll_seconds=0.02, instance_check_seconds=0.05, eviction=BackoffTimes(0.02, 0.1))
+
+
+def reconciler(world: World) -> TerminationReconciler:
+    return TerminationReconciler(
+        kube=world.kube,
+        informers=world.informers,
+        events=world.events,
+        cloud=world.cloud,
+        clock=world.clock,
+        times=TIMES,
+    )
+
+
+def leaving_node(world: World, *, number: int = 1, **changes: Any) -> CloudInstance:
+    """A node of an instance, for which deletion was asked."""
+    instance = world.cloud.add(cloud_instance(number=number))
+    metadata = {
+        "name": instance.node_name,
+        "labels": {PROVISIONER_NAME: "default"},
+        "finalizers": [TERMINATION_FINALIZER],
+        **changes.pop("metadata", {}),
+    }
+    world.add_node({"metadata": metadata, "spec": {"providerID": instance.provider_id, **changes}})
+    return instance
+
+
+def delete(world: World, instance: CloudInstance) -> None:
+    world.kube.delete(NODES, instance.node_name)
+    world.until(lambda s: s.nodes[instance.node_name].node.deleted_at is not None, "deletion")
+
+
+def gone(instance: CloudInstance) -> Any:
+    return lambda snapshot: instance.node_name not in snapshot.nodes
+
+
+def test_an_empty_node_is_cordoned_its_instance_terminated_and_its_finalizer_removed(world: World) -> None:
+    instance = leaving_node(world, metadata={"finalizers": [TERMINATION_FINALIZER, "other/finalizer"]})
+    delete(world, instance)
+    loop = reconciler(world)
+    world.passes(
+        loop, lambda s: TERMINATION_FINALIZER not in s.nodes[instance.node_name].node.finalizers, "our finalizer"
+    )
+    node = world.node(instance.node_name)
+    assert node["spec"]["unschedulable"] is True
+    assert node["metadata"]["labels"][EXCLUDE_BALANCERS] == "karpenter"
+    assert node["metadata"]["finalizers"] == ["other/finalizer"], "another's finalizer is not ours to remove"
+    assert world.cloud.deleted == [instance.provider_id]
+
+
+def test_a_node_that_is_not_being_deleted_is_left_alone(world: World) -> None:
+    instance = leaving_node(world)
+    loop = reconciler(world)
+    for _ in range(5):
+        loop.reconcile(world.caught_up())
+    assert world.cloud.deleted == []
+    assert "unschedulable" not in world.node(instance.node_name)["spec"]
+
+
+def test_the_instance_outlives_the_last_pod(world: World) -> None:
+    """T10: the node stays until the last of two pods is gone."""
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name)
+    world.add_pod("b", node=instance.node_name)
+    delete(world, instance)
+    loop = reconciler(world)
+    world.passes(loop, lambda s: all(pod.terminating for pod in s.pods.values()), "both evicted")
+    assert {event["involvedObject"]["name"] for event in _await_events(world, "Evicted", 2)} == {"a", "b"}
+    world.kill_pod("a")
+    world.until(lambda s: ("default", "a") not in s.pods)
+    for _ in range(5):
+        loop.reconcile(world.informers.snapshot())
+    assert world.cloud.deleted == []
+    world.kill_pod("b")
+    world.passes(loop, gone(instance), "the node's end")
+    assert world.cloud.deleted == [instance.provider_id]
+
+
+def test_pods_that_tolerate_the_cordon_and_static_pods_do_not_hold_the_node(world: World) -> None:
+    """T4, T9."""
+    instance = leaving_node(world)
+    world.add_pod("tolerant", node=instance.node_name, spec={"tolerations": [{"operator": "Exists"}]})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": instance.node_name, "uid": "x"}
+    world.add_pod("static", node=instance.node_name, ownerReferences=[owner])
+    delete(world, instance)
+    world.passes(reconciler(world), gone(instance))
+    assert world.said("Evicted") == []
+
+
+def test_a_budget_that_never_allows_holds_back_its_own_node_alone_and_says_so_on_it(world: World) -> None:
+    """T7, and 429 reported on the node and the pod that it is about."""
+    blocked, free = leaving_node(world, number=1), leaving_node(world, number=2)
+    world.add_pod("guarded", node=blocked.node_name, labels={"app": "guarded"})
+    world.add_pod("plain", node=free.node_name)
+    budget = {
+        "metadata": {"name": "never", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "guarded"}}},
+    }
+    world.kube.create(POD_DISRUPTION_BUDGETS, budget, "default")
+    delete(world, blocked)
+    delete(world, free)
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.pods["default", "plain"].terminating, "the free pod's eviction")
+    world.kill_pod("plain")
+    snapshot = world.passes(loop, gone(free), "the free node's end")
+    assert blocked.node_name in snapshot.nodes
+    assert not snapshot.pods["default", "guarded"].terminating
+    about = {
+        (event["involvedObject"]["kind"], event["involvedObject"]["name"])
+        for event in _await_events(world, "FailedDraining", 2)
+    }
+    assert about == {("Node", blocked.node_name), ("Pod", "guarded")}
+    world.kube.delete(POD_DISRUPTION_BUDGETS, "never", "default")
+    world.passes(loop, lambda s: s.pods["default", "guarded"].terminating, "eviction once allowed")
+
+
+def test_a_pod_that_took_the_name_of_an_evicted_one_is_not_evicted_by_mistake(world: World) -> None:
+    """Evictions carry the uid: a StatefulSet's next pod of the same name runs elsewhere."""
+    instance = leaving_node(world)
+    world.add_pod("web-0", node=instance.node_name)
+    delete(world, instance)
+    stale = world.informers.snapshot()
+    world.kill_pod("web-0")
+    world.add_pod("web-0", node="elsewhere")
+    reconciler(world).reconcile(stale)
+    assert "deletionTimestamp" not in world.kube.get(PODS, "web-0", "default")["metadata"]
+
+
+def test_an_instance_that_is_gone_ends_the_drain(world: World) -> None:
+    """T11: its pods are gone with it."""
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name)
+    delete(world, instance)
+    world.cloud.delete(instance.provider_id)
+    world.cloud.settle()
+    world.passes(reconciler(world), gone(instance))
+
+
+def test_a_pod_whose_kubelet_is_gone_holds_the_node_a_minute_past_its_deletion(world: World) -> None:
+    """T12."""
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name, spec={"terminationGracePeriodSeconds": 1})
+    delete(world, instance)
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.pods["default", "a"].terminating)
+    for _ in range(5):
+        loop.reconcile(world.informers.snapshot())
+    assert world.cloud.deleted == []
+    world.clock.ahead_seconds = 90.0
+    world.passes(loop, gone(instance))
+
+
+def test_a_pod_that_the_watch_has_not_told_of_does_not_lose_its_node(world: World) -> None:
+    instance = leaving_node(world)
+    delete(world, instance)
+    empty = world.caught_up()
+    world.add_pod("late", node=instance.node_name)
+    loop = reconciler(world)
+    for _ in range(3):
+        loop.reconcile(empty)
+    assert world.cloud.deleted == []
+
+
+def test_the_finalizer_stays_while_the_cloud_refuses(world: World) -> None:
+    instance = leaving_node(world)
+    delete(world, instance)
+    loop = reconciler(world)
+
+    def refuse(_: str) -> None:
+        raise CloudError("UnauthorizedOperation: ec2:TerminateInstances")
+
+    allowed, world.cloud.delete = world.cloud.delete, refuse  # type: ignore[assignment,method-assign]
+    for _ in range(5):
+        loop.reconcile(world.caught_up())
+    assert TERMINATION_FINALIZER in world.node(instance.node_name)["metadata"]["finalizers"]
+    world.cloud.delete = allowed  # type: ignore[method-assign]
+    world.clock.ahead_seconds = 60.0
+    world.passes(loop, gone(instance))
+
+
+@pytest.mark.parametrize("provider_id", ["", "kind://not/ours", "aws-but-not-quite"])
+def test_a_node_without_a_readable_provider_id_is_not_stuck_for_ever(world: World, provider_id: str) -> None:
+    """Its instance is found by the node's name."""
+    instance = leaving_node(world, providerID=provider_id)
+    delete(world, instance)
+    world.passes(reconciler(world), gone(instance))
+    assert world.cloud.deleted == [instance.provider_id]
+    assert world.await_event("UnreadableProviderID")
+
+
+def test_many_nodes_go_side_by_side(world: World) -> None:
+    """T2."""
+    instances = [leaving_node(world, number=number) for number in range(1, 11)]
+    for instance in instances:
+        delete(world, instance)
+    world.passes(reconciler(world), lambda s: not s.nodes)
+    assert sorted(world.cloud.deleted) == sorted(instance.provider_id for instance in instances)
+
+
+def test_a_second_controller_goes_on_where_the_first_one_died(world: World) -> None:
+    """After each step of the first one, another process takes over; the end is the same."""
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name)
+    delete(world, instance)
+
+    def one_step_each(snapshot: Snapshot) -> bool:
+        if instance.node_name not in snapshot.nodes:
+            return True
+        reconciler(world).reconcile(snapshot)
+        pod = snapshot.pods.get(("default", "a"))
+        if pod is not None and pod.terminating:
+            world.kill_pod("a")
+        return False
+
+    world.until(one_step_each)
+    assert world.cloud.deleted == [instance.provider_id]
+
+
+def _await_events(world: World, reason: str, count: int) -> list[dict[str, Any]]:
+    world.until(lambda _: len(world.said(reason)) >= count, f"{count} events {reason}")
+    return world.said(reason)
