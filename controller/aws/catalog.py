@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from controller.aws.capacity import CapacityRules, capacity, overhead
@@ -164,10 +165,13 @@ def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[
 
 def requirements(labels: Mapping[str, str]) -> Requirements:
     """The labels that nodes of a type have, and the well-known ones that they certainly lack."""
-    return Requirements(
-        Requirement.of(key, "In", (labels[key],)) if key in labels else Requirement.of(key, "DoesNotExist")
-        for key in sorted(DERIVED)
-    )
+    return Requirements(_requirement(key, labels.get(key)) for key in sorted(DERIVED))
+
+
+@lru_cache(maxsize=50_000)
+def _requirement(key: str, value: str | None) -> Requirement:
+    """The one object for a label's value; hundreds of types share most of theirs."""
+    return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))
 
 
 def _has_image(item: InstanceType, images: tuple[Requirements, ...] | None) -> bool:

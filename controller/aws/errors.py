@@ -29,6 +29,7 @@ CAPACITY_CODES = frozenset(
         "InsufficientCapacityOnOutpost",
         "InsufficientHostCapacity",
         "InsufficientReservedInstanceCapacity",
+        "InstanceLimitExceeded",
         "InsufficientFreeAddressesInSubnet",
         "MaxSpotInstanceCountExceeded",
         "SpotMaxPriceTooLow",
@@ -39,6 +40,11 @@ CAPACITY_CODES = frozenset(
 )
 """An offering that answers so will not be had for a while (EC2 API error codes). Karpenter v0.27 knew five of them, and
 failed the launch on the others without trying elsewhere."""
+
+OFFERING_CODES = CAPACITY_CODES | {"InvalidFleetConfiguration"}
+"""Among the errors of a fleet, what speaks of one offering alone: the others may still be had.
+
+InvalidFleetConfiguration is EC2's word for a type that the zone does not have, whatever its offerings said."""
 
 NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 NOT_FOUND_CODES = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})

@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from controller.aws import tags as tagging
-from controller.aws.errors import CAPACITY_CODES, translated
+from controller.aws.errors import OFFERING_CODES, translated
 from controller.core.api.labels import SPOT
 from controller.core.cloud import PricedOffering
 
@@ -47,7 +46,7 @@ class FleetError:
     @property
     def capacity(self) -> bool:
         """The offering has no capacity, as opposed to the request being wrong."""
-        return self.code in CAPACITY_CODES
+        return self.code in OFFERING_CODES
 
     def speaks_of(self, offering: PricedOffering) -> bool:
         """Whether the error is about this offering; one that names no type or no zone is about all of them."""
@@ -118,18 +117,15 @@ def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: st
     return FleetAnswer(response.get("FleetId", ""), tuple(ids), tuple(map(_error, response.get("Errors", ()))))
 
 
-def fleet_age_seconds(ec2: EC2Client, fleet_id: str) -> float | None:
-    """How long ago, by AWS's own clock, the fleet was created; None when EC2 does not say.
+def fleet_created(ec2: EC2Client, fleet_id: str) -> float | None:
+    """When the fleet was created, in Unix seconds: tells a new answer from a repeated one. None: EC2 does not say.
 
-    Tells a fresh answer from a repeated one. Raises CloudErrors.
+    Raises CloudErrors.
     """
     with translated("ec2:DescribeFleets", fleet_id):
-        response = ec2.describe_fleets(FleetIds=[fleet_id])
-    created = next((fleet.get("CreateTime") for fleet in response.get("Fleets", ())), None)
-    stamp = response["ResponseMetadata"]["HTTPHeaders"].get("date")
-    if created is None or not stamp:
-        return None
-    return (parsedate_to_datetime(stamp) - created).total_seconds()
+        fleets = ec2.describe_fleets(FleetIds=[fleet_id])["Fleets"]
+    created = next((fleet.get("CreateTime") for fleet in fleets), None)
+    return None if created is None else created.timestamp()
 
 
 def _error(entry: Mapping[str, Any]) -> FleetError:

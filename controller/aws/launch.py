@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from controller.aws.fleet import (
     FleetOverride,
     client_token,
     create_fleet,
-    fleet_age_seconds,
+    fleet_created,
     fleet_request,
 )
 from controller.aws.instances import STAYING_STATES, Instances
@@ -49,8 +49,8 @@ SEEN_DEADLINE_SECONDS = 20.0
 
 FIRST_WAIT_SECONDS = 0.25
 MAX_WAIT_SECONDS = 4.0
-FRESH_SECONDS = 60.0
-"""An answer of a fleet elder than this is a repeated one."""
+FRESH_SECONDS = 300.0
+"""An answer of a fleet elder than this is a repeated one. Generous: our clock and AWS's may differ by minutes."""
 
 REMEMBERED_LAUNCHES = 10_000
 NO_REASON = FleetError("UnfulfillableCapacity", "the fleet gave neither an instance nor a reason")
@@ -126,10 +126,11 @@ class Launcher:
 
     def _attempt(self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts) -> _Attempt:
         number = self._next_attempt(request.token)
+        tags = self._parameters.launch_tags(request)
         overrides, reservation = self._overrides(request, offerings, cluster)
         used: set[str] = set()
         try:
-            answer = self._send(request, overrides, number)
+            answer = self._send(request, overrides, tags, number)
             attempt = self._judge(request, number, answer)
             if attempt.instance is not None:
                 used = {o.subnet_id for o in overrides if o.offering.zone == attempt.instance.zone}
@@ -165,12 +166,14 @@ class Launcher:
             )
         return overrides, reservation
 
-    def _send(self, request: LaunchRequest, overrides: Sequence[FleetOverride], number: int) -> FleetAnswer:
+    def _send(
+        self, request: LaunchRequest, overrides: Sequence[FleetOverride], tags: Mapping[str, str], number: int
+    ) -> FleetAnswer:
         """CreateFleet; a launch template that somebody deleted is made again, once."""
         sent = fleet_request(
             capacity_type=overrides[0].offering.capacity_type,
             overrides=overrides,
-            tags=self._parameters.launch_tags(request),
+            tags=tags,
             context=request.template.context,
             token=client_token(request.token, number),
         )
@@ -225,14 +228,14 @@ class Launcher:
         if not answer.fleet_id:
             return True
         try:
-            age = fleet_age_seconds(self._ec2, answer.fleet_id)
+            created = fleet_created(self._ec2, answer.fleet_id)
         except CloudError as error:
             self._log.warning("Age of a fleet is not known", fleet=answer.fleet_id, error=str(error))
             return True
-        return age is None or age <= FRESH_SECONDS
+        return created is None or self._clock.now() - created <= FRESH_SECONDS
 
     def _launched_now(self, instance: CloudInstance) -> bool:
-        return abs(self._clock.now() - instance.launched_at) <= FRESH_SECONDS
+        return self._clock.now() - instance.launched_at <= FRESH_SECONDS
 
     def _mask(self, offerings: Sequence[PricedOffering], errors: Sequence[FleetError]) -> None:
         """Offerings that EC2 has none of are left out from now on; an error that names none speaks of all."""

@@ -1,0 +1,168 @@
+"""One sandbox AWS for the session, on a clock that only waits advance; every test finds it without faults or instances.
+
+The controller's own boto3 clients talk to it over HTTP, pointed there by AWS_ENDPOINT_URL as anybody's would be.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from controller.aws.clients import Clients, make_clients
+from controller.aws.provider import AWSProvider
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
+from controller.settings import Settings
+from sandbox.aws import Aws, AwsSettings, Delays, serve
+from tests.manual_clock import ManualClock
+
+CLUSTER = "demo"
+PROFILE = f"KarpenterNodeInstanceProfile-{CLUSTER}"
+SELECTOR = FrozenMap({"karpenter.sh/discovery": CLUSTER})
+SETTINGS = Settings(cluster_name=CLUSTER, default_instance_profile=PROFILE)
+DELAYS = Delays(pending_seconds=5, shutting_down_seconds=10, stopping_seconds=10, forgotten_after_seconds=3600)
+
+_tokens = itertools.count(1)
+
+
+def template(**fields: Any) -> AWSNodeTemplate:
+    """A node template that finds the seeded subnets and group."""
+    return AWSNodeTemplate(
+        **{"name": "default", "subnet_selector": SELECTOR, "security_group_selector": SELECTOR} | fields
+    )
+
+
+def provisioner(**fields: Any) -> Provisioner:
+    """A Provisioner with a label of its own."""
+    return Provisioner(**{"name": "default", "labels": FrozenMap({"team": "a"})} | fields)
+
+
+@dataclass
+class Cloud:
+    """The sandbox, and a controller's view of it."""
+
+    aws: Aws
+    clock: ManualClock
+    clients: Clients
+    logs: LogCapture
+
+    def provider(self, settings: Settings = SETTINGS, **options: Any) -> AWSProvider:
+        """A provider that knows nothing yet: what a process has that was just started."""
+        logger = structlog.wrap_logger(
+            None, processors=[self.logs], wrapper_class=structlog.make_filtering_bound_logger(0)
+        )
+        return AWSProvider(settings, self.clients, self.clock, logger, **options)
+
+    def restarted(self, provider: AWSProvider) -> AWSProvider:
+        """A new process's provider that has read the catalog already (it is the slow part, and no part of the test)."""
+        fresh = self.provider()
+        fresh._catalog._sold = provider._catalog.sold
+        fresh._pricing._prices = provider._pricing.prices
+        fresh._due = dict.fromkeys(fresh._schedule, float("inf"))
+        return fresh
+
+    def calls(self, action: str) -> int:
+        """How often an action was called."""
+        return len(self.aws.calls.calls(action))
+
+    def alive(self) -> list[dict[str, Any]]:
+        """The sandbox's instances that run or are about to."""
+        return [i for i in self.aws.instances() if i["state"] in ("pending", "running")]
+
+    def events(self, level: str) -> list[str]:
+        """Log messages of a level."""
+        return [str(entry["event"]) for entry in self.logs.entries if entry["log_level"] == level]
+
+
+def request(
+    types: Iterable[InstanceType],
+    *,
+    names: Iterable[str] = (),
+    capacity_types: Iterable[str] = (keys.SPOT,),
+    zones: Iterable[str] = (),
+    **fields: Any,
+) -> LaunchRequest:
+    """A launch of the named types, cheapest first, as a plan would ask for it."""
+    wanted, kinds, places = set(names), set(capacity_types), set(zones)
+    chosen = {item.name: item for item in types if item.name in wanted}
+    assert set(chosen) == wanted
+    offerings = sorted(
+        PricedOffering(offering.price, item.name, offering.zone, offering.capacity_type)
+        for item in chosen.values()
+        for offering in item.offerings
+        if offering.available and offering.capacity_type in kinds and (not places or offering.zone in places)
+    )
+    made = LaunchRequest(
+        token=f"token-{next(_tokens)}",
+        provisioner=provisioner(),
+        template=template(),
+        offerings=tuple(offerings),
+        instance_types=chosen,
+        labels=FrozenMap({"team": "a"}),
+    )
+    return replace(made, **fields)
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Cloud]:
+    clock = ManualClock()
+    with (
+        serve(AwsSettings(cluster=CLUSTER, delays=DELAYS), now=clock.now) as aws,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in aws.environment().items():
+            patch.setenv(name, value)
+        yield Cloud(aws, clock, make_clients(version="test"), LogCapture())
+
+
+@pytest.fixture(autouse=True)
+def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore's own retries take no real time."""
+    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _seconds: None))
+
+
+@pytest.fixture
+def cloud(running: Cloud) -> Iterator[Cloud]:
+    running.logs.entries.clear()
+    running.aws.calls.clear()
+    yield running
+    running.aws.faults.clear()
+    running.aws.world.instances.delays = DELAYS
+    ec2 = running.aws.client("ec2")
+    running.clock.advance(120)
+    if alive := [instance["instanceId"] for instance in running.alive()]:
+        ec2.terminate_instances(InstanceIds=alive)
+    running.clock.advance(7200)
+    ec2.describe_instances()
+
+
+@pytest.fixture(scope="session")
+def elder(running: Cloud) -> AWSProvider:
+    """A provider that has read the catalog; tests that change a provider's mind take `restarted(elder)`."""
+    provider = running.provider()
+    provider.instance_types(provisioner(), template())
+    return provider
+
+
+@pytest.fixture
+def provider(cloud: Cloud, elder: AWSProvider) -> AWSProvider:
+    """A new process's provider."""
+    fresh = cloud.restarted(elder)
+    fresh.instance_types(provisioner(), template())
+    cloud.aws.calls.clear()
+    return fresh
+
+
+@pytest.fixture
+def types(provider: AWSProvider) -> tuple[InstanceType, ...]:
+    return provider.instance_types(provisioner(), template())
