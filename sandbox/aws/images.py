@@ -52,6 +52,10 @@ class Image:
     parameters: tuple[tuple[str, str], ...] = ()
     """SSM parameter names and values that point at it."""
 
+    def retag(self, tags: dict[str, str]) -> None:
+        """Give it these tags instead of those it has."""
+        self.tags = tags
+
 
 class Images:
     """The AMIs of one region. `real_lifetimes`: stop publishing a family where its vendor did."""

@@ -64,13 +64,9 @@ class Instance:
             return "stopping" if now < self.stop_requested_at + delays.stopping_seconds else "stopped"
         return "pending" if now < self.runs_from else "running"
 
-    def set_tags(self, tags: dict[str, str | None]) -> None:
-        """Add and replace; a None removes."""
-        for key, value in tags.items():
-            if value is None:
-                self.tags.pop(key, None)
-            else:
-                self.tags[key] = value
+    def retag(self, tags: dict[str, str]) -> None:
+        """Give it these tags instead of those it has."""
+        self.tags = tags
         self._xml.clear()
 
     def xml(self, state: str) -> str:
@@ -217,7 +213,7 @@ class Instances:
         if instance.terminate_requested_at is None:
             instance.terminate_requested_at = now
             instance.reason = reason
-            instance.set_tags({})
+            instance.retag(instance.tags)
 
     def volumes(self, params: Params, now: float) -> Params:
         """DescribeVolumes of the instances' own volumes (those made by CreateVolume are moto's and not listed)."""

@@ -1,4 +1,4 @@
-"""EC2's and AWS Health's events about instances, put on EventBridge: whatever rule matches them gets them.
+"""EC2's and AWS Health's events about instances: the queues of every EventBridge rule that matches get them.
 
 Sources: EC2 user guide "Spot Instance interruption notices" (two minutes' warning), "EC2 instance rebalance
 recommendations", "Monitor instance state changes"; AWS Health user guide "Event schema".
@@ -10,9 +10,11 @@ import json
 from typing import Any
 
 from moto.events.models import events_backends
+from moto.sqs.models import sqs_backends
 
 from sandbox.aws.clock import utc
 from sandbox.aws.instances import Instance
+from sandbox.aws.seeded import Seeded
 
 SPOT_WARNING_SECONDS = 120.0
 KINDS = ("spot", "rebalance", "state-change", "health")
@@ -21,9 +23,10 @@ KINDS = ("spot", "rebalance", "state-change", "health")
 class Interruptions:
     """Announces state changes as they happen, and the bad news that a scenario asks for."""
 
-    def __init__(self, account: str, region: str) -> None:
+    def __init__(self, account: str, region: str, seeded: Seeded) -> None:
         self._account = account
         self._region = region
+        self._seeded = seeded
 
     def interrupt(self, instance: Instance, kind: str, now: float, state: str = "stopping") -> None:
         """Send one message about an instance; `state` is for state-change.
@@ -67,15 +70,26 @@ class Interruptions:
         }
 
     def _put(self, source: str, detail_type: str, instance: Instance, detail: dict[str, Any], now: float) -> None:
-        arn = f"arn:aws:ec2:{self._region}:{self._account}:instance/{instance.id}"
-        events_backends[self._account][self._region].put_events(
-            [
-                {
-                    "Source": source,
-                    "DetailType": detail_type,
-                    "Detail": json.dumps(detail),
-                    "Resources": [arn],
-                    "Time": now,
-                }
-            ]
-        )
+        event: Any = {
+            "version": "0",
+            "id": self._seeded.uuid("event"),
+            "detail-type": detail_type,
+            "source": source,
+            "account": self._account,
+            "time": utc(now).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": self._region,
+            "resources": [f"arn:aws:ec2:{self._region}:{self._account}:instance/{instance.id}"],
+            "detail": detail,
+        }
+        rules = events_backends[self._account][self._region].describe_event_bus("default").rules.values()
+        for rule in rules:
+            if rule.state == "ENABLED" and rule.event_pattern.matches_event(event):
+                self._deliver(event, rule.targets)
+
+    def _deliver(self, event: Any, targets: list[dict[str, Any]]) -> None:
+        """To the queues among the targets. moto's own delivery leaves out the account and takes 10 ms an event."""
+        queues = sqs_backends[self._account][self._region]
+        for target in targets:
+            service, name = target["Arn"].split(":")[2], target["Arn"].rpartition(":")[2]
+            if service == "sqs" and name in queues.queues:
+                queues.send_message(queue_name=name, message_body=json.dumps(event))

@@ -34,7 +34,14 @@ _accounts = itertools.count(123_456_789_012)
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """Writes errors to stderr, but not every call: those are in the call log."""
+    """Writes errors to stderr, but not every call: those are in the call log. The Date header is the gateway's."""
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        self.send_response_only(code, message)
+
+    def connection_dropped(self, *_args: Any) -> None:
+        """A fault of the scenario, or a caller that went away: the connection ends."""
+        self.close_connection = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         pass

@@ -13,7 +13,7 @@ from sandbox.aws.clock import Now, utc
 from sandbox.aws.eks import Clusters
 from sandbox.aws.faults import Faults
 from sandbox.aws.fleet import Fleets
-from sandbox.aws.images import Images
+from sandbox.aws.images import Image, Images
 from sandbox.aws.instances import Delays, Instance, Instances
 from sandbox.aws.interruption import Interruptions
 from sandbox.aws.launch import Launcher, LaunchSpec, Network, tags_for
@@ -57,7 +57,7 @@ class World:
         self.parameters = PublicParameters(settings.region, self.images.parameters())
         self.network = Network(account, settings.region)
         self.instances = Instances(settings.delays, self.network.release)
-        self.interruptions = Interruptions(account, settings.region)
+        self.interruptions = Interruptions(account, settings.region, self.seeded)
         self.instances.on_state_change = self.interruptions.state_changed
         self.launcher = Launcher(self.network, self.catalog, self.images, self.instances, self.seeded)
         self.clusters = Clusters(account, settings.region)
@@ -141,7 +141,7 @@ class World:
         ours = [i for i in ids if i.startswith(("i-", "ami-"))]
         if not ours:
             return None
-        tags = {t["Key"]: None if remove else t.get("Value", "") for t in params.get("Tags", [])}
+        tags = {t["Key"]: t.get("Value", None if remove else "") for t in params.get("Tags", [])}
         reserved = [key for key in tags if key.startswith("aws:")]
         if reserved:
             raise AwsError(
@@ -150,29 +150,28 @@ class World:
             )
         targets = [self._taggable(resource_id) for resource_id in ours]
         for target in targets:
-            target(tags)
+            _change(target, tags, remove=remove)
         others = [i for i in ids if i not in ours]
         if others:
             backend = ec2_backends[self.account][self.settings.region]
             if remove:
-                backend.delete_tags(others, tags)  # type: ignore[arg-type]  # None: whatever its value
+                backend.delete_tags(others, tags)  # None: whatever its value
             else:
                 backend.create_tags(others, {key: value or "" for key, value in tags.items()})
         return {}
 
-    def _taggable(self, resource_id: str) -> Callable[[dict[str, str | None]], None]:
+    def _taggable(self, resource_id: str) -> Instance | Image:
         if resource_id.startswith("ami-"):
-            tags = self.images.get(resource_id).tags
-            return lambda changes: _change(tags, changes)
+            return self.images.get(resource_id)
         instance = self.instances.get(resource_id)
         if instance is None or self.now() < instance.seen_from:
             raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{resource_id}' does not exist")
-        return instance.set_tags
+        return instance
 
 
-def _change(tags: dict[str, str], changes: dict[str, str | None]) -> None:
-    for key, value in changes.items():
-        if value is None:
-            tags.pop(key, None)
-        else:
-            tags[key] = value
+def _change(target: Instance | Image, tags: Mapping[str, str | None], *, remove: bool) -> None:
+    """Add or replace tags; or remove those that have the value given, whatever they have when it is None."""
+    if not remove:
+        target.retag(target.tags | {key: value or "" for key, value in tags.items()})
+        return
+    target.retag({k: v for k, v in target.tags.items() if k not in tags or tags[k] not in (None, v)})
