@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,11 @@ def test_a_wrong_value_is_refused_at_its_key(key: str, value: str) -> None:
     assert key in problems({**REQUIRED, key: value})
 
 
+def test_a_value_that_is_no_string_is_refused() -> None:
+    unquoted: dict[str, Any] = {**REQUIRED, "aws.isolatedVPC": True}
+    assert "quote it" in problems(unquoted)["aws.isolatedVPC"]
+
+
 @pytest.mark.parametrize("text", ["null", "", "{}"])
 def test_no_tags_can_be_said_in_three_ways(text: str) -> None:
     assert Settings.parse({**REQUIRED, "aws.tags": text}).tags == {}
@@ -134,7 +140,13 @@ def test_a_flag_wins_over_the_environment() -> None:
 
 
 def test_an_unreadable_variable_is_refused_where_the_peer_falls_back_in_silence() -> None:
-    environment = {"METRICS_PORT": "x", "WEBHOOK_PORT": "70000", "KUBE_CLIENT_QPS": "0", "LEADER_ELECT": "maybe"}
+    environment = {
+        "METRICS_PORT": "x",
+        "WEBHOOK_PORT": "70000",
+        "KUBE_CLIENT_QPS": "0",
+        "LEADER_ELECT": "maybe",
+        "MEMORY_LIMIT": "1Gi",
+    }
     with pytest.raises(ValidationError) as caught:
         Options.parse(environment, {"metrics-prt": "1"})
     assert {problem.path for problem in caught.value.problems} == {*environment, "SYSTEM_NAMESPACE", "--metrics-prt"}

@@ -199,10 +199,7 @@ def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
     if not spec.has("blockDeviceMappings"):
         return None
     found: list[BlockDeviceMapping] = []
-    for path, member in spec.members("blockDeviceMappings"):
-        fields = Fields(spec.report, member, path, ("deviceName", "ebs"))
-        if not isinstance(member, dict):
-            continue
+    for fields in spec.objects("blockDeviceMappings", ("deviceName", "ebs")):
         name = fields.text("deviceName")
         if not name:
             spec.report.add(fields.at("deviceName"), "is missing", "name the device, such as /dev/xvda")

@@ -187,10 +187,7 @@ def _instead_of(key: str) -> str:
 def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[Taint, ...]:
     """R12 to R16; `seen` has the taints of both lists so far, with their paths."""
     found: list[Taint] = []
-    for path, member in spec.members(name):
-        fields = Fields(spec.report, member, path, ("key", "value", "effect", "timeAdded"))
-        if not isinstance(member, dict):
-            continue
+    for fields in spec.objects(name, ("key", "value", "effect", "timeAdded")):
         key, value, effect = fields.text("key"), fields.text("value") or "", fields.text("effect", EFFECTS)
         fields.text("timeAdded")
         if not key:
@@ -204,8 +201,10 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
         if not key or not effect:
             continue
         if (key, effect) in seen:
-            spec.report.add(path, f"repeats key {key} and effect {effect} of {seen[key, effect]}", "keep one of them")
-        seen.setdefault((key, effect), path)
+            spec.report.add(
+                fields.path, f"repeats key {key} and effect {effect} of {seen[key, effect]}", "keep one of them"
+            )
+        seen.setdefault((key, effect), fields.path)
         found.append(Taint(key, value, effect))
     return tuple(found)
 
@@ -213,10 +212,7 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
 def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
     """R17 to R23. Contradictory and repeated keys are accepted: scheduling says what follows from them."""
     found: list[SelectorRequirement] = []
-    for path, member in spec.members("requirements"):
-        fields = Fields(spec.report, member, path, ("key", "operator", "values"))
-        if not isinstance(member, dict):
-            continue
+    for fields in spec.objects("requirements", ("key", "operator", "values")):
         key, operator, values = fields.text("key"), fields.text("operator", OPERATORS), fields.strings("values")
         if not key:
             spec.report.add(fields.at("key"), "is missing", "a requirement needs a label key")

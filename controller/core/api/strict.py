@@ -147,6 +147,14 @@ class Fields:
         for index, member in enumerate(value):
             yield f"{self.at(name)}[{index}]", member
 
+    def objects(self, name: str, known: Collection[str]) -> Iterator[Fields]:
+        """The members of a list that must be objects; others, null too, are problems."""
+        for path, member in self.members(name):
+            if isinstance(member, dict):
+                yield Fields(self.report, member, path, known)
+            else:
+                self.report.add(path, f"must be an object, not {kind_of(member)}")
+
     def entries(self, name: str) -> Iterator[tuple[str, str, Any]]:
         """The entries of a map: path, key, value."""
         value = self.raw(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api.duration import duration_seconds
@@ -39,6 +39,7 @@ def test_refuses_what_go_refuses(text: str) -> None:
         duration_seconds(text)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 59), st.integers(0, 59))
 def test_parts_add_up(hours: int, minutes: int, seconds: int) -> None:
     assert duration_seconds(f"{hours}h{minutes}m{seconds}s") == hours * 3600 + minutes * 60 + seconds

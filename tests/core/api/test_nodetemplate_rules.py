@@ -79,6 +79,7 @@ REJECTED: list[tuple[str, Spec, str]] = [
     ("wrong type", {"userData": 1}, "spec.userData"),
     ("wrong type", {"detailedMonitoring": "true"}, "spec.detailedMonitoring"),
     ("wrong type", {"blockDeviceMappings": {}}, "spec.blockDeviceMappings"),
+    ("wrong type", {"blockDeviceMappings": [None]}, "spec.blockDeviceMappings[0]"),
 ]
 
 ACCEPTED: list[tuple[str, Spec]] = [

@@ -357,3 +357,37 @@ def test_a_running_replica_shares_its_spec_with_a_pending_one() -> None:
 def test_odd_container_statuses_never_raise(one: object, statuses: list[Any]) -> None:
     status = {"containerStatuses": statuses, "initContainerStatuses": one}
     assert parse_pod(pod_object(spec={"nodeName": "n"}, status=status)).spec.requests["pods"] == 1
+
+
+def test_odd_labels_are_left_out_and_the_others_kept() -> None:
+    odd: dict[str, Any] = {"a": "b", "c": 1, "d": ["e"]}
+    assert parse_pod(pod_object(labels=odd)).labels == {"a": "b"}
+
+
+def test_a_spec_nested_beyond_reason_is_still_read() -> None:
+    nested: list[Any] = []
+    for _ in range(5000):
+        nested = [nested]
+    assert parse_pod(pod_object(spec={"nodeSelector": {"a": "b", "c": nested}})).spec.node_selector == {"a": "b"}
+
+
+def test_a_resizing_sidecar_counts_but_a_finished_init_container_does_not() -> None:
+    def container(name: str, **fields: Any) -> dict[str, Any]:
+        return {"name": name, "resources": {"requests": {"cpu": "1"}}, **fields}
+
+    held = {"resources": {"requests": {"cpu": "2"}}}
+    document = pod_object(
+        spec={
+            "nodeName": "n",
+            "containers": [container("main"), "odd"],
+            "initContainers": [container("sidecar", restartPolicy="Always"), container("once")],
+        },
+        status={"initContainerStatuses": [{"name": "sidecar", **held}, {"name": "once", **held}]},
+    )
+    assert parse_pod(document).spec.requests["cpu"] == 3000
+
+
+def test_a_malformed_quantity_of_a_status_loses_against_one_that_can_be_read() -> None:
+    held = {"name": "main", "resources": {"requests": {"cpu": "x"}}}
+    document = pod_object(requests={"cpu": "1"}, spec={"nodeName": "n"}, status={"containerStatuses": [held]})
+    assert parse_pod(document).spec.requests["cpu"] == 1000

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import SelectorRequirement
+from controller.core.api.provisioner import Provisioner
 from controller.core.api.provisioner_rules import (
     SPEC_FIELDS,
     inline_template,
@@ -136,6 +138,16 @@ REJECTED: list[tuple[str, Spec, str]] = [
         kubelet(evictionSoft={"pid.available": "5%"}, evictionSoftGracePeriod={"pid.available": "1"}),
         'spec.kubeletConfiguration.evictionSoftGracePeriod["pid.available"]',
     ),
+    (
+        "R29 a string",
+        kubelet(evictionSoft={"pid.available": "5%"}, evictionSoftGracePeriod={"pid.available": 60}),
+        'spec.kubeletConfiguration.evictionSoftGracePeriod["pid.available"]',
+    ),
+    (
+        "R29 not negative",
+        kubelet(evictionSoft={"pid.available": "5%"}, evictionSoftGracePeriod={"pid.available": "-1m"}),
+        'spec.kubeletConfiguration.evictionSoftGracePeriod["pid.available"]',
+    ),
     ("R30", kubelet(evictionSoft={"pid.available": "5%"}), 'spec.kubeletConfiguration.evictionSoft["pid.available"]'),
     (
         "R31",
@@ -168,6 +180,8 @@ REJECTED: list[tuple[str, Spec, str]] = [
     ("unknown nested field", {"consolidation": {"enable": True}}, "spec.consolidation.enable"),
     ("wrong type", {"requirements": {"key": "a"}}, "spec.requirements"),
     ("wrong type", {"labels": ["a"]}, "spec.labels"),
+    ("wrong type", {"taints": ["a"]}, "spec.taints[0]"),
+    ("wrong type", {"requirements": [req("a", "Exists"), None]}, "spec.requirements[1]"),
     ("R40 to R52 hold for the inline provider", {"providerRef": None, "provider": {}}, "spec.provider.subnetSelector"),
     (
         "the inline provider is decoded strictly",
@@ -347,6 +361,12 @@ def test_inline_provider_becomes_a_template_named_after_its_provisioner() -> Non
 def test_a_provisioner_without_inline_provider_has_no_inline_template() -> None:
     with pytest.raises(ValueError, match="no inline provider"):
         inline_template(parse_provisioner(provisioner_object()))
+
+
+def test_a_broken_inline_provider_names_its_provisioner() -> None:
+    provisioner = Provisioner(name="pool", provider=FrozenMap({"subnetSelector": FrozenMap({"a": "b"})}))
+    with pytest.raises(ValidationError, match=r"Provisioner pool: spec\.provider\.securityGroupSelector: is missing"):
+        inline_template(provisioner)
 
 
 GUIDES: list[Spec] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api.quantity import (
@@ -90,21 +90,25 @@ def test_a_boolean_is_no_quantity_even_after_the_equal_number_was_read() -> None
         nanos(True)
 
 
+@settings(deadline=None)
 @given(AMOUNTS, st.sampled_from(["cpu", "memory", "ephemeral-storage", "pods", "nvidia.com/gpu", "hugepages-2Mi"]))
 def test_formatting_and_reading_is_a_round_trip(amount: int, resource: str) -> None:
     assert resources({resource: format_quantity(resource, amount)}) == {resource: amount}
 
 
+@settings(deadline=None)
 @given(st.lists(st.decimals(0, 10**9, places=9), max_size=10))
 def test_sums_are_exact(amounts: list[Decimal]) -> None:
     assert sum(nanos(f"{amount:f}") for amount in amounts) == sum(amounts) * NANO
 
 
+@settings(deadline=None)
 @given(st.decimals(-(10**9), 10**9, places=6), st.decimals(-(10**9), 10**9, places=6))
 def test_order_is_that_of_the_numbers(one: Decimal, two: Decimal) -> None:
     assert (nanos(f"{one:f}") < nanos(f"{two:f}")) == (one < two)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="0123456789.+-eEnumkMGTPi ", max_size=12))
 def test_any_text_is_read_or_refused_with_value_error(text: str) -> None:
     try:
@@ -114,6 +118,7 @@ def test_any_text_is_read_or_refused_with_value_error(text: str) -> None:
     assert abs(amount) <= CAP_NANOS
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**20))
 def test_rounding_is_up_and_by_less_than_one(amount: int) -> None:
     assert 0 <= milli_ceil(amount) * 10**6 - amount < 10**6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api.podspec import pod_spec
@@ -121,6 +121,7 @@ def test_a_malformed_quantity_is_listed_with_its_path_and_the_rest_is_kept() -> 
 MILLIS = st.integers(0, 5000)
 
 
+@settings(deadline=None)
 @given(st.lists(MILLIS, max_size=4), st.lists(st.tuples(MILLIS, st.booleans()), max_size=5))
 def test_init_containers_against_a_replay_of_the_start(containers: list[int], init: list[tuple[int, bool]]) -> None:
     """The peak over the start, replayed moment by moment, is what the pod asks for."""
