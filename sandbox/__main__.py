@@ -18,6 +18,9 @@ from sandbox.environment import Environment, EnvironmentSettings, start
 from sandbox.processes import ProcessFailedError
 from sandbox.world.client import ApiError
 
+LOG_WIDTH = 180
+"""Columns where the output is no terminal."""
+
 KUBE = click.option(
     "--kube",
     type=click.Choice(["embedded", "real"]),
@@ -38,7 +41,7 @@ def main() -> None:
 @STATE
 def demo(kube: str, state: Path | None) -> None:
     """Pending pods become nodes, and empty nodes go. Exit code 0 when all of it came true."""
-    console = Console(highlight=False)
+    console = _console()
     began = time.monotonic()
     folder = state or Path(tempfile.mkdtemp(prefix="nodeless-"))
     settings = EnvironmentSettings(folder, kube)
@@ -54,6 +57,11 @@ def demo(kube: str, state: Path | None) -> None:
         _show_controller_log(console, folder)
         sys.exit(1)
     console.print(f"[bold green]All of it came true[/] in {time.monotonic() - began:.0f} s.")
+
+
+def _console() -> Console:
+    """A terminal has its own width; a log file or a CI page has room enough for whole node names and messages."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH)
 
 
 async def _tell(environment: Environment, console: Console) -> None:
@@ -80,7 +88,7 @@ def _show_controller_log(console: Console, folder: Path) -> None:
 @STATE
 def up(kube: str, state: Path | None) -> None:
     """A sandbox cluster with the controller in it, until Ctrl-C."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -71,14 +71,28 @@ def _event_time(event: Obj) -> tuple[str, str]:
 
 
 def durations_table(moments: Iterable[Moment], spans: Mapping[str, tuple[str, str]]) -> Table:
-    """How long the parts took: each span goes from the first moment that begins so to the next that begins so."""
-    moments = list(moments)
-    table = Table(title="Durations", title_justify="left", box=box.SIMPLE_HEAD)
+    """How long each part took, act by act: first to last."""
+    acts = _acts(list(moments))
+    table = Table(title="Durations, seconds", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("FROM … TO", no_wrap=True)
-    table.add_column("SECONDS", justify="right")
+    for number in range(1, len(acts) + 1):
+        table.add_column(f"ACT {number}", justify="right")
     for label, (start, end) in spans.items():
-        for began in (m for m in moments if m.what.startswith(start)):
-            ended = next((m for m in moments if m.what.startswith(end) and m.at >= began.at), None)
-            if ended is not None:
-                table.add_row(label, f"{ended.at - began.at:.1f}")
+        table.add_row(label, *(_span(act, start, end) for act in acts))
     return table
+
+
+def _acts(moments: list[Moment]) -> list[list[Moment]]:
+    acts: list[list[Moment]] = []
+    for moment in moments:
+        if moment.what.startswith("Scaled") and not moment.what.endswith(" 0"):
+            acts.append([])
+        if acts:
+            acts[-1].append(moment)
+    return acts
+
+
+def _span(act: list[Moment], start: str, end: str) -> str:
+    began = next((m.at for m in act if m.what.startswith(start)), None)
+    ended = next((m.at for m in reversed(act) if m.what.startswith(end)), None)
+    return "" if began is None or ended is None else f"{ended - began:.1f}"

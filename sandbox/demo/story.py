@@ -142,14 +142,14 @@ class Story:
 
     async def _nothing_leaks(self) -> None:
         deadline = asyncio.get_running_loop().time() + 30
-        while alive := [i for i in self._environment.instances() if i["state"] != "terminated"]:
+        while alive := [i for i in self._environment.instances() if i["state"] not in ("shutting-down", "terminated")]:
             if asyncio.get_running_loop().time() > deadline:
                 raise DemoFailedError(f"instances leaked: {', '.join(i['instanceId'] for i in alive)}")
             await asyncio.sleep(0.2)
         launched = len(self._environment.instances())
         if launched != len(self._result.nodes):
             raise DemoFailedError(f"{launched} instances were launched for {len(self._result.nodes)} nodes")
-        self._timeline.add("All instances are terminated in EC2", f"{launched} were launched, none is left")
+        self._timeline.add("EC2 has terminated every instance", f"{launched} were launched, none is left")
 
     def show(self, console: Console) -> None:
         """The tables."""
