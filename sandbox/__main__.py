@@ -16,6 +16,7 @@ from rich.console import Console
 from sandbox.demo.story import DemoFailedError, Story, connected, install
 from sandbox.environment import Environment, EnvironmentSettings, start
 from sandbox.processes import ProcessFailedError
+from sandbox.realkube import AssetsMissingError
 from sandbox.world.client import ApiError
 
 LOG_WIDTH = 180
@@ -52,7 +53,7 @@ def demo(kube: str, state: Path | None) -> None:
             console.print("            then  [bold]kubectl get nodes,pods,provisioners[/]")
             console.print(f"Logs        {folder}/*.log")
             asyncio.run(_tell(environment, console))
-    except (ProcessFailedError, DemoFailedError, TimeoutError, ApiError) as error:
+    except (AssetsMissingError, ProcessFailedError, DemoFailedError, TimeoutError, ApiError) as error:
         console.print(f"\n[bold red]The demo failed:[/] {error}\nLogs are in {folder}", soft_wrap=True)
         _show_controller_log(console, folder)
         sys.exit(1)
@@ -103,7 +104,7 @@ def up(kube: str, state: Path | None) -> None:
             )
             while not stop.wait(1.0):
                 environment.check()
-    except (ProcessFailedError, ApiError) as error:
+    except (AssetsMissingError, ProcessFailedError, ApiError) as error:
         console.print(f"[bold red]The sandbox failed:[/] {error}")
         sys.exit(1)
 
