@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,10 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.catalog import CompiledCatalog
-from controller.core.provisioning.demands import Mask
+from controller.core.provisioning.compiler import Mask
 from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer
+from controller.core.provisioning.pieces import Member
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
 from controller.core.provisioning.resources import Bits, Bools, Floats, Ints
 from controller.core.scheduling.requirements import Requirement, Requirements
@@ -46,17 +48,29 @@ class Assembler:
 
     def _hand_out(self) -> None:
         """Give each class's pods, oldest first, to the rows that its demands were placed on."""
-        given: dict[int, int] = {}
+        self.placed: dict[int, int] = defaultdict(int)
+        used: dict[int, list[int]] = {}
         for placement in self.packer.placements:
-            mask, members = placement.demand.mask, placement.demand.pod_class
-            self._mask[mask.index] = mask
-            start = given.get(members.index, 0)
+            demand = placement.demand
+            self._mask[demand.mask.index] = demand.mask
+            place = used.setdefault(id(demand), [0, 0])
             for row, count in zip(placement.rows, placement.counts, strict=True):
-                self._pods[row].extend(pod.key for pod in members.pods[start : start + count])
-                self._masks[row].add(mask.index)
-                start += count
-            given[members.index] = start
-        self.placed = given
+                self._masks[row].add(demand.mask.index)
+                while count:
+                    share = demand.shares[place[0]]
+                    taken = min(count, share.count - place[1])
+                    self._take(row, share.piece.members, taken)
+                    count -= taken
+                    place[1] += taken
+                    if place[1] == share.count:
+                        place[0], place[1] = place[0] + 1, 0
+
+    def _take(self, row: int, members: tuple[Member, ...], units: int) -> None:
+        for member in members:
+            start, count = self.placed[member.pod_class.index], member.pods * units
+            pods = member.pod_class.pods[start : start + count]
+            self._pods[row].extend((pod.namespace, pod.name) for pod in pods)
+            self.placed[member.pod_class.index] = start + count
 
     def _sorted_offerings(self, pool: int) -> PoolOfferings:
         catalog = self.catalog
@@ -84,10 +98,10 @@ class Assembler:
         return tuple(found)
 
     def new_nodes(self) -> tuple[PlannedNode, ...]:
-        """The nodes to launch, sorted by Provisioner, offering and first pod."""
+        """The nodes to launch, sorted by their pods."""
         table = self.packer.table
         found = [self._node(row) for row in range(table.existing, table.count) if self._pods[row]]
-        found.sort(key=lambda node: (node.provisioner, node.offering, node.pods))
+        found.sort(key=lambda node: node.pods)
         return tuple(found)
 
     def _node(self, row: int) -> PlannedNode:

@@ -1,105 +1,53 @@
-"""A class at one level of relaxation, compiled: masks over configurations and existing nodes, and a request vector."""
+"""Demands: what the packer places. Shares that ask the same of a node are one demand, whatever class they are of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import product
 
 import numpy as np
 
-from controller.core.provisioning.catalog import CompiledCatalog
-from controller.core.provisioning.classes import PodClass
-from controller.core.provisioning.levels import Choice, Level
-from controller.core.provisioning.nodes import ExistingNodes
-from controller.core.provisioning.resources import Bits, Bools, Floats, ResourceSpace
-from controller.core.provisioning.signatures import Signatures
-from controller.core.scheduling.requirements import Requirements
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """Where a demand may go by labels and taints. Interned: the same question is the same object.
-
-    bits: per configuration the pairs allowed (0: none). existing: per existing node. signature: on open keys.
-    requirements: what the chosen node's labels must satisfy. exact: `requirements` says it all (no OR terms).
-    """
-
-    index: int
-    bits: Bits
-    existing: Bools
-    signature: int
-    requirements: Requirements
-    exact: bool
+from controller.core.provisioning.allocation import Share
+from controller.core.provisioning.compiler import Mask
+from controller.core.provisioning.pieces import UnitRule, host_rules
+from controller.core.provisioning.resources import Floats
 
 
 @dataclass(slots=True)
 class Demand:
-    """Some pods of a class that ask for the same."""
+    """`count` units with the same request, mask and host rules. `shares` say whose they are, in order of placement."""
 
-    pod_class: PodClass
-    level: Level
+    index: int
     mask: Mask
     request: Floats
-    columns: list[int]
+    rules: tuple[UnitRule, ...]
+    shares: list[Share]
+    count: int = 0
+    """Units still to be placed."""
+    placed: int = 0
+    columns: list[int] = field(default_factory=list)
     """Resources that the request has."""
-    count: int
-    order: tuple[float, ...] = field(default=())
+    size: float = 0.0
+    """The largest part of the largest node that a unit takes: what demands are sorted by."""
 
 
-class MaskCompiler:
-    """Compiles levels into masks, each distinct question once."""
-
-    def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes, space: ResourceSpace) -> None:
-        self.catalog = catalog
-        self.existing = existing
-        self.space = space
-        self.signatures = Signatures(catalog)
-        self._masks: dict[object, Mask] = {}
-
-    def variants(self, level: Level) -> list[tuple[Choice, ...]]:
-        """The level's choices, OR terms over open labels taken apart (a node settles such a label for one of them)."""
-        options = []
-        for terms in level.choices:
-            apart = len(terms) > 1 and any(key in self.catalog.open_keys for term in terms for key in term)
-            options.append([(term,) for term in terms] if apart else [terms])
-        return [tuple(picked) for picked in product(*options)]
-
-    def mask(self, level: Level, choices: tuple[Choice, ...], pins: Requirements | None = None) -> Mask:
-        """The mask of a level with these choices (one of its `variants`), and labels pinned by topology."""
-        key = (choices, level.tolerations, level.avoids_preferred_taints, pins)
-        found = self._masks.get(key)
-        if found is None:
-            found = self._masks[key] = self._compile(level, choices, pins)
-        return found
-
-    def _compile(self, level: Level, choices: tuple[Choice, ...], pins: Requirements | None) -> Mask:
-        catalog, avoid = self.catalog, level.avoids_preferred_taints
-        all_choices = (*choices, (pins,)) if pins else choices
-        bits = np.where(catalog.tolerated(level.tolerations, preferences=avoid), catalog.available, np.uint64(0))
-        existing = self.existing.tolerated(level.tolerations, preferences=avoid)
-        requirements = Requirements()
-        for terms in all_choices:
-            bits = bits & self._either(terms)
-            existing = existing & self.existing.choice(terms)
-            if len(terms) == 1:
-                requirements = requirements.intersection(terms[0])
-        signature = self.signatures.of(requirements)
-        if signature > 0:
-            merged = [self.signatures.merge(base, signature) >= 0 for base in self.signatures.base.tolist()]
-            bits = np.where(merged, bits, np.uint64(0))
-        elif signature < 0:
-            bits = np.zeros_like(bits)
-        exact = all(len(terms) == 1 for terms in all_choices)
-        return Mask(len(self._masks), bits, existing, signature, requirements, exact)
-
-    def _either(self, terms: Choice) -> Bits:
-        bits = np.zeros(len(self.catalog), dtype=np.uint64)
-        for term in terms:
-            bits = bits | self.catalog.term_bits(term)
-        return bits
-
-    def demand(self, pod_class: PodClass, level: Level, mask: Mask, count: int) -> Demand:
-        """`count` pods of the class at this level, going where the mask says."""
-        request = self.space.vector(pod_class.spec.requests)
-        columns = np.flatnonzero(request > 0).tolist()
-        return Demand(pod_class, level, mask, request, columns, count)
+def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
+    """The shares as demands, largest units first. `scale` is one over the largest amount a node may have."""
+    found: dict[tuple[object, ...], Demand] = {}
+    for share in shares:
+        piece = share.piece
+        rules = host_rules(piece.rules, bundled=piece.bundled)
+        key = (share.mask.index, piece.request.tobytes(), tuple(rule.identity for rule in rules))
+        demand = found.get(key)
+        if demand is None:
+            demand = found[key] = Demand(len(found), share.mask, piece.request, rules, [])
+            demand.columns = np.flatnonzero(piece.request > 0).tolist()
+            demand.size = float(np.max(piece.request * scale, initial=0.0))
+        demand.shares.append(share)
+        demand.count += share.count
+    for demand in found.values():
+        demand.shares.sort(key=lambda share: share.piece.name)
+    ordered = sorted(found.values(), key=lambda d: (-d.size, d.shares[0].piece.name, d.mask.index))
+    for index, demand in enumerate(ordered):
+        demand.index = index
+    return ordered

@@ -13,6 +13,7 @@ import numpy as np
 
 from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.demands import Demand
+from controller.core.provisioning.hosts import HostCounts
 from controller.core.provisioning.limits import Limits
 from controller.core.provisioning.nodes import ExistingNodes, NodeTable
 from controller.core.provisioning.plan import SolveOptions
@@ -22,7 +23,7 @@ from controller.core.provisioning.signatures import Signatures
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`counts[i]` pods of the demand's class on row `rows[i]`."""
+    """`counts[i]` units of the demand on row `rows[i]`."""
 
     demand: Demand
     rows: list[int]
@@ -45,6 +46,7 @@ class Packer:
         self.limits = limits
         self.options = options
         self.table = NodeTable(existing.free)
+        self.hosts = HostCounts(self.table.room)
         self.placements: list[Placement] = []
         self._need: Floats = np.zeros_like(catalog.allocatable)
         self._weights = sorted({pool.provisioner.weight for pool in catalog.pools}, reverse=True)
@@ -74,6 +76,10 @@ class Packer:
             np.minimum(room, table.free[column, rows] / demand.request[column], out=room)
         np.floor(room, out=room)
         room[~self._allowed(demand)] = 0
+        for rule in demand.rules:
+            cap = self.hosts.cap(rule, table.count)
+            if cap is not None:
+                np.minimum(room, cap, out=room)
         return np.maximum(room, 0, out=room)
 
     def _allowed(self, demand: Demand) -> Bools:
@@ -103,6 +109,8 @@ class Packer:
         table = self.table
         table.free[:, rows] -= demand.request[:, None] * counts
         table.pods[rows] += counts.astype(np.int64)
+        for rule in demand.rules:
+            self.hosts.add(rule, rows, counts)
         planned = rows[rows >= table.existing]
         if len(planned):
             table.pairs[planned] &= demand.mask.bits[table.config[planned]]
@@ -112,6 +120,7 @@ class Packer:
                     table.signature[row] = merged
         placed = int(counts.sum())
         demand.count -= placed
+        demand.placed += placed
         self._expect(demand, -placed)
         self.placements.append(Placement(demand, rows.tolist(), counts.astype(np.int64).tolist()))
 
@@ -132,6 +141,7 @@ class Packer:
         signature = self.signatures.merge(int(self.signatures.base[config]), mask.signature)
         free = catalog.allocatable[:, config]
         first = self.table.open(config, free, int(mask.bits[config]), signature, copies)
+        self.hosts.grow(self.table.room)
         self.limits.spend(int(catalog.pool_of[config]), config, copies)
         counts = np.full(copies, float(each))
         counts[-1] = min(each, demand.count - each * (copies - 1))
@@ -139,7 +149,8 @@ class Packer:
 
     def room_on_new(self, demand: Demand) -> Floats:
         """Per configuration, how many pods of the demand an empty node would hold."""
-        room: Floats = np.full(len(self.catalog), float(demand.count))
+        most = min((self.hosts.empty_cap(rule) for rule in demand.rules), default=np.inf)
+        room: Floats = np.full(len(self.catalog), min(most, float(demand.count)))
         for column in demand.columns:
             np.minimum(room, self.catalog.allocatable[column] / demand.request[column], out=room)
         np.floor(room, out=room)

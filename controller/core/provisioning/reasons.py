@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning.catalog import PAIR_KEYS, CompiledCatalog
-from controller.core.provisioning.demands import Demand
-from controller.core.provisioning.levels import Choice
+from controller.core.provisioning.compiler import Mask
+from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.limits import Limits
 from controller.core.provisioning.masks import cell_accepts
 from controller.core.provisioning.nodes import ExistingNodes
-from controller.core.provisioning.resources import Bools
+from controller.core.provisioning.pieces import UnitRule
+from controller.core.provisioning.resources import Bools, Floats
+from controller.core.provisioning.topology import Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
 SHOWN = 6
 """How many values or names a reason lists before it says how many more there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for in vain."""
+
+    level: Level
+    mask: Mask
+    request: Floats
+
+    @property
+    def columns(self) -> list[int]:
+        """Resources that the request has."""
+        return [int(column) for column in np.flatnonzero(self.request > 0)]
+
+
+def topology_reason(rules: Iterable[UnitRule]) -> str:
+    """What the topology rules of a pod that was left over say, as the plan's counts stand."""
+    return "; ".join(text for rule in rules if rule.obeys for text in [_rule(rule)] if text)
+
+
+def _rule(rule: UnitRule) -> str:
+    group, key = rule.group, rule.group.key
+    held = ", ".join(f"{domain}: {count}" for domain, count in sorted(group.most.items()) if count > 0)
+    if key.kind is Kind.AFFINITY:
+        if group.anywhere:
+            where = f"where matching pods stand ({_short(held)})"
+            return f"its pod affinity over {key.key} allows only {where}, and there is no room"
+        return f"its pod affinity over {key.key} finds no matching pod anywhere; start the pods it must stand beside"
+    if key.kind is Kind.ANTI_AFFINITY:
+        if rule.host:
+            return ""
+        return f"its pod anti-affinity over {key.key} rules out domains with matching pods ({_short(held)})"
+    if rule.host:
+        return ""
+    empty = ", ".join(sorted(d for d in group.domains if not group.least.get(d, 0)))
+    return (
+        f"its topology spread over {key.key} (maxSkew {key.max_skew}) counts {_short(held) or 'nothing yet'}"
+        + (f", and 0 in {empty}" if empty else "")
+        + "; where the least is cannot take it; raise maxSkew, or let it go there"
+    )
+
+
+def _short(text: str) -> str:
+    parts = text.split(", ")
+    return text if len(parts) <= SHOWN else ", ".join(parts[:SHOWN]) + f" and {len(parts) - SHOWN} more"
 
 
 class Reasons:
@@ -27,18 +78,19 @@ class Reasons:
         self.existing = existing
         self.limits = limits
 
-    def explain(self, demand: Demand, skipped: dict[str, str], topology: str = "") -> str:
-        """One sentence for each Provisioner, and one for the nodes there are."""
+    def explain(self, demand: Question, skipped: dict[str, str], topology: str = "") -> str:
+        """One sentence for each Provisioner, and one for the nodes there are. `topology` says which such rule binds."""
         parts = [topology] if topology else []
         for index, pool in enumerate(self.catalog.pools):
-            parts.append(f"Provisioner {pool.provisioner.name}: {self._pool(index, demand)}")
+            why = self._pool(index, demand) or ("" if topology else "its nodes would do, but topology leaves no place")
+            parts.extend([f"Provisioner {pool.provisioner.name}: {why}"] if why else [])
         parts.extend(f"Provisioner {name} is not used: {why}" for name, why in sorted(skipped.items()))
         if not self.catalog.pools and not skipped:
             parts.append("there is no Provisioner: create one")
         parts.append(self._existing(demand))
         return ". ".join(part for part in parts if part)
 
-    def _existing(self, demand: Demand) -> str:
+    def _existing(self, demand: Question) -> str:
         count = len(self.existing)
         if not count:
             return ""
@@ -47,7 +99,7 @@ class Reasons:
             return f"None of the {count} nodes there are matches its selectors and tolerations"
         return f"{allowed} of the {count} nodes there are match it, and none has room"
 
-    def _pool(self, index: int, demand: Demand) -> str:
+    def _pool(self, index: int, demand: Question) -> str:
         catalog = self.catalog
         rows = catalog.pool_of == index
         taint = untolerated(catalog.pools[index].provisioner.taints, demand.level.tolerations)
@@ -63,7 +115,7 @@ class Reasons:
         allowed = rows & (demand.mask.bits != 0)
         if not allowed.any():
             return "no instance type with an available offering meets all its requirements at once; relax one of them"
-        return self._resources(allowed, demand) or self._limits(index, allowed, demand) or "topology leaves no place"
+        return self._resources(allowed, demand) or self._limits(index, allowed, demand)
 
     def _choice(self, rows: Bools, terms: Choice) -> str:
         if not terms:
@@ -92,7 +144,7 @@ class Reasons:
             return f"{requirement} is asked for, and its nodes have no label {requirement.key}{hint}"
         return f"{requirement} is asked for, and its nodes have {_some(values)}"
 
-    def _resources(self, allowed: Bools, demand: Demand) -> str:
+    def _resources(self, allowed: Bools, demand: Question) -> str:
         catalog = self.catalog
         fits = (catalog.allocatable[:, allowed] >= demand.request[:, None]) | (demand.request == 0)[:, None]
         if fits.all(axis=0).any():
@@ -108,7 +160,7 @@ class Reasons:
             said.append(f"it asks for {name} {asked}, and the largest type leaves {format_quantity(name, most)}")
         return "; ".join(said) + ", daemons deducted; ask for less, or allow larger types"
 
-    def _limits(self, index: int, allowed: Bools, demand: Demand) -> str:
+    def _limits(self, index: int, allowed: Bools, demand: Question) -> str:
         fits = (self.catalog.allocatable >= demand.request[:, None]) | (demand.request == 0)[:, None]
         if (allowed & fits.all(axis=0) & self.limits.allows(len(allowed))).any():
             return ""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from controller.core.api.pod import Pod, PodKey
+from controller.core.api.pod import Pod, PodKey, PodSpec
 from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog, Pool, pool_requirements
 from controller.core.provisioning.classes import Classifier, PodClass
+from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.daemons import daemons
-from controller.core.provisioning.demands import Demand, MaskCompiler
-from controller.core.provisioning.levels import Level, levels
+from controller.core.provisioning.domains import Domains
+from controller.core.provisioning.levels import levels
 from controller.core.provisioning.limits import Limits, headroom
 from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer
+from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
-from controller.core.provisioning.reasons import Reasons
-from controller.core.provisioning.resources import Floats, ResourceSpace
+from controller.core.provisioning.reasons import Question, Reasons, topology_reason
+from controller.core.provisioning.resources import ResourceSpace
+from controller.core.provisioning.rounds import Progress, Rounds, Step, size_scale
+from controller.core.provisioning.seeding import seed
+from controller.core.provisioning.selection import SelectorIndex
+from controller.core.provisioning.topology import Topology
+from controller.core.provisioning.world import World, selector_keys
+from controller.core.state.snapshot import StateNode
 
 DEFAULTS = SolveOptions()
 
@@ -33,90 +39,92 @@ class Solver:
         self.problem = problem
         self.options = options
         self.unplaced: dict[PodKey, str] = {}
+        self.standing = tuple(sorted(problem.snapshot.nodes.values(), key=lambda node: node.name))
         good = [pod for pod in sorted(problem.pending, key=lambda p: (p.namespace, p.name)) if self._readable(pod)]
+        self.batch = frozenset((pod.namespace, pod.name) for pod in problem.pending)
         self.daemons = daemons(problem.snapshot)
-        self.classes = Classifier().classes(good, {})
-        self.space = ResourceSpace(
-            [c.spec.requests for c in self.classes] + [daemon.requests for daemon in self.daemons]
-        )
+        self.classes = Classifier(self._label_keys(good)).classes(good, {})
+        requests = [c.spec.requests for c in self.classes] + [daemon.requests for daemon in self.daemons]
+        self.space = ResourceSpace(requests)
         self._compile()
+        self.ladders = {c.index: steps for c in self.classes if (steps := self._steps(c))}
 
     def _readable(self, pod: Pod) -> bool:
         if pod.spec.malformed:
             self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(pod.spec.malformed)
         return not pod.spec.malformed
 
+    def _label_keys(self, pods: list[Pod]) -> frozenset[str]:
+        """Labels that some selector looks at: only these tell classes apart."""
+        specs: dict[int, PodSpec] = {id(pod.spec): pod.spec for pod in pods}
+        running = (pod for node in self.standing for pod in node.pods)
+        specs.update((id(pod.spec), pod.spec) for pod in running if pod.spec.required_pod_anti_affinity)
+        return selector_keys(specs.values())
+
     def _compile(self) -> None:
         problem = self.problem
         provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
-        pools = [Pool(p, pool_requirements(p), headroom(p, problem.snapshot.nodes)) for p in provisioners]
-        self.catalog = CompiledCatalog(pools, problem.catalog, self.space, self.daemons)
+        self.pools = [Pool(p, pool_requirements(p), headroom(p, problem.snapshot.nodes)) for p in provisioners]
+        self.catalog = CompiledCatalog(self.pools, problem.catalog, self.space, self.daemons)
         nodes = tuple(sorted(problem.nodes, key=lambda node: node.name))
         self.existing = ExistingNodes(nodes, self.space, self.daemons)
-        self.masks = MaskCompiler(self.catalog, self.existing, self.space)
-        self.limits = Limits([pool.headroom for pool in pools], self.catalog.types, self.catalog.pool_of)
-        self.packer = Packer(self.catalog, self.existing, self.masks.signatures, self.limits, self.options)
-        self._soft_taints = any(
+        self.standing_nodes = self._standing(nodes)
+        self.masks = MaskCompiler(self.catalog, self.existing)
+        self.soft_taints = any(
             taint.effect == "PreferNoSchedule"
             for taints in ([p.taints for p in provisioners] + [node.taints for node in nodes])
             for taint in taints
         )
 
-    def solve(self) -> SchedulingPlan:
-        """Pack level by level: what a level leaves over is asked for again at the next."""
-        ladders = {c.index: self._ladder(c) for c in self.classes}
-        remaining = {c.index: len(c.pods) for c in self.classes}
-        step = dict.fromkeys(ladders, 0)
-        last: dict[int, Demand] = {}
-        waiting = [c for c in self.classes if ladders[c.index]]
-        while waiting:
-            demands = self._demands(waiting, ladders, step, remaining)
-            self.packer.pack(demands)
-            again = []
-            for demand in demands:
-                index = demand.pod_class.index
-                remaining[index], last[index] = demand.count, demand
-                step[index] += 1
-                if demand.count and step[index] < len(ladders[index]):
-                    again.append(demand.pod_class)
-            waiting = again
-        return self._plan(last, remaining)
+    def _standing(self, nodes: tuple[StateNode, ...]) -> ExistingNodes:
+        """All nodes of the cluster, those that take no pods included: topology counts what runs on them."""
+        same = len(nodes) == len(self.standing) and all(a is b for a, b in zip(nodes, self.standing, strict=True))
+        return self.existing if same else ExistingNodes(self.standing, self.space, ())
 
-    def _ladder(self, pod_class: PodClass) -> list[Level]:
+    def _steps(self, pod_class: PodClass) -> list[Step]:
         try:
-            return list(levels(pod_class.spec, (), taints_may_be_preferences=self._soft_taints))
+            ladder = list(levels(pod_class.spec, (), taints_may_be_preferences=self.soft_taints))
         except ValueError as problem:
             for pod in pod_class.pods:
                 self.unplaced[pod.key] = f"its node affinity cannot be read: {problem}"
             return []
+        return [(n, level, choices) for n, level in enumerate(ladder) for choices in self.masks.variants(level)]
 
-    def _demands(
-        self, waiting: list[PodClass], ladders: dict[int, list[Level]], step: dict[int, int], remaining: dict[int, int]
-    ) -> list[Demand]:
-        demands = []
-        for pod_class in waiting:
-            level = ladders[pod_class.index][step[pod_class.index]]
-            mask = self.masks.mask(level, self.masks.variants(level)[0])
-            demands.append(self.masks.demand(pod_class, level, mask, remaining[pod_class.index]))
-        scale = self._scale()
-        demands.sort(key=lambda d: (-float(np.max(d.request * scale, initial=0.0)), d.pod_class.name))
-        return demands
+    def solve(self) -> SchedulingPlan:
+        """Fast first; unit by unit where taking back pods without room would have left rules broken."""
+        rounds, progress = self._attempt(careful=False)
+        if not rounds.sound():
+            rounds, progress = self._attempt(careful=True)
+        return self._plan(rounds, progress)
 
-    def _scale(self) -> Floats:
-        """One over the largest amount that a node may have, by resource: makes sizes comparable."""
-        largest = np.maximum(
-            self.catalog.allocatable.max(axis=1, initial=0.0), self.existing.free.max(axis=1, initial=0.0)
-        )
-        return np.asarray(np.divide(1.0, largest, out=np.full(len(largest), 1e9), where=largest > 0))
+    def _attempt(self, *, careful: bool) -> tuple[Rounds, list[Progress]]:
+        limits = Limits([pool.headroom for pool in self.pools], self.catalog.types, self.catalog.pool_of)
+        packer = Packer(self.catalog, self.existing, self.masks.signatures, limits, self.options)
+        index = SelectorIndex({name: space.labels for name, space in self.problem.snapshot.namespaces.items()})
+        topology = Topology(World(self.standing, self.batch, index))
+        progress = [Progress(c, self.ladders[c.index], len(c.pods)) for c in self.classes if c.index in self.ladders]
+        for one in progress:
+            for number, level in {number: level for number, level, _ in one.steps}.items():
+                topology.add(one.pod_class, number, level)
+        domains = Domains(self.masks, self.standing_nodes)
+        seed(topology, domains, packer.hosts, {node.name: row for row, node in enumerate(self.existing.nodes)})
+        scale = size_scale(self.catalog.allocatable, self.existing.free)
+        rounds = Rounds(topology, self.masks, domains, packer, scale)
+        rounds.run(progress, careful=careful)
+        return rounds, progress
 
-    def _plan(self, last: dict[int, Demand], remaining: dict[int, int]) -> SchedulingPlan:
-        assembler = Assembler(self.packer, self.existing)
-        reasons = Reasons(self.catalog, self.existing, self.limits)
-        for pod_class in self.classes:
-            if remaining[pod_class.index] and pod_class.index in last:
-                reason = reasons.explain(last[pod_class.index], dict(self.problem.skipped))
-                placed = assembler.placed.get(pod_class.index, 0)
-                self.unplaced.update((pod.key, reason) for pod in pod_class.pods[placed:])
+    def _plan(self, rounds: Rounds, progress: list[Progress]) -> SchedulingPlan:
+        assembler = Assembler(rounds.packer, self.existing)
+        reasons = Reasons(self.catalog, self.existing, rounds.packer.limits)
+        for one in progress:
+            if one.left:
+                number, level, choices = one.steps[-1]
+                request = self.space.vector(one.pod_class.spec.requests)
+                question = Question(level, self.masks.mask(level, choices), request)
+                rules = unit_rules(rounds.topology, (Member(one.pod_class, 1, number),))
+                reason = reasons.explain(question, dict(self.problem.skipped), topology_reason(rules))
+                placed = assembler.placed.get(one.pod_class.index, 0)
+                self.unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])
         return SchedulingPlan(
             new_nodes=assembler.new_nodes(),
             existing=assembler.existing_placements(),

@@ -1,0 +1,91 @@
+"""Rules over kubernetes.io/hostname: per group, how many matched pods and owners stand on each row.
+
+The global minimum of a hostname spread is taken as 0: a node launched beside makes it so (the peer's rule). Pods that a
+spread counts but does not bind are held to its skew on rows where its owners stand, so that the plan holds in whatever
+order kube-scheduler binds the pods.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.provisioning.pieces import UnitRule
+from controller.core.provisioning.resources import Floats, Ints
+from controller.core.provisioning.topology import Kind
+
+
+class HostCounts:
+    """Counts by group and row; arrays grow with the table's."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._matched: dict[int, Floats] = {}
+        self._owners: dict[int, Floats] = {}
+
+    def seed(self, group: int, row: int, matched: int, owners: int) -> None:
+        """Count what runs on an existing row."""
+        self._array(self._matched, group)[row] += matched
+        self._array(self._owners, group)[row] += owners
+
+    def grow(self, room: int) -> None:
+        """Follow the table's growth."""
+        if room == self._room:
+            return
+        for arrays in (self._matched, self._owners):
+            for group, array in arrays.items():
+                arrays[group] = np.concatenate([array, np.zeros(room - len(array))])
+        self._room = room
+
+    def _array(self, arrays: dict[int, Floats], group: int) -> Floats:
+        array = arrays.get(group)
+        if array is None:
+            array = arrays[group] = np.zeros(self._room)
+        return array
+
+    def cap(self, rule: UnitRule, count: int) -> Floats | None:
+        """Per row of the first `count`, how many units the rule allows; None: any number."""
+        key = rule.group.key
+        matched = self._array(self._matched, rule.group.index)[:count]
+        owners = self._array(self._owners, rule.group.index)[:count]
+        if key.kind is Kind.AFFINITY:
+            return np.where(matched > 0, np.inf, 0.0) if rule.obeys else None
+        if key.kind is Kind.ANTI_AFFINITY:
+            return self._repelled(rule, matched, owners)
+        if not rule.obeys and not (rule.matched and rule.group.hard):
+            return None
+        if rule.matched:
+            left = np.floor((key.max_skew - matched) / rule.matched)
+        else:
+            left = np.where(matched <= key.max_skew, np.inf, 0.0)
+        return left if rule.obeys else np.where(owners > 0, left, np.inf)
+
+    def _repelled(self, rule: UnitRule, matched: Floats, owners: Floats) -> Floats | None:
+        alone = 1.0 if rule.matched else np.inf
+        if rule.obeys:
+            free = np.where(matched == 0, self.empty_cap(rule), 0.0)
+            return np.where(owners == 0, free, 0.0) if rule.matched else free
+        if not rule.matched:
+            return None
+        if rule.owned:
+            return np.where(owners == 0, alone, 0.0)
+        return np.where(owners == 0, np.inf, 0.0)
+
+    def empty_cap(self, rule: UnitRule) -> float:
+        """How many units an empty row may take."""
+        key = rule.group.key
+        if key.kind is Kind.AFFINITY:
+            return 0.0 if rule.obeys else np.inf
+        if key.kind is Kind.ANTI_AFFINITY:
+            if not rule.obeys:
+                return np.inf
+            return np.inf if not rule.matched else 1.0 if rule.matched == 1 else 0.0
+        if not rule.obeys or not rule.matched:
+            return np.inf
+        return float(key.max_skew // rule.matched)
+
+    def add(self, rule: UnitRule, rows: Ints, counts: Floats) -> None:
+        """Count units placed on rows."""
+        if rule.matched:
+            self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
+        if rule.owned:
+            self._array(self._owners, rule.group.index)[rows] += rule.owned * counts

@@ -1,0 +1,106 @@
+"""Pieces: pods of a class (or of several that must share a node) on their way to a place, and the rules they bring.
+
+A unit is what is placed at once: usually one pod; for pods that must share a host, all of them together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from controller.core.api import labels
+from controller.core.api.pod import Toleration
+from controller.core.provisioning.classes import PodClass
+from controller.core.provisioning.levels import Choice, Level
+from controller.core.provisioning.resources import Floats
+from controller.core.provisioning.topology import Group, Kind, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`pods` pods of a class in every unit, at the class's level `number`."""
+
+    pod_class: PodClass
+    pods: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRule:
+    """One unit and one group: pods that the group's selector matches, pods that own its (required) rule.
+
+    `obeys`: the unit must find the rule kept where it goes.
+    """
+
+    group: Group
+    matched: int
+    owned: int
+    obeys: bool
+
+    @property
+    def host(self) -> bool:
+        """The group counts by node, not by label value."""
+        return self.group.key.key == labels.HOSTNAME
+
+    @property
+    def identity(self) -> tuple[int, int, int, bool]:
+        """Equal for rules that are alike."""
+        return (self.group.index, self.matched, self.owned, self.obeys)
+
+
+@dataclass(slots=True)
+class Piece:
+    """`count` units of the same members, at one level, with one variant of its choices."""
+
+    members: tuple[Member, ...]
+    level: Level
+    choices: tuple[Choice, ...]
+    request: Floats
+    count: int
+    rules: tuple[UnitRule, ...] = ()
+    tolerations: tuple[tuple[tuple[Toleration, ...], bool], ...] = ()
+    """Of bundles: every member's tolerations, and whether it avoids PreferNoSchedule taints; else the level's hold."""
+    bundled: bool = False
+    """Its units bring what their host affinity asks for."""
+    blocked: set[tuple[str, ...]] = field(default_factory=set)
+    """Cells that had no room when they were tried."""
+
+    @property
+    def pod_class(self) -> PodClass:
+        """The class that the piece is called by."""
+        return self.members[0].pod_class
+
+    @property
+    def name(self) -> str:
+        """What to call it by, and to sort by."""
+        return self.pod_class.name
+
+
+def unit_rules(topology: Topology, members: tuple[Member, ...]) -> tuple[UnitRule, ...]:
+    """The rules of a unit, its members' taken together. An affinity that the unit itself satisfies is not obeyed."""
+    matched: dict[int, int] = defaultdict(int)
+    owned: dict[int, int] = defaultdict(int)
+    obeys: set[int] = set()
+    groups: dict[int, Group] = {}
+    for member in members:
+        for one in topology.involvements(member.pod_class, member.number):
+            index = one.group.index
+            groups[index] = one.group
+            matched[index] += member.pods * one.matched
+            owned[index] += member.pods * (one.owner and one.required)
+            if one.owner:
+                obeys.add(index)
+    return tuple(
+        UnitRule(group, matched[index], owned[index], index in obeys) for index, group in sorted(groups.items())
+    )
+
+
+def host_rules(rules: tuple[UnitRule, ...], *, bundled: bool) -> tuple[UnitRule, ...]:
+    """The rules that rows decide. `bundled`: the unit brings its own affinity targets, so it needs none there."""
+    found = []
+    for rule in rules:
+        if not rule.host:
+            continue
+        own = bundled and rule.group.key.kind is Kind.AFFINITY and rule.matched > 0
+        found.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
+    return tuple(found)

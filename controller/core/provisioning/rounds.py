@@ -1,0 +1,145 @@
+"""The rounds of a solution: allocate, pack, take back what found no room, relax what is left, and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.provisioning.allocation import Allocator, Share
+from controller.core.provisioning.bundles import Bundler
+from controller.core.provisioning.classes import PodClass
+from controller.core.provisioning.compiler import MaskCompiler
+from controller.core.provisioning.demands import Demand, demands
+from controller.core.provisioning.domains import Domains
+from controller.core.provisioning.levels import Choice, Level
+from controller.core.provisioning.packing import Packer
+from controller.core.provisioning.pieces import Member, Piece, unit_rules
+from controller.core.provisioning.resources import Floats
+from controller.core.provisioning.topology import Group, Kind, Topology
+
+Step = tuple[int, Level, tuple[Choice, ...]]
+"""A level's number, the level, and a variant of its choices."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a class has come: its steps (level number, level, variant of its choices), and pods left to place."""
+
+    pod_class: PodClass
+    steps: list[Step]
+    left: int
+    step: int = 0
+    blocked: set[tuple[str, ...]] = field(default_factory=set)
+
+
+class Rounds:
+    """Places classes until nothing more can be placed."""
+
+    def __init__(
+        self, topology: Topology, masks: MaskCompiler, domains: Domains, packer: Packer, scale: Floats
+    ) -> None:
+        self.topology = topology
+        self.masks = masks
+        self.domains = domains
+        self.packer = packer
+        self.scale = scale
+        self.allocator = Allocator(masks, domains)
+        self.bundler = Bundler(topology, masks, domains)
+        self.taken_back = False
+
+    def run(self, classes: Sequence[Progress], *, careful: bool = False) -> None:
+        """Place what can be placed; the rest stays in `left`. `careful`: one class and one unit a cell at a time."""
+        if careful:
+            for one in classes:
+                self._run([one], careful=True)
+        self._run(list(classes), careful=careful)
+
+    def _run(self, waiting: list[Progress], *, careful: bool) -> None:
+        while waiting:
+            before = sum(one.left for one in waiting)
+            self._round(waiting, careful=careful)
+            waiting = [one for one in waiting if one.left]
+            if sum(one.left for one in waiting) == before:
+                waiting = [one for one in waiting if self._relax(one)]
+
+    def _relax(self, one: Progress) -> bool:
+        """Go on to the next step; False when there is none."""
+        if one.step + 1 >= len(one.steps):
+            return False
+        one.step += 1
+        one.blocked.clear()
+        return True
+
+    def _round(self, waiting: list[Progress], *, careful: bool) -> None:
+        pieces = [self._piece(one) for one in waiting]
+        self._find_universes(pieces)
+        by_class = {one.pod_class.index: one for one in waiting}
+        shares = self.allocator.allocate(self.bundler.bundle(pieces), single=careful)
+        for demand in self._pack(shares):
+            placed = demand.placed
+            for share in demand.shares:
+                here = min(placed, share.count)
+                placed -= here
+                for member in share.piece.members:
+                    by_class[member.pod_class.index].left -= here * member.pods
+                if here < share.count:
+                    self._return(share, share.count - here, by_class)
+
+    def _pack(self, shares: list[Share]) -> list[Demand]:
+        asked = demands(shares, self.scale)
+        self.packer.pack(asked)
+        return asked
+
+    def _return(self, share: Share, amount: int, by_class: dict[int, Progress]) -> None:
+        """Units that found no room: their counts go back, and their cell is not tried again at this step."""
+        self.allocator.take_back(share, amount)
+        if share.cell is not None:
+            self.taken_back = True
+            for member in share.piece.members:
+                by_class[member.pod_class.index].blocked.add(share.cell.values)
+
+    def _piece(self, one: Progress) -> Piece:
+        number, level, choices = one.steps[one.step]
+        members = (Member(one.pod_class, 1, number),)
+        request = self.masks.catalog.space.vector(one.pod_class.spec.requests)
+        piece = Piece(members, level, choices, request, one.left, blocked=set(one.blocked))
+        piece.rules = unit_rules(self.topology, members)
+        return piece
+
+    def _find_universes(self, pieces: list[Piece]) -> None:
+        """Spread groups count the domains of nodes there are, and of nodes that this batch may launch."""
+        groups = {
+            rule.group.index: rule.group
+            for piece in pieces
+            for rule in piece.rules
+            if rule.group.key.kind is Kind.SPREAD and not rule.host
+        }
+        if groups:
+            self.domains.expect(self.masks.mask(piece.level, piece.choices) for piece in pieces)
+            for group in groups.values():
+                group.domains = self.domains.universe(group) | group.domains
+
+    def sound(self) -> bool:
+        """Whether the groups' rules hold: taking pods back may have left others without what they need."""
+        if not self.taken_back:
+            return True
+        return all(holds(group) for group in self.topology.groups.values() if group.batch_owners and group.hard)
+
+
+def holds(group: Group) -> bool:
+    """Whether the owners that the plan placed stand where the group's rule allows."""
+    occupied = [domain for domain, owners in group.owners.items() if owners > 0]
+    if group.key.key == labels.HOSTNAME or group.key.kind is Kind.ANTI_AFFINITY:
+        return True
+    if group.key.kind is Kind.AFFINITY:
+        return all(group.most.get(domain, 0) > 0 for domain in occupied)
+    return all(group.most.get(domain, 0) - group.floor() <= group.key.max_skew for domain in occupied)
+
+
+def size_scale(*tables: Floats) -> Floats:
+    """One over the largest amount of each resource that some node has, to make sizes comparable."""
+    largest = np.max([table.max(axis=1, initial=0.0) for table in tables], axis=0)
+    return np.asarray(np.divide(1.0, largest, out=np.full(len(largest), 1e9), where=largest > 0))

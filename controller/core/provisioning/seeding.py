@@ -1,0 +1,56 @@
+"""What stands already is counted into the groups: running pods by domain, and by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.core.api import labels
+from controller.core.provisioning.domains import Domains
+from controller.core.provisioning.hosts import HostCounts
+from controller.core.provisioning.topology import Group, Kind, Topology
+from controller.core.provisioning.world import Running
+
+
+def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[str, int]) -> None:
+    """Count running pods into every group. `rows`: the row of each node that may take pods, by name."""
+    nodes = topology.world.nodes
+    for group in topology.groups.values():
+        running = topology.world.matched(group.key.selectors[0])
+        for selector in group.key.selectors[1:]:
+            also = {id(one) for one in topology.world.matched(selector)}
+            running = [one for one in running if id(one) in also]
+        counted = [one for one in running if _counts(group, one)]
+        if group.key.key == labels.HOSTNAME:
+            for one in counted:
+                group.most[nodes[one.node].name] += 1
+                row = rows.get(nodes[one.node].name)
+                if row is not None:
+                    hosts.seed(group.index, row, 1, 0)
+        else:
+            _seed_domains(group, counted, domains)
+    for group, node in topology.repelling:
+        if group.key.key == labels.HOSTNAME:
+            row = rows.get(nodes[node].name)
+            if row is not None:
+                hosts.seed(group.index, row, 0, 1)
+        else:
+            value = nodes[node].node.labels.get(group.key.key)
+            if value is not None:
+                group.owners[value] += 1
+
+
+def _counts(group: Group, one: Running) -> bool:
+    """Pods on their way out repel until they are gone; no rule should lean on them."""
+    return group.key.kind is Kind.ANTI_AFFINITY or not one.pod.terminating
+
+
+def _seed_domains(group: Group, running: list[Running], domains: Domains) -> None:
+    codes, cells = domains.standing.columns.column(group.key.key)
+    eligible = domains.eligible(group) if group.key.kind is Kind.SPREAD else None
+    for one in running:
+        if eligible is not None and not eligible[one.node]:
+            continue
+        value = cells[codes[one.node]]
+        if value is not None:
+            group.most[str(value)] += 1
+            group.least[str(value)] += 1
