@@ -51,6 +51,12 @@ class ObjectRef:
     uid: str = ""
     namespace: str = ""
 
+    def document(self) -> dict[str, str]:
+        """As an ObjectReference of the API; what is empty is left out."""
+        fields = {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace}
+        fields |= {"name": self.name, "uid": self.uid}
+        return {key: value for key, value in fields.items() if value}
+
     @classmethod
     def of(cls, value: Pod | Node | Provisioner | AWSNodeTemplate) -> ObjectRef:
         """The reference to one of the parsed objects."""
@@ -201,11 +207,11 @@ class EventRecorder:
                 return
             except NotFoundError:
                 del self._series[pending.key]  # the API server drops events after an hour
-        event = self._event(pending)
+        event = self._event(pending, count=1 + repeats)
         self._client.create(EVENTS, event, namespace=event["metadata"]["namespace"])
-        self._series[pending.key] = _Series(event["metadata"]["namespace"], event["metadata"]["name"], 1)
+        self._series[pending.key] = _Series(event["metadata"]["namespace"], event["metadata"]["name"], event["count"])
 
-    def _event(self, pending: _Pending) -> dict[str, Any]:
+    def _event(self, pending: _Pending, count: int) -> dict[str, Any]:
         ref, at = pending.ref, _timestamp(pending.at)
         namespace = ref.namespace or _DEFAULT_NAMESPACE
         unique = f"{int(pending.at * 1e6):x}{next(self._names):04x}"
@@ -213,13 +219,7 @@ class EventRecorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"namespace": namespace, "name": f"{ref.name}.{unique}"},
-            "involvedObject": {
-                "apiVersion": ref.api_version,
-                "kind": ref.kind,
-                "name": ref.name,
-                "namespace": ref.namespace,
-                "uid": ref.uid,
-            },
+            "involvedObject": ref.document(),
             "type": pending.type,
             "reason": pending.reason,
             "message": _cut(pending.message),
@@ -228,7 +228,7 @@ class EventRecorder:
             "reportingInstance": "",
             "firstTimestamp": at,
             "lastTimestamp": at,
-            "count": 1,
+            "count": count,
         }
 
 

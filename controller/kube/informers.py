@@ -67,8 +67,7 @@ class Informers:
         self._clock = clock
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._watchers = [
-            Watcher(resource, client, self._queue.put, clock, options=options, outages=self.outages)
-            for resource in resources
+            Watcher(resource, client, self.take, clock, options=options, outages=self.outages) for resource in resources
         ]
         self._changed = threading.Condition()
         self._snapshot = cluster.snapshot()
@@ -117,6 +116,10 @@ class Informers:
         if self._stopping.is_set():
             self._cancel_tasks()
         return task.done
+
+    def take(self, change: Change) -> None:
+        """Put a change on the queue, as the watchers do."""
+        self._queue.put(change)
 
     def learn(self, resource: Resource, document: Mapping[str, Any]) -> Future[Snapshot]:
         """Take the API server's answer to our own create or patch into the state, before the watch tells of it."""

@@ -71,7 +71,7 @@ class LeaderElector:
         )
         self._namespace = namespace
         self._name = name
-        self._clock = clock
+        self.clock = clock
         self._observed: _Observed | None = None
         self._renewed_at = 0.0
         self._leading = False
@@ -82,13 +82,13 @@ class LeaderElector:
     @property
     def leading(self) -> bool:
         """Whether this process may act now: it holds the lease and has renewed it in time."""
-        return self._leading and self._clock.monotonic() - self._renewed_at < self.options.renew_deadline_seconds
+        return self._leading and self.clock.monotonic() - self._renewed_at < self.options.renew_deadline_seconds
 
     def acquire(self, stop: threading.Event) -> bool:
         """Wait until the lease is ours (True), or `stop` is set (False). Outages are waited out, and said once."""
         waiting_for = ""
         while not stop.is_set():
-            if self._try():
+            if self.renew_once():
                 self._leading = True
                 _log.info("Leads", lease=self._name, identity=self.identity)
                 return True
@@ -96,7 +96,7 @@ class LeaderElector:
             if holder and holder != waiting_for:
                 waiting_for = holder
                 _log.info("Stands by, another process leads", lease=self._name, holder=holder)
-            self._clock.wait(stop, self.options.retry_seconds)
+            self.clock.wait(stop, self.options.retry_seconds)
         return False
 
     def keep(self, on_lost: Callable[[], None]) -> None:
@@ -122,12 +122,12 @@ class LeaderElector:
             _log.warning("Lease was not released and will run out", lease=self._name, error=str(error))
 
     def _renew(self, on_lost: Callable[[], None]) -> None:
-        while not self._clock.wait(self._stop, self.options.retry_seconds):
-            renewed = self._try()
+        while not self.clock.wait(self._stop, self.options.retry_seconds):
+            renewed = self.renew_once()
             if self._stop.is_set():
                 return
             taken = not renewed and self._observed is not None and self._observed.holder not in ("", self.identity)
-            overdue = self._clock.monotonic() - self._renewed_at >= self.options.renew_deadline_seconds
+            overdue = self.clock.monotonic() - self._renewed_at >= self.options.renew_deadline_seconds
             if taken or overdue:
                 self._leading = False
                 reason = "another process holds it" if taken else "it could not be renewed in time"
@@ -135,9 +135,9 @@ class LeaderElector:
                 on_lost()
                 return
 
-    def _try(self) -> bool:
+    def renew_once(self) -> bool:
         """Take or renew the lease once. False when it is another's or the server fails us."""
-        asked_at = self._clock.monotonic()
+        asked_at = self.clock.monotonic()
         try:
             held = self._take()
         except (ConflictError, AlreadyExistsError):
@@ -177,14 +177,14 @@ class LeaderElector:
         holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
         seen = self._observed
         if seen is None or (seen.holder, seen.renewed) != (holder, renewed):
-            self._observed = _Observed(holder, renewed, self._clock.monotonic())
+            self._observed = _Observed(holder, renewed, self.clock.monotonic())
 
     def _expired(self, spec: dict[str, Any]) -> bool:
         """Whether nobody holds the lease, or its holder was not seen to renew it for as long as it promised."""
         if not spec.get("holderIdentity") or self._observed is None:
             return True
         promised = float(spec.get("leaseDurationSeconds") or self.options.lease_duration_seconds)
-        return self._clock.monotonic() - self._observed.at >= promised
+        return self.clock.monotonic() - self._observed.at >= promised
 
     def _spec(self, transitions: int, acquired: str) -> dict[str, Any]:
         return {
@@ -196,4 +196,4 @@ class LeaderElector:
         }
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return datetime.fromtimestamp(self.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

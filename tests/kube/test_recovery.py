@@ -29,6 +29,7 @@ from tests.kube.server import Server, eventually
 NEVER = threading.Event()
 OPTIONS = WatchOptions(read_timeout_seconds=2.0, backoff=Backoff(initial_seconds=0.02, max_seconds=0.1, attempts=0))
 """A server that sends a bookmark every 0.1 s is silent after 2 s."""
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
 CORE_STATE = tuple(resource for resource in CLUSTER_STATE if not resource.group.startswith("karpenter"))
 
 
@@ -159,6 +160,8 @@ def test_a_real_server_is_killed_and_comes_back(tmp_path: Path) -> None:
         with capture_logs() as logs, informed(client, CORE_STATE, patient) as informers:
             assert informers.wait_synced(NEVER, 30)
             assert len(informers.snapshot().nodes) == 15
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+            client.create(SERVICE_ACCOUNTS, account, "default")
             client.create(
                 PODS, fresh(pod_object(name="p1", spec={"containers": [{"name": "a", "image": "b"}]})), "default"
             )
