@@ -24,9 +24,10 @@ from controller.errors import CloudError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, RequestLaunchTemplateDataTypeDef
 
 CACHE_SECONDS = 300.0
+UNUSED_SECONDS = 3600.0
 NAME_PREFIX = "karpenter.k8s.aws/"
 
 
@@ -74,16 +75,55 @@ class LaunchTemplates:
     def __init__(self, ec2: EC2Client, cluster_name: str, clock: Clock) -> None:
         self._ec2 = ec2
         self._cluster_name = cluster_name
+        self._clock = clock
         self._known: Cache[str, str] = Cache(clock, CACHE_SECONDS)
+        self._began = clock.monotonic()
+        self._used_at: dict[str, float] = {}
 
     def ensure(self, parameters: LaunchParameters) -> str:
         """The name of the launch template with these parameters, created if need be. Raises CloudErrors."""
         name = parameters.name
+        self._used_at[name] = self._clock.monotonic()
         return self._known.get(name, lambda: self._find_or_create(name, parameters))
 
     def forget(self, name: str) -> None:
         """Somebody deleted it: look again before the next use."""
         self._known.drop(name)
+
+    def collect(self) -> int:
+        """Delete this cluster's launch templates that nobody has used for an hour; returns how many are left.
+
+        Only those that carry both of our tags: Karpenter's own, or another tool's, are not ours to delete. Running
+        instances need no launch template. Raises CloudErrors.
+        """
+        now = self._clock.monotonic()
+        if now - self._began < UNUSED_SECONDS:
+            return 0
+        ours: list[FilterTypeDef] = [
+            {"Name": f"tag:{tagging.TEMPLATE_CLUSTER}", "Values": [self._cluster_name]},
+            {"Name": f"tag:{tagging.MANAGED_BY}", "Values": [tagging.MANAGER]},
+        ]
+        with translated("ec2:DescribeLaunchTemplates"):
+            pages = self._ec2.get_paginator("describe_launch_templates").paginate(Filters=ours)
+            found = [item for page in pages for item in page["LaunchTemplates"]]
+        idle = [item for item in found if self._idle(item["LaunchTemplateName"], item["CreateTime"].timestamp(), now)]
+        for item in idle:
+            self._delete(item["LaunchTemplateName"])
+        return len(found) - len(idle)
+
+    def _idle(self, name: str, created: float, now: float) -> bool:
+        used = self._used_at.get(name)
+        return self._clock.now() - created >= UNUSED_SECONDS and (used is None or now - used >= UNUSED_SECONDS)
+
+    def _delete(self, name: str) -> None:
+        self._known.drop(name)
+        self._used_at.pop(name, None)
+        try:
+            with translated("ec2:DeleteLaunchTemplate", name):
+                self._ec2.delete_launch_template(LaunchTemplateName=name)
+        except CloudError as error:
+            if error.code not in TEMPLATE_NOT_FOUND_CODES:
+                raise
 
     def _find_or_create(self, name: str, parameters: LaunchParameters) -> str:
         try:

@@ -23,8 +23,11 @@ from controller.aws.instances import Instances, instance_id
 from controller.aws.launch import Launcher
 from controller.aws.launchtemplates import LaunchTemplates
 from controller.aws.nodeparameters import NodeParameters
+from controller.aws.permissions import check_permissions
 from controller.aws.pricing import Pricing
 from controller.aws.securitygroups import SecurityGroups
+from controller.aws.shipped import branch_interfaces, shipped_prices
+from controller.aws.status import TemplateStatus, resolve_status
 from controller.aws.storage import storage_bytes
 from controller.aws.subnets import Subnets
 from controller.aws.unavailable import UnavailableOfferings
@@ -39,7 +42,9 @@ from controller.settings import Settings
 CATALOG_SECONDS = 300.0
 SPOT_PRICE_SECONDS = 300.0
 ON_DEMAND_PRICE_SECONDS = 12 * 3600.0
+LAUNCH_TEMPLATE_SECONDS = 600.0
 CLUSTER_SECONDS = 300.0
+ON_DEMAND_PRICES = "on-demand prices"
 
 
 class AWSProvider:
@@ -54,7 +59,6 @@ class AWSProvider:
         *,
         dns_ip: str = "",
         stop: threading.Event | None = None,
-        fallback_prices: Mapping[str, float] | None = None,
     ) -> None:
         """`dns_ip` is the ClusterIP of kube-dns, if known; `stop` ends waits when the process stops."""
         ec2 = clients.ec2
@@ -63,14 +67,16 @@ class AWSProvider:
         self._clock = clock
         self._log = logger
         self._dns_ip = dns_ip
+        self._shipped = shipped_prices(clients.region)
         self._unavailable = UnavailableOfferings(clock)
         self._catalog = InstanceTypeCatalog(ec2, clients.region)
-        self._pricing = Pricing(ec2, clients.pricing, clients.region, fallback_prices or {}, clock.now)
+        self._pricing = Pricing(ec2, clients.pricing, clients.region, self._shipped.prices, clock.now)
         self._subnets = Subnets(ec2, clock)
         self._security_groups = SecurityGroups(ec2, clock)
         self._images = Images(ec2, clients.ssm, clock)
         self._cluster: Cache[str, ClusterFacts] = Cache(clock, CLUSTER_SECONDS)
         self._instances = Instances(ec2, settings.cluster_name, settings.node_name_convention, self._type_labels, clock)
+        self._launch_templates = LaunchTemplates(ec2, settings.cluster_name, clock)
         self._launcher = Launcher(
             ec2=ec2,
             clock=clock,
@@ -81,7 +87,7 @@ class AWSProvider:
                 settings,
                 self._images,
                 self._security_groups,
-                LaunchTemplates(ec2, settings.cluster_name, clock),
+                self._launch_templates,
             ),
             unavailable=self._unavailable,
             stop=stop or threading.Event(),
@@ -89,10 +95,12 @@ class AWSProvider:
         self._schedule = {
             "instance types": (self._catalog.refresh, CATALOG_SECONDS),
             "spot prices": (self._pricing.refresh_spot, SPOT_PRICE_SECONDS),
-            "on-demand prices": (self._pricing.refresh_on_demand, ON_DEMAND_PRICE_SECONDS),
+            ON_DEMAND_PRICES: (self._pricing.refresh_on_demand, ON_DEMAND_PRICE_SECONDS),
+            "launch templates": (self._launch_templates.collect, LAUNCH_TEMPLATE_SECONDS),
         }
         if settings.isolated_vpc:
-            del self._schedule["on-demand prices"]
+            del self._schedule[ON_DEMAND_PRICES]
+            self._say_shipped_prices()
         self._due: dict[str, float] = {}
         self._failing: set[str] = set()
         self._refresh_lock = threading.Lock()
@@ -100,7 +108,8 @@ class AWSProvider:
     def refresh(self) -> None:
         """Read again what is due: instance types and spot prices every 5 minutes, on-demand prices every 12 hours.
 
-        What fails keeps its earlier content, is said once, and is tried again at the next call.
+        Launch templates that are no longer used are deleted every 10 minutes. What fails keeps its earlier content, is
+        said once, and is tried again at the next call.
         """
         with self._refresh_lock:
             for what, (read, every) in self._schedule.items():
@@ -144,6 +153,24 @@ class AWSProvider:
         """See CloudProvider."""
         self._instances.terminate(instance_id(provider_id))
 
+    def status(self, template: AWSNodeTemplate) -> TemplateStatus:
+        """What the template's selectors find now. Raises nothing: what fails is among the status's problems."""
+        return resolve_status(template, self._subnets, self._security_groups)
+
+    def images(self, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """Ids of the images that nodes of the template may run now: a node of another one has drifted.
+
+        Raises NodeTemplateError when there is none, and other CloudErrors.
+        """
+        found = self._images.of(template, self._cluster_facts().kubernetes_version)
+        return tuple(sorted({image.id for image in found}))
+
+    def check_permissions(self) -> None:
+        """Try at start-up what the controller will do. Raises CloudUnauthorizedError naming all that is refused."""
+        for action in check_permissions(self._clients, self._settings):
+            self._log.warning("Permission is missing; it can do without", action=action)
+            self._say_shipped_prices()
+
     def _cluster_facts(self) -> ClusterFacts:
         return self._cluster.get(
             self._settings.cluster_name, lambda: describe_cluster(self._clients.eks, self._settings, self._dns_ip)
@@ -159,6 +186,8 @@ class AWSProvider:
         except CloudError as error:
             if what not in self._failing:
                 self._log.warning("Reading from AWS fails; the earlier content is used", what=what, error=str(error))
+                if what == ON_DEMAND_PRICES and what not in self._due:
+                    self._say_shipped_prices()
             self._failing.add(what)
             return
         self._due[what] = self._clock.monotonic() + every
@@ -166,12 +195,22 @@ class AWSProvider:
             self._failing.discard(what)
             self._log.info("Reading from AWS works again", what=what, count=count)
 
+    def _say_shipped_prices(self) -> None:
+        shipped = self._shipped
+        self._log.info(
+            "On-demand prices are those that ship with the controller",
+            region=shipped.region,
+            generated=shipped.generated,
+            source=shipped.source,
+        )
+
     def _rules(self, provisioner: Provisioner, template: AWSNodeTemplate) -> CapacityRules:
         family = family_of(template)
         return CapacityRules(
             vm_memory_overhead=self._settings.vm_memory_overhead_percent,
             eni_limited_pods=self._settings.enable_eni_limited_pod_density,
             pod_eni=self._settings.enable_pod_eni,
+            branch_interfaces=branch_interfaces(),
             storage_bytes=storage_bytes(template, family),
             kubelet=provisioner.kubelet,
             eni_limited_memory_overhead=family.eni_limited_memory_overhead,

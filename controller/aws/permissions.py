@@ -1,0 +1,99 @@
+"""The start-up check: may the controller's role do what the controller will do?
+
+EC2's dry runs answer without doing anything; the few calls without a dry run are made as they are, being reads. What
+cannot be asked in advance (iam:PassRole, TerminateInstances of instances that do not exist yet) is not checked here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from controller.aws import tags as tagging
+from controller.aws.clients import Clients
+from controller.aws.errors import UNAUTHORIZED_CODES, error_code, transient, translate
+from controller.errors import CloudUnauthorizedError
+from controller.settings import Settings
+
+Check = tuple[str, Callable[[], Any]]
+"""An IAM action, and the call that needs it."""
+
+NAME = "karpenter.k8s.aws/dry-run"
+PARAMETER = "/aws/service/eks/optimized-ami/1.30/amazon-linux-2/recommended/image_id"
+"""Any public parameter; whether it exists does not matter."""
+
+
+def check_permissions(clients: Clients, settings: Settings) -> tuple[str, ...]:
+    """Try every action; returns those that are refused but not vital (the Pricing API: built-in prices stand in).
+
+    Raises CloudUnauthorizedError naming all vital actions that are refused, with the policy statement that allows
+    them, or saying that the credentials are not valid; other CloudErrors when AWS does not answer.
+    """
+    refused = [action for action, call in _vital(clients, settings) if not _allowed(action, call)]
+    if refused:
+        statement = {"Effect": "Allow", "Action": refused, "Resource": "*"}
+        raise CloudUnauthorizedError(
+            f"The controller's role in region {clients.region} may not do {', '.join(refused)}; add to its policy "
+            f"{json.dumps(statement)}, narrowed to this cluster's resources where the action allows it"
+        )
+    if settings.isolated_vpc or _allowed("pricing:GetProducts", lambda: _pricing(clients)):
+        return ()
+    return ("pricing:GetProducts",)
+
+
+def _vital(clients: Clients, settings: Settings) -> Iterator[Check]:
+    ec2 = clients.ec2
+    tags = tagging.as_list(tagging.ownership(settings.cluster_name, "dry-run"))
+    yield "ec2:DescribeInstanceTypes", lambda: ec2.describe_instance_types(DryRun=True)
+    yield "ec2:DescribeInstanceTypeOfferings", lambda: ec2.describe_instance_type_offerings(DryRun=True)
+    yield "ec2:DescribeSubnets", lambda: ec2.describe_subnets(DryRun=True)
+    yield "ec2:DescribeSecurityGroups", lambda: ec2.describe_security_groups(DryRun=True)
+    yield "ec2:DescribeImages", lambda: ec2.describe_images(DryRun=True, Owners=["self"])
+    yield "ec2:DescribeInstances", lambda: ec2.describe_instances(DryRun=True)
+    yield "ec2:DescribeLaunchTemplates", lambda: ec2.describe_launch_templates(DryRun=True)
+    yield "ec2:DescribeSpotPriceHistory", lambda: ec2.describe_spot_price_history(DryRun=True)
+    yield (
+        "ec2:CreateLaunchTemplate",
+        lambda: ec2.create_launch_template(
+            DryRun=True,
+            LaunchTemplateName=NAME,
+            LaunchTemplateData={"InstanceType": "m5.large"},
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+        ),
+    )
+    yield (
+        "ec2:CreateFleet",
+        lambda: ec2.create_fleet(
+            DryRun=True,
+            Type="instant",
+            LaunchTemplateConfigs=[
+                {"LaunchTemplateSpecification": {"LaunchTemplateName": NAME, "Version": "$Latest"}},
+            ],
+            TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        ),
+    )
+    yield "eks:DescribeCluster", lambda: clients.eks.describe_cluster(name=settings.cluster_name)
+    yield "ssm:GetParameter", lambda: clients.ssm.get_parameter(Name=PARAMETER)
+
+
+def _pricing(clients: Clients) -> Any:
+    return clients.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
+
+
+def _allowed(action: str, call: Callable[[], Any]) -> bool:
+    """False when IAM refuses. An answer about the request itself proves that IAM let it pass."""
+    try:
+        call()
+    except ClientError as error:
+        if error_code(error) in UNAUTHORIZED_CODES:
+            return False
+        translated = translate(error, action)
+        if isinstance(translated, CloudUnauthorizedError) or transient(translated):
+            raise translated from error
+    except BotoCoreError as error:
+        raise translate(error, action) from error
+    return True

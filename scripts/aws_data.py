@@ -1,0 +1,91 @@
+"""Writes the tables in controller/aws/data from AWS's own answers. Run it before a release.
+
+    uv run python scripts/aws_data.py prices [--region us-east-1 ...] [--source TEXT]
+    uv run python scripts/aws_data.py branch-interfaces LIMITS_GO
+
+`prices` asks the Pricing API (credentials and endpoint as boto3 finds them). `branch-interfaces` reads the file
+pkg/aws/vpc/limits.go of github.com/aws/amazon-vpc-resource-controller-k8s, where AWS publishes what no API tells.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import click
+
+from controller.aws.clients import pricing_region
+from controller.aws.pricing import Pricing
+from controller.aws.shipped import BRANCH_INTERFACES_FILE, PRICES_FILE
+
+DATA = Path(__file__).parent.parent / "controller" / "aws" / "data"
+REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-northeast-2",
+           "ap-southeast-1", "ap-south-1")  # fmt: skip
+_TYPE = re.compile(r'^\t"(?P<name>[a-z0-9.-]+)": \{$(?P<body>.*?)^\t\},$', re.MULTILINE | re.DOTALL)
+_GENERATED = re.compile(r"This file was generated at (?P<date>\S+)")
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """The commands."""
+
+
+@main.command()
+@click.option("--region", "regions", multiple=True, default=REGIONS, help="a region to ask for (repeat); others stay")
+@click.option("--source", default="AWS Price List Query API", help="what the table says of the origin")
+def prices(regions: tuple[str, ...], source: str) -> None:
+    """On-demand prices by region and instance type. Regions that are not asked for keep what they have."""
+    file = DATA / PRICES_FILE
+    table: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
+    today = dt.datetime.now(dt.UTC).date().isoformat()
+    for region in regions:
+        found = _region_prices(region)
+        table[region] = {"generated": today, "source": source, "prices": found}
+        click.echo(f"{region}: {len(found)} prices, {today}")
+    _write(PRICES_FILE, dict(sorted(table.items())))
+
+
+@main.command("branch-interfaces")
+@click.argument("limits_go", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def branch_interfaces(limits_go: Path) -> None:
+    """Branch network interfaces by instance type."""
+    text = limits_go.read_text()
+    found = {}
+    for match in _TYPE.finditer(text):
+        limit = re.search(r"BranchInterface:\s+(\d+)", match["body"])
+        if limit and int(limit[1]) and re.search(r"IsTrunkingCompatible:\s+true", match["body"]):
+            found[match["name"]] = int(limit[1])
+    generated = _GENERATED.search(text)
+    if not found or not generated:
+        raise click.ClickException(f"{limits_go} has no limits in the form that is known; adapt this script")
+    document = {
+        "generated": generated["date"],
+        "source": "amazon-vpc-resource-controller-k8s, pkg/aws/vpc/limits.go",
+        "branchInterfaces": dict(sorted(found.items())),
+    }
+    _write(BRANCH_INTERFACES_FILE, document)
+    click.echo(f"{BRANCH_INTERFACES_FILE}: {len(found)} instance types, {generated['date']}")
+
+
+def _region_prices(region: str) -> dict[str, float]:
+    session = boto3.Session(region_name=region)
+    pricing = session.client("pricing", region_name=pricing_region(region))
+    reader = Pricing(session.client("ec2"), pricing, region, {}, time.time)
+    reader.refresh_on_demand()
+    return dict(sorted(reader.prices.on_demand.items()))
+
+
+def _write(name: str, document: dict[str, Any]) -> None:
+    DATA.mkdir(exist_ok=True)
+    packed = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
+    (DATA / name).write_bytes(packed)
+
+
+if __name__ == "__main__":
+    main()
