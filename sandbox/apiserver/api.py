@@ -16,6 +16,7 @@ from sandbox.apiserver.requests import Request
 from sandbox.apiserver.resources import Registry, Resource, StorageKey
 from sandbox.apiserver.schema import Schema
 from sandbox.apiserver.store import Entry, Obj, Store
+from sandbox.apiserver.structural import Validator
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class CustomType:
     """What a CRD says about one of its versions."""
 
     schema: Schema
+    validator: Validator
     columns: tuple[dict[str, Any], ...] = ()
     scale: dict[str, Any] | None = None
     selectable_fields: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from sandbox.apiserver.gc import GarbageCollector
 from sandbox.apiserver.resources import Resource
 from sandbox.apiserver.schema import Schema
 from sandbox.apiserver.store import Event, Obj
+from sandbox.apiserver.structural import Validator
 
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
@@ -60,6 +61,7 @@ class CustomResources:
             raw = (version.get("schema") or {}).get("openAPIV3Schema") or {"x-kubernetes-preserve-unknown-fields": True}
             self._api.custom_types[spec["group"], version["name"], names["plural"]] = CustomType(
                 schema=Schema(raw),
+                validator=Validator(raw),
                 columns=tuple(version.get("additionalPrinterColumns") or ()),
                 scale=declared.get("scale"),
                 selectable_fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+from sandbox.apiserver.quantity import MalformedQuantityError, canonical
 from sandbox.apiserver.schema import OBJECT_META, Schema, definition
 
 _EXPECTED: dict[str, tuple[type, ...]] = {
@@ -15,6 +18,7 @@ _EXPECTED: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
 }
+_STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
 _GO_TYPES = {"integer": "int64", "number": "float64", "boolean": "bool"}
 _JSON_WORDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "bool"}
 
@@ -54,7 +58,7 @@ def _walk(value: Any, schema: Schema, path: str, found: Decoded, *, custom: bool
     if expected and not custom and not _fits(value, expected):
         go = _GO_TYPES.get(expected, expected)
         word = _JSON_WORDS.get(type(value), "value")
-        found.mistyped.append(f"cannot unmarshal {word} into Go struct field {path} of type {go}")
+        found.mistyped.append(f"json: cannot unmarshal {word} into Go struct field {path} of type {go}")
         return
     if isinstance(value, dict):
         _object(value, schema, path, found, custom=custom)
@@ -89,4 +93,30 @@ def _object(value: dict[str, Any], schema: Schema, path: str, found: Decoded, *,
             if not custom:
                 del value[key]
             continue
-        _walk(value[key], child, here, found, custom=custom)
+        if child.quantity:
+            value[key] = _quantity(value[key], found)
+        elif child.is_time:
+            value[key] = _time(value[key], micro=child.is_micro_time)
+        else:
+            _walk(value[key], child, here, found, custom=custom)
+
+
+def _quantity(value: Any, found: Decoded) -> Any:
+    try:
+        return canonical(value)
+    except MalformedQuantityError as error:
+        found.mistyped.append(str(error))
+        return value
+
+
+def _time(value: Any, *, micro: bool) -> Any:
+    """`metav1.Time` has whole seconds, `MicroTime` six digits; both are stored in UTC with a Z."""
+    if not isinstance(value, str):
+        return value
+    if _STORED_TIME.fullmatch(value) and ("." in value) == micro:
+        return value
+    try:
+        parsed = datetime.fromisoformat(value).astimezone(UTC)
+    except ValueError:
+        return value
+    return parsed.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import defaultdict
 from typing import Any
 
@@ -30,6 +31,8 @@ class GarbageCollector:
         self._watched.add(key)
         for entry in self._api.store.list(key):
             self._learn(key, entry.obj)
+            if key == ("", "namespaces"):
+                self._api.spawn(self._service_account(entry.obj["metadata"]["name"]))
         self._api.store.listen(key, lambda event: self._on_event(key, event))
 
     def _learn(self, key: StorageKey, obj: Obj) -> None:
@@ -52,6 +55,8 @@ class GarbageCollector:
             self._maybe_namespace(metadata.get("namespace", ""))
             return
         self._learn(key, event.after.obj)
+        if key == ("", "namespaces") and event.type == "ADDED":
+            self._api.spawn(self._service_account(metadata["name"]))
         owners = [r["uid"] for r in metadata.get("ownerReferences") or ()]
         if owners and not any(uid in self._alive for uid in owners):
             self._api.spawn(self._owner_gone(owners[0]))
@@ -148,6 +153,15 @@ class GarbageCollector:
         entry = self._api.store.get(key, namespace, name)
         if resource is not None and entry is not None and "deletionTimestamp" not in entry.obj["metadata"]:
             begin(self._api, resource, entry, options)
+
+    async def _service_account(self, namespace: str) -> None:
+        """The service account controller: every namespace has an account `default`."""
+        await asyncio.sleep(0)
+        key = ("", "serviceaccounts")
+        if self._api.store.get(key, namespace, "default") is None:
+            metadata = {"name": "default", "namespace": namespace, "uid": str(uuid.uuid4())}
+            metadata["creationTimestamp"] = self._api.now()
+            self._api.store.create(key, {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata})
 
     async def _empty_namespace(self, name: str) -> None:
         """The namespace controller: deletes all content, then lets the namespace go when it is empty."""

@@ -18,6 +18,8 @@ KUBERNETES_VERSION = "1.34"
 _REF = "#/$defs/"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
@@ -72,6 +74,16 @@ class Schema:
     def quantity(self) -> bool:
         """Whether it is a `resource.Quantity`."""
         return self.name == _QUANTITY
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a `metav1.Time` or a `metav1.MicroTime`."""
+        return self.name in (_TIME, _MICRO_TIME)
+
+    @property
+    def is_micro_time(self) -> bool:
+        """Whether it is a `metav1.MicroTime`."""
+        return self.name == _MICRO_TIME
 
     @property
     def open(self) -> bool:

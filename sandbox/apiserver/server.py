@@ -51,13 +51,15 @@ class Server:
         for resource in self.api.registry:
             self.collector.watch(resource.storage_key)
         create_initial_objects(self.api)
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), handle_signals=False)
+        self._runner = web.ServerRunner(
+            web.Server(self._handle, access_log=None), handle_signals=False, shutdown_timeout=0.2
+        )
         await self._runner.setup()
         await self._listen()
 
     async def _listen(self) -> None:
         assert self._runner is not None
-        self._site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True, shutdown_timeout=0.2)
+        self._site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
         await self._site.start()
         self.port = self._runner.addresses[-1][1]
 

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from sandbox.apiserver.api import API
+from sandbox.apiserver.conversion import converts, to_version
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.store import Entry, Obj
 from sandbox.apiserver.tables import columns_of, table_row
@@ -36,14 +37,12 @@ class View:
         form = wanted_form(request.accept)
         self.table = form == "Table"
         self.partial = form in ("PartialObjectMetadata", "PartialObjectMetadataList")
-        self._whole = (
-            self._resource.group,
-            self._resource.plural,
-        ) == self._resource.storage_key and not self._resource.custom
 
     def object(self, entry: Entry) -> bytes:
         """One object: JSON."""
-        return self.body(entry.obj) if self.table or self.partial or not self._whole else entry.raw
+        if self.table or self.partial or converts(self._resource, entry.obj):
+            return self.body(entry.obj)
+        return entry.raw
 
     def body(self, obj: Obj) -> bytes:
         """One object that need not be stored (dry run)."""
@@ -88,7 +87,7 @@ class View:
     def _shown(self, obj: Obj) -> Obj:
         if self.partial:
             return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
-        return {**obj, **self._kind()}
+        return to_version(self._resource, obj)
 
     def _table(self, objects: list[Obj], metadata: dict[str, Any], *, header: bool) -> Obj:
         columns = columns_of(self._api, self._resource)
@@ -97,7 +96,7 @@ class View:
         for obj in objects:
             row: dict[str, Any] = {"cells": table_row(columns, obj, now)}
             if self._include == "Object":
-                row["object"] = {**obj, **self._kind()}
+                row["object"] = to_version(self._resource, obj)
             elif self._include != "None":
                 row["object"] = {
                     "kind": "PartialObjectMetadata",

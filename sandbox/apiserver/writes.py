@@ -5,14 +5,16 @@ Decode, defaults, strategy (what a client may not set), mutating admission, vali
 
 from __future__ import annotations
 
+import copy
 import secrets
 import uuid
 from typing import Any
 
-from sandbox.apiserver import decode, defaults, strategies, validation
+from sandbox.apiserver import decode, defaults, strategies, structural, validation
 from sandbox.apiserver.admission import Attributes
 from sandbox.apiserver.api import API
 from sandbox.apiserver.apply import apply_transform, track_update
+from sandbox.apiserver.conversion import to_storage, to_version
 from sandbox.apiserver.deletion import finish_deletion
 from sandbox.apiserver.errors import Cause, already_exists, bad_request, conflict, invalid, not_found
 from sandbox.apiserver.patch import Transform, patch_kind, transform_of
@@ -53,10 +55,11 @@ async def create_object(api: API, request: Request, obj: Obj) -> Written:
     if not resource.namespaced:
         metadata.pop("namespace", None)
     warnings = _decode(api, request, obj)
+    to_storage(resource, obj)
     metadata = _metadata(obj)
     generated = not metadata.get("name") and bool(metadata.get("generateName"))
     _birth(api, metadata)
-    defaults.apply(resource, obj)
+    _default(api, request, obj)
     strategies.prepare_create(resource, obj)
     dry_run = request.dry_run()
     attributes = Attributes(api, request, "CREATE", obj, None, dry_run, warnings=warnings)
@@ -66,7 +69,7 @@ async def create_object(api: API, request: Request, obj: Obj) -> Written:
         if not generated or api.store.get(resource.storage_key, request.namespace, metadata["name"]) is None:
             break
     await api.admission.admit(attributes)
-    defaults.apply(resource, obj)
+    _default(api, request, obj)
     validation.check_create(api, resource, obj)
     await api.admission.validate(attributes)
     track_update(api, request, None, obj)
@@ -102,7 +105,7 @@ async def update(api: API, request: Request) -> Written:
         if strategies.creates_on_update(request.resource) and not request.subresource:
             return await create_object(api, request, obj)
         raise not_found(request.resource.group, request.resource.plural, request.name)
-    written = await modify(api, request, lambda _: obj)
+    written = await modify(api, request, lambda _: copy.deepcopy(obj))
     written.warnings[:0] = warnings
     return written
 
@@ -141,11 +144,12 @@ async def _modify_once(
 ) -> Written:
     resource = request.resource
     old = entry.copy()
-    obj = transform(entry.copy())
+    obj = transform(to_version(resource, entry.copy()))
     warnings: list[str] = []
     if patched:
         _check_kind(request, obj)
         warnings = _decode(api, request, obj)
+    to_storage(resource, obj)
     metadata = _metadata(obj)
     _check_identity(request, old, metadata, patched=patched)
     for field in (
@@ -161,7 +165,7 @@ async def _modify_once(
             metadata[field] = old["metadata"][field]
         else:
             metadata.pop(field, None)
-    defaults.apply(resource, obj)
+    _default(api, request, obj)
     strategies.prepare_update(resource, request.subresource, old, obj)
     dry_run = request.dry_run()
     attributes = Attributes(api, request, "UPDATE", obj, old, dry_run, warnings=warnings)
@@ -224,9 +228,17 @@ def _decode(api: API, request: Request, obj: Obj) -> list[str]:
     if found.mistyped and not request.resource.custom:
         kind = request.resource.kind
         raise bad_request(
-            f'{kind} in version "{request.resource.version}" cannot be handled as a {kind}: json: {found.mistyped[0]}'
+            f'{kind} in version "{request.resource.version}" cannot be handled as a {kind}: {found.mistyped[0]}'
         )
     return [f'unknown field "{path}"' for path in found.unknown] if mode == "Warn" else []
+
+
+def _default(api: API, request: Request, obj: Obj) -> None:
+    custom = api.custom_type(request.resource)
+    if custom is None:
+        defaults.apply(request.resource, obj)
+    else:
+        structural.default(obj, custom.schema)
 
 
 def _metadata(obj: Obj) -> dict[str, Any]:
