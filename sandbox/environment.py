@@ -27,13 +27,15 @@ NAMESPACE = "karpenter"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSettings:
-    """`kube`: embedded or real. `join_delay_seconds`: from a running instance to its kubelet's first word."""
+    """`kube`: embedded or real. Machines boot faster here than in EC2: `join_delay_seconds` go from a running instance
+    to its kubelet's first word, `ready_delay_seconds` from there to Ready."""
 
     folder: Path
     kube: str = "embedded"
     cluster: str = CLUSTER
     region: str = REGION
-    join_delay_seconds: float = 4.0
+    join_delay_seconds: float = 2.0
+    ready_delay_seconds: float = 1.0
     aws_port: int = 0
     """0: a free one."""
 
@@ -134,6 +136,7 @@ def _start_world(environment: Environment, *, only_kubelets: bool) -> Child:
     command = [
         *("sandbox.world", "--kubeconfig", str(environment.kubeconfig)),
         *("--ec2-endpoint", environment.aws_endpoint, "--join-delay", str(settings.join_delay_seconds)),
+        *("--ready-delay", str(settings.ready_delay_seconds)),
         *(("--only", "kubelets") if only_kubelets else ()),
     ]
     world = environment.processes.start("world", command, environment.aws_environment)

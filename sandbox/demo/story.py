@@ -14,14 +14,15 @@ from sandbox.demo.apply import apply, load
 from sandbox.demo.report import NodeLine, durations_table, events_table, node_line, nodes_table
 from sandbox.demo.timeline import Observer, Timeline
 from sandbox.environment import NAMESPACE, Environment
-from sandbox.world.client import ApiClient, Connection
+from sandbox.world.client import ApiClient, ApiError, Connection
 from sandbox.world.informer import Informer
-from sandbox.world.resources import DEPLOYMENTS, EVENTS, NODES, PODS, Obj
+from sandbox.world.resources import DEPLOYMENTS, EVENTS, LEASES, NODES, PODS, Obj
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 CRDS = ROOT / "crds"
 
+LEASE = "karpenter-leader-election"
 REPLICAS = 5
 QUICK_TTL_SECONDS = 5
 
@@ -93,6 +94,7 @@ class Story:
         try:
             for informer in (self._pods, self._nodes, self._events):
                 await informer.synced.wait()
+            await self._controller_leads()
             self._timeline.title("Spot: requirement capacity-type In [spot], ttlSecondsAfterEmpty 30")
             await self._act("spot", empty_after_seconds=30)
             self._timeline.title("The same Provisioner, now on-demand c, m, r of generation 3 and newer")
@@ -105,6 +107,24 @@ class Story:
                 watch.cancel()
         self._result.events = [e for e in self._events if e.get("source", {}).get("component") == "karpenter"]
         return self._result
+
+    async def _controller_leads(self) -> None:
+        deadline = asyncio.get_running_loop().time() + 60
+        while not await self._lease_holder():
+            self._environment.check()
+            if asyncio.get_running_loop().time() > deadline:
+                raise DemoFailedError("the controller did not take its Lease within 60 s")
+            await asyncio.sleep(0.1)
+        self._timeline.add("The controller leads", f"Lease {NAMESPACE}/{LEASE}")
+
+    async def _lease_holder(self) -> str:
+        try:
+            lease = await self._client.get(LEASES, NAMESPACE, LEASE)
+        except ApiError as error:
+            if error.not_found:
+                return ""
+            raise
+        return lease["spec"].get("holderIdentity") or ""
 
     async def _shorten_ttl(self) -> None:
         body = {"spec": {"ttlSecondsAfterEmpty": QUICK_TTL_SECONDS}}
