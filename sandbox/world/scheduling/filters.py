@@ -39,12 +39,17 @@ def matches_node(pod: PodInfo, node: NodeInfo) -> bool:
     return pod.required_nodes is None or pod.required_nodes.matches(node.name, node.labels)
 
 
-def node_affinity(pod: PodInfo, node: NodeInfo) -> Rejection | None:
-    """nodeSelector and required node affinity. Terms that fix metadata.name restrict the nodes that are looked at."""
+def named_nodes(pod: PodInfo, node: NodeInfo) -> Rejection | None:
+    """Affinity terms that all fix metadata.name restrict which nodes are looked at, before any other filter."""
     if pod.required_nodes is not None:
         names = pod.required_nodes.node_names()
         if names is not None and node.name not in names:
             return Rejection("NodeAffinity", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",), resolvable=False)
+    return None
+
+
+def node_affinity(pod: PodInfo, node: NodeInfo) -> Rejection | None:
+    """nodeSelector and required node affinity."""
     if not matches_node(pod, node):
         return Rejection("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
     return None
@@ -84,7 +89,15 @@ def node_resources(pod: PodInfo, node: NodeInfo) -> Rejection | None:
     return None
 
 
-NODE_FILTERS = (node_unschedulable, node_name, taint_toleration, node_affinity, node_ports, node_resources)
+NODE_FILTERS = (
+    named_nodes,
+    node_unschedulable,
+    node_name,
+    taint_toleration,
+    node_affinity,
+    node_ports,
+    node_resources,
+)
 
 
 def first_rejection(pod: PodInfo, node: NodeInfo) -> Rejection | None:

@@ -17,7 +17,9 @@ UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims. not found
 WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
 NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 TOO_MANY_VOLUMES = "node(s) exceed max volume count"
-EXCLUSIVE_IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+EXCLUSIVE_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class PodVolumes:
 
     bound: tuple[Obj, ...] = ()
     delayed: tuple[Obj, ...] = ()
-    exclusive: tuple[str, ...] = ()
-    """Names of claims with access mode ReadWriteOncePod."""
+    exclusive_in_use: bool = False
+    """Another pod, on whatever node, holds a claim with access mode ReadWriteOncePod."""
 
 
 def pod_volumes(pod: PodInfo, view: ClusterView) -> PodVolumes | PodRejection:
@@ -50,7 +52,12 @@ def pod_volumes(pod: PodInfo, view: ClusterView) -> PodVolumes | PodRejection:
             delayed.append(claim)
         else:
             return PodRejection("VolumeBinding", UNBOUND_IMMEDIATE)
-    return PodVolumes(tuple(bound), tuple(delayed), tuple(exclusive))
+    return PodVolumes(tuple(bound), tuple(delayed), bool(exclusive) and _held(pod.namespace, set(exclusive), view))
+
+
+def _held(namespace: str, claims: set[str], view: ClusterView) -> bool:
+    pods = (pod for node in view.nodes.values() for pod in node.pods.values())
+    return any(pod.namespace == namespace and not claims.isdisjoint(pod.claim_names) for pod in pods)
 
 
 def is_bound(claim: Obj) -> bool:
@@ -68,10 +75,8 @@ def waits_for_consumer(claim: Obj, view: ClusterView) -> bool:
 
 def volume_filter(pod: PodInfo, volumes: PodVolumes, node: NodeInfo, view: ClusterView) -> Rejection | None:
     """The storage filters for one node, in kube-scheduler's order."""
-    if volumes.exclusive:
-        held = {name for other in node.pods.values() if other.namespace == pod.namespace for name in other.claim_names}
-        if held & set(volumes.exclusive):
-            return Rejection("VolumeRestrictions", (EXCLUSIVE_IN_USE,), resolvable=True)
+    if volumes.exclusive_in_use:
+        return Rejection("VolumeRestrictions", (EXCLUSIVE_IN_USE,), resolvable=True)
     if _over_limit(pod, node, view):
         return Rejection("NodeVolumeLimits", (TOO_MANY_VOLUMES,), resolvable=True)
     reasons = []
