@@ -1,8 +1,8 @@
 """Decoding lists and events: each object by itself, and of pods only what is read.
 
 A list's members stay raw bytes until each is decoded alone, so that one odd object cannot spoil the others. A pod is
-some 7 kB of JSON of which scheduling reads a tenth; the rest (managedFields, container statuses, environments, probes)
-is skipped by the decoder without becoming Python objects.
+some 7 kB of JSON of which scheduling reads a tenth; the rest (managedFields, container states, environments, probes) is
+skipped by the decoder without becoming Python objects.
 """
 
 from __future__ import annotations
@@ -72,13 +72,23 @@ class _PodSpec(TypedDict, total=False):
     os: Any
 
 
+class _ContainerStatus(TypedDict, total=False):
+    name: str
+    resources: Any
+    allocatedResources: Any
+
+
 class _PodStatus(TypedDict, total=False):
     phase: str
+    containerStatuses: list[_ContainerStatus] | None
+    initContainerStatuses: list[_ContainerStatus] | None
     conditions: Any
     nominatedNodeName: str
 
 
-class _Pod(TypedDict, total=False):
+class PodDocument(TypedDict, total=False):
+    """All of a pod that `controller.core.api.parse.parse_pod` reads; what is Any is kept whole."""
+
     apiVersion: str
     kind: str
     metadata: _ObjectMeta
@@ -88,7 +98,7 @@ class _Pod(TypedDict, total=False):
 
 _LIST = msgspec.json.Decoder(RawList)
 _ANY = msgspec.json.Decoder(dict[str, Any])
-_POD = msgspec.json.Decoder(_Pod)
+_POD = msgspec.json.Decoder(PodDocument)
 
 
 def decode_list(body: bytes) -> RawList:

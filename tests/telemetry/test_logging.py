@@ -1,0 +1,100 @@
+"""Log lines as a cluster's log pipeline reads them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from controller.errors import ValidationError
+from controller.telemetry.logging import Repeats, configure, set_level
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    yield
+    set_level("info")
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_json_line_has_the_peers_keys_and_the_fields() -> None:
+    stream = io.StringIO()
+    configure(stream=stream)
+    structlog.get_logger("provisioning").info("Launched node", node="n1", price_per_hour=0.1)
+    (line,) = lines(stream)
+    assert line["time"].endswith("Z")
+    del line["time"]
+    assert line == {
+        "level": "INFO",
+        "logger": "provisioning",
+        "message": "Launched node",
+        "node": "n1",
+        "price_per_hour": 0.1,
+    }
+
+
+def test_the_level_changes_while_the_process_runs() -> None:
+    stream = io.StringIO()
+    configure("warning", stream=stream)
+    log = structlog.get_logger("x")
+    log.info("Unheard")
+    log.warning("Heard")
+    set_level("DEBUG")
+    log.debug("Heard too")
+    assert [line["message"] for line in lines(stream)] == ["Heard", "Heard too"]
+
+
+def test_a_level_that_does_not_exist_is_refused_with_those_that_do_and_the_old_one_stays() -> None:
+    stream = io.StringIO()
+    configure("error", stream=stream)
+    with pytest.raises(ValidationError, match="debug, info, warn"):
+        set_level("loud")
+    structlog.get_logger("x").info("Unheard")
+    assert stream.getvalue() == ""
+
+
+def test_an_exception_is_one_line_with_its_traceback() -> None:
+    stream = io.StringIO()
+    configure(stream=stream)
+    try:
+        raise ZeroDivisionError("a bug")
+    except ZeroDivisionError:
+        structlog.get_logger("x").exception("Failed")
+    (line,) = lines(stream)
+    assert (line["level"], line["message"]) == ("ERROR", "Failed")
+    assert "ZeroDivisionError: a bug" in line["exception"]
+
+
+def test_fields_of_any_type_can_be_written() -> None:
+    stream = io.StringIO()
+    configure(stream=stream)
+    structlog.get_logger("x").info("Odd", a={1, 2}, b=ValueError("x"), c=b"\xff")
+    assert lines(stream)[0]["b"] == "x"
+
+
+def test_the_console_format_is_for_people() -> None:
+    stream = io.StringIO()
+    configure(style="console", stream=stream)
+    structlog.get_logger("provisioning").info("Launched node", node="n1")
+    assert "Launched node" in stream.getvalue()
+    assert "node=n1" in stream.getvalue()
+    assert "\x1b[" not in stream.getvalue(), "no colours off a terminal"
+
+
+def test_repeats_are_held_back_and_counted() -> None:
+    clock = ManualClock()
+    repeats = Repeats(60.0, clock)
+    assert [repeats.admit("a") for _ in range(5)] == [1, 0, 0, 0, 0]
+    assert repeats.admit("b") == 1
+    clock.advance(61.0)
+    assert repeats.admit("a") == 5, "four that were held back, and this one"
+    assert repeats.admit("a") == 0
