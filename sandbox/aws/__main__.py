@@ -1,4 +1,7 @@
-"""`python -m sandbox.aws`: a sandbox AWS that runs until it is interrupted; prints its endpoint when it is ready."""
+"""`python -m sandbox.aws`: a sandbox AWS that runs until it is interrupted.
+
+It prints the variables that point an SDK at it and, last, the line "sandbox AWS ready at URL ...".
+"""
 
 from __future__ import annotations
 
@@ -47,11 +50,10 @@ def main(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with serve(settings, port=port, now=compressed(speed), seed=not empty) as aws:
-        click.echo(
-            f"sandbox AWS ready at {aws.endpoint} ({region}, cluster {cluster}) after {time.monotonic() - began:.1f} s"
-        )
         for name, value in aws.environment().items():
             click.echo(f"export {name}={value}")
+        seconds = time.monotonic() - began
+        click.echo(f"sandbox AWS ready at {aws.endpoint} ({region}, cluster {cluster}) after {seconds:.1f} s")
         stop.wait()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -24,10 +24,11 @@ class Call:
 
 
 class CallLog:
-    """The last `size` calls, and counts of all of them."""
+    """The last `size` calls, the arguments of the last `with_params` of them, and counts of all."""
 
-    def __init__(self, size: int = 20_000) -> None:
+    def __init__(self, size: int = 20_000, with_params: int = 1_000) -> None:
         self._lock = threading.Lock()
+        self._with_params = with_params
         self._calls: deque[Call] = deque(maxlen=size)
         self._counts: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -37,6 +38,9 @@ class CallLog:
         name = f"{call.service}.{call.action}"
         with self._lock:
             self._calls.append(call)
+            if len(self._calls) > self._with_params:
+                oldest = len(self._calls) - self._with_params - 1
+                self._calls[oldest] = replace(self._calls[oldest], params={})
             self._counts[name] += 1
             if call.code:
                 self._errors[f"{name}:{call.code}"] += 1

@@ -33,7 +33,7 @@ class Control:
             ("GET", "health"): lambda _query, _body: {"status": "ok", "region": world.settings.region},
             ("GET", "calls"): self._get_calls,
             ("DELETE", "calls"): lambda _query, _body: calls.clear(),
-            ("GET", "instances"): lambda _query, _body: {"instances": [view(world, i) for i in world.instances.all()]},
+            ("GET", "instances"): self._get_instances,
             ("GET", "faults"): lambda _query, _body: world.faults.listed(),
             ("POST", "faults"): lambda _query, body: {"id": world.faults.add(parse(Fault, body))},
             ("POST", "shortages"): lambda _query, body: {"id": world.faults.add_shortage(parse(Shortage, body))},
@@ -62,6 +62,12 @@ class Control:
     def _get_calls(self, query: dict[str, str], _body: Any) -> dict[str, Any]:
         calls = [_call_view(call) for call in self._calls.calls(query.get("action"))]
         return {"counts": self._calls.counts(), "errors": self._calls.errors(), "calls": calls}
+
+    def _get_instances(self, query: dict[str, str], _body: Any) -> dict[str, Any]:
+        """?state=pending,running shows those only."""
+        states = set(query.get("state", "").split(",")) - {""}
+        shown = [i for i in self._world.instances.all() if not states or self._world.state(i) in states]
+        return {"instances": [view(self._world, instance) for instance in shown]}
 
     def _delete_faults(self, query: dict[str, str], _body: Any) -> dict[str, Any]:
         if "id" not in query:

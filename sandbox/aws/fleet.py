@@ -8,6 +8,7 @@ Sources: EC2 API reference CreateFleet; EC2 user guide "Configure an EC2 Fleet o
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,9 +50,10 @@ class _Outcome:
 class _Fleet:
     """A fleet that was created, for DescribeFleets and for its client token."""
 
-    request: str
+    request_hash: str
     answer: Params
-    params: Params
+    client_token: str
+    tags: dict[str, str]
     created_at: float
 
 
@@ -81,16 +83,18 @@ class Fleets:
     def create(self, params: Params, now: float) -> Params:
         """CreateFleet. Raises AwsError for a request that is refused as a whole."""
         token = params.get("ClientToken")
-        fingerprint = json.dumps(params, sort_keys=True, default=str)
+        request_hash = hashlib.sha256(json.dumps(params, sort_keys=True, default=str).encode()).hexdigest()
         if token and token in self._by_token:
-            if self._by_token[token].request != fingerprint:
+            if self._by_token[token].request_hash != request_hash:
                 raise AwsError(
                     "IdempotentParameterMismatch",
                     "The request uses the same client token as a previous, but non-identical request.",
                 )
             return self._by_token[token].answer
         answer = self._create(params, now)
-        fleet = self._by_id[answer["FleetId"]] = _Fleet(fingerprint, answer, params, now)
+        fleet = self._by_id[answer["FleetId"]] = _Fleet(
+            request_hash, answer, token or "", tags_for("fleet", params.get("TagSpecifications")), now
+        )
         if token:
             self._by_token[token] = fleet
         return answer
@@ -310,18 +314,17 @@ def _configs(params: Params) -> list[dict[str, Any]]:
 def _entry(fleet: _Fleet) -> dict[str, Any]:
     """The DescribeFleets entry. Its errors and instances have another shape than CreateFleet's, with the same keys."""
     launched = fleet.answer["Instances"]
-    tags = tags_for("fleet", fleet.params.get("TagSpecifications"))
     return {
         "FleetId": fleet.answer["FleetId"],
         "CreateTime": utc(fleet.created_at),
         "FleetState": "active",
         "ActivityStatus": "fulfilled" if launched else "error",
         "Type": "instant",
-        "ClientToken": fleet.params.get("ClientToken", ""),
+        "ClientToken": fleet.client_token,
         "FulfilledCapacity": float(sum(len(group["InstanceIds"]) for group in launched)),
         "Instances": launched,
         "Errors": fleet.answer["Errors"],
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "Tags": [{"Key": key, "Value": value} for key, value in fleet.tags.items()],
     }
 
 

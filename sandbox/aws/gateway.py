@@ -6,6 +6,7 @@ import http
 import io
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from email.utils import formatdate
@@ -71,6 +72,13 @@ class Gateway:
         except AwsError as error:
             reply, extra = wire.render_error(request.service, headers, error)
             status, code = error.status, error.code
+        except ConnectionError:
+            raise
+        except Exception as bug:  # noqa: BLE001  (a bug of ours: shown in full, answered as AWS answers its own)
+            traceback.print_exc()
+            failure = AwsError("InternalError", f"the sandbox failed on {request.action}: {bug!r}", 500)
+            reply, extra = wire.render_error(request.service, headers, failure)
+            status, code = failure.status, failure.code
         finally:
             self._calls.add(Call(
                 at=self._world.now(), service=request.service, action=request.action, region=request.region,

@@ -215,19 +215,6 @@ class Instances:
             instance.reason = reason
             instance.retag(instance.tags)
 
-    def volumes(self, params: Params, now: float) -> Params:
-        """DescribeVolumes of the instances' own volumes (those made by CreateVolume are moto's and not listed)."""
-        wanted = params.get("Filters", [])
-        filters.check(wanted, {"attachment.instance-id", "volume-id", "status"}.__contains__)
-        ids = params.get("VolumeIds", [])
-        rows = [v for i in self._by_id.values() if self.state(i, now) != "terminated" for v in i.volumes]
-        found = [
-            v for v in rows
-            if (not ids or v["VolumeId"] in ids)
-            and filters.matches(v, wanted, _volume_values, {t["Key"]: t["Value"] for t in v["Tags"]})
-        ]  # fmt: skip
-        return {"Volumes": found}
-
     def _named(self, ids: Iterable[str], now: float) -> list[Instance]:
         ids = list(dict.fromkeys(ids))
         if not ids:
@@ -296,11 +283,3 @@ def _filter_values(item: tuple[Instance, str], name: str) -> list[str] | None:
             return [entry["MetadataOptions"]["HttpTokens"]]
         case _:
             return None
-
-
-def _volume_values(volume: dict[str, Any], name: str) -> list[str] | None:
-    return {
-        "attachment.instance-id": [a["InstanceId"] for a in volume["Attachments"]],
-        "volume-id": [volume["VolumeId"]],
-        "status": [volume["State"]],
-    }.get(name)

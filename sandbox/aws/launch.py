@@ -5,6 +5,7 @@ Sources: EC2 API reference of RequestLaunchTemplateData, RunInstances and its er
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,11 @@ from sandbox.aws.images import Image, Images
 from sandbox.aws.instances import Instance, Instances
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.wire import AwsError, Params
+
+MAX_GROUPS = 5
+"""AWS's default quota of security groups per interface."""
+MAX_USER_DATA_BYTES = 16_384
+"""Before base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,11 @@ class Network:
         if not ids:
             default = self._ec2.get_default_security_group(vpc_id)
             return [{"GroupId": default.id, "GroupName": default.name}] if default else []
+        if len(ids) > MAX_GROUPS:
+            raise AwsError(
+                "SecurityGroupsPerInterfaceLimitExceeded",
+                "The maximum number of security groups per interface has been reached.",
+            )
         groups = []
         for group_id in ids:
             group = self._ec2.get_security_group_from_id(group_id)
@@ -156,6 +167,7 @@ class Launcher:
         self._check_image(spec, image)
         groups = self._network.groups(_group_ids(spec.data), subnet.vpc_id, subnet.id)
         profile = self._network.profile(spec.data.get("IamInstanceProfile"))
+        _check_user_data(spec.data)
         mappings = _devices(spec.data, image)
         address = self._network.take_address(subnet.id, spec)
         instance_id = self._seeded.hex_id("i")
@@ -281,6 +293,15 @@ def _group_ids(data: Mapping[str, Any]) -> list[str]:
     return list(data.get("SecurityGroupIds") or []) or [
         g for interface in interfaces[:1] for g in interface.get("Groups", [])
     ]
+
+
+def _check_user_data(data: Mapping[str, Any]) -> None:
+    try:
+        size = len(base64.b64decode(str(data.get("UserData") or ""), validate=True))
+    except ValueError as error:
+        raise AwsError("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from error
+    if size > MAX_USER_DATA_BYTES:
+        raise AwsError("InvalidParameterValue", f"User data is limited to {MAX_USER_DATA_BYTES} bytes")
 
 
 def _devices(data: Mapping[str, Any], image: Image) -> list[dict[str, Any]]:

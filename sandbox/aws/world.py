@@ -22,6 +22,7 @@ from sandbox.aws.pricing import Pricing
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.spot import SpotPrices
 from sandbox.aws.ssm import PublicParameters
+from sandbox.aws.volumes import Volumes
 from sandbox.aws.wire import AwsError, Params
 
 Handler = Callable[[Params], Params | None]
@@ -57,6 +58,7 @@ class World:
         self.parameters = PublicParameters(settings.region, self.images.parameters())
         self.network = Network(account, settings.region)
         self.instances = Instances(settings.delays, self.network.release)
+        self.volumes = Volumes(account, settings.region, self.instances)
         self.interruptions = Interruptions(account, settings.region, self.seeded)
         self.instances.on_state_change = self.interruptions.state_changed
         self.launcher = Launcher(self.network, self.catalog, self.images, self.instances, self.seeded)
@@ -90,7 +92,7 @@ class World:
             "TerminateInstances": timed(self.instances.terminate),
             "StopInstances": timed(self.instances.stop),
             "StartInstances": timed(self.instances.start),
-            "DescribeVolumes": timed(self.instances.volumes),
+            "DescribeVolumes": timed(self.volumes.describe),
             "DescribeInstanceTypes": self.catalog.describe_types,
             "DescribeInstanceTypeOfferings": self.catalog.describe_offerings,
             "DescribeImages": self.images.describe,

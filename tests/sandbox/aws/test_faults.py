@@ -132,6 +132,11 @@ def test_credentials_expire_by_key(sandbox: Sandbox) -> None:
     assert impatient(sandbox, aws_access_key_id="NEW").describe_vpcs()["Vpcs"]
 
 
+def test_the_sandboxs_own_machines_have_no_bad_days(sandbox: Sandbox) -> None:
+    sandbox.aws.faults.add(Fault(code="InternalError"))
+    assert impatient(sandbox, aws_access_key_id="kubelets").describe_vpcs()["Vpcs"]
+
+
 def test_missing_permission_names_the_action_also_in_a_dry_run(sandbox: Sandbox) -> None:
     sandbox.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="UnauthorizedOperation"))
     with pytest.raises(ClientError, match="ec2:CreateFleet") as error:
@@ -206,6 +211,8 @@ def test_instances_over_http_are_what_a_kubelet_needs(sandbox: Sandbox) -> None:
     sandbox.clock.advance(1)
     states = {i["instanceId"]: i["state"] for i in ask(sandbox, "GET", "instances")["instances"]}
     assert states == {instance: "pending", quick: "running"}
+    running = ask(sandbox, "GET", "instances?state=running,terminated")["instances"]
+    assert [i["instanceId"] for i in running] == [quick]
 
 
 def test_scripted_price_over_http_reaches_both_price_apis(sandbox: Sandbox) -> None:

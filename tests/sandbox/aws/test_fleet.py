@@ -244,6 +244,12 @@ Change = dict[str, Any]
         ({"InstanceType": "m6g.large"}, {}, "InvalidParameterValue"),
         (
             {},
+            {"SecurityGroupIds": [f"sg-0123456789abcde{i:02}" for i in range(6)]},
+            "SecurityGroupsPerInterfaceLimitExceeded",
+        ),
+        ({}, {"UserData": base64.b64encode(b"x" * 16_385).decode()}, "InvalidParameterValue"),
+        (
+            {},
             {"BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 4}}]},
             "InvalidBlockDeviceMapping",
         ),

@@ -79,12 +79,16 @@ def test_the_environment_points_any_sdk_here(sandbox: Sandbox, monkeypatch: pyte
 
 def test_the_command_tells_when_it_is_ready_and_ends_on_sigterm() -> None:
     command = [sys.executable, "-m", "sandbox.aws", "--cluster", "blue", "--region", "us-west-2", "--speed", "10"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
+        exports, line = {}, ""
+        while (line := process.stdout.readline()).startswith("export "):
+            name, _, value = line.removeprefix("export ").strip().partition("=")
+            exports[name] = value
         ready = re.match(r"sandbox AWS ready at (http://127\.0\.0\.1:\d+) \(us-west-2, cluster blue\)", line)
-        assert ready, line + (process.stderr.read() if process.stderr and not line else "")
+        assert ready, line
+        assert (exports["AWS_ENDPOINT_URL"], exports["AWS_REGION"]) == (ready[1], "us-west-2")
         eks = boto3.client(
             "eks", endpoint_url=ready[1], region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b"
         )
