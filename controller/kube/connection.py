@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ class Connection:
     """The URL without a trailing slash."""
     pool: urllib3.PoolManager
     configuration: Any
+    _renewing: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+    """One thread at a time renews credentials: a plugin is not started a dozen times at once."""
 
     def auth_headers(self) -> dict[str, str]:
         """Fresh credentials; the official client renews a token that ran out.
@@ -36,7 +39,8 @@ class Connection:
         Raises ForbiddenError when the credentials cannot be had.
         """
         try:
-            settings = self.configuration.auth_settings()
+            with self._renewing:
+                settings = self.configuration.auth_settings()
         except Exception as error:  # credential plugins raise whatever they like
             raise ForbiddenError(f"No credentials for the API server at {self.server}: {error}", 401) from error
         bearer = settings.get("BearerToken")

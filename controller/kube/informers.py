@@ -34,7 +34,7 @@ _TICK_SECONDS = 1.0
 _MAX_BATCH = 10_000
 """Changes between two snapshots, at most."""
 _STOP_SECONDS = 5.0
-"""How long stopping waits for the owner thread."""
+"""How long stopping waits for the watches, and then for the owner thread."""
 _STOP_POLL_SECONDS = 0.2
 """How soon a waiter sees that its stop event was set."""
 
@@ -84,8 +84,9 @@ class Informers:
         """Stop watching and end the threads. The last snapshot stays readable; waiters return."""
         for watcher in self._watchers:
             watcher.request_stop()
+        deadline = self._clock.monotonic() + _STOP_SECONDS
         for watcher in self._watchers:
-            watcher.stop()
+            watcher.stop(max(0.0, deadline - self._clock.monotonic()))
         self._stopping.set()
         self._queue.put(None)
         if self._owner.is_alive() and self._owner is not threading.current_thread():
@@ -122,7 +123,12 @@ class Informers:
         self._queue.put(change)
 
     def learn(self, resource: Resource, document: Mapping[str, Any]) -> Future[Snapshot]:
-        """Take the API server's answer to our own create or patch into the state, before the watch tells of it."""
+        """Take the API server's answer to our own write into the state, before the watch tells of it.
+
+        An answer that is not the object (a Status, after a deletion that was complete) is left to the watch.
+        """
+        if document.get("kind", resource.kind) != resource.kind:
+            return self.submit(lambda _cluster: None)
         change = Change(resource.kind, ChangeType.LEARNED, (document,))
         return self.submit(lambda cluster: self._apply(cluster, change))
 

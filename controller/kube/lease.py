@@ -64,7 +64,7 @@ class LeaderElector:
         """`identity` must be this process' alone, but the same when it is restarted in its place (the pod's name)."""
         self.identity = identity
         self.options = options or LeaseOptions()
-        self._client = client.with_options(
+        self.client = client.with_options(
             connect_timeout_seconds=self.options.retry_seconds,
             timeout_seconds=self.options.renew_deadline_seconds / 2,
             backoff=Backoff(attempts=1),
@@ -77,7 +77,8 @@ class LeaderElector:
         self._leading = False
         self._failing = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lost = threading.Lock()
+        self._threads: tuple[threading.Thread, ...] = ()
 
     @property
     def leading(self) -> bool:
@@ -100,23 +101,31 @@ class LeaderElector:
         return False
 
     def keep(self, on_lost: Callable[[], None]) -> None:
-        """Renew from a thread of its own until `release`. `on_lost` is called there, once, when the lease is lost."""
-        self._thread = threading.Thread(target=self._renew, args=(on_lost,), name="lease", daemon=True)
-        self._thread.start()
+        """Renew from a thread of its own until `release`. `on_lost` is called once, from a thread, when it is lost.
+
+        A second thread watches the deadline: a renewal that hangs in the network cannot hide that time is up.
+        """
+        self._threads = (
+            threading.Thread(target=self._renew, args=(on_lost,), name="lease-renewal", daemon=True),
+            threading.Thread(target=self._watch_deadline, args=(on_lost,), name="lease-deadline", daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
 
     def release(self) -> None:
         """Stop renewing and give the lease up, so that another takes over at once."""
         self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(self.options.renew_deadline_seconds)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(self.options.renew_deadline_seconds)
         if not self._leading:
             return
         self._leading = False
         try:
-            lease = self._client.get(LEASES, self._name, self._namespace)
+            lease = self.client.get(LEASES, self._name, self._namespace)
             if lease["spec"].get("holderIdentity") == self.identity:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
-                self._client.update(LEASES, lease, self._namespace)
+                self.client.update(LEASES, lease, self._namespace)
                 _log.info("Gave up the lead", lease=self._name)
         except KubeError as error:
             _log.warning("Lease was not released and will run out", lease=self._name, error=str(error))
@@ -126,14 +135,25 @@ class LeaderElector:
             renewed = self.renew_once()
             if self._stop.is_set():
                 return
-            taken = not renewed and self._observed is not None and self._observed.holder not in ("", self.identity)
-            overdue = self.clock.monotonic() - self._renewed_at >= self.options.renew_deadline_seconds
-            if taken or overdue:
-                self._leading = False
-                reason = "another process holds it" if taken else "it could not be renewed in time"
-                _log.error("Lost the lead", lease=self._name, reason=reason)
-                on_lost()
+            if not renewed and self._observed is not None and self._observed.holder not in ("", self.identity):
+                self._lose("another process holds it", on_lost)
+            if not self._leading:
                 return
+
+    def _watch_deadline(self, on_lost: Callable[[], None]) -> None:
+        left = self.options.renew_deadline_seconds
+        while self._leading and not self.clock.wait(self._stop, left):
+            left = self._renewed_at + self.options.renew_deadline_seconds - self.clock.monotonic()
+            if left <= 0:
+                self._lose("it could not be renewed in time", on_lost)
+
+    def _lose(self, reason: str, on_lost: Callable[[], None]) -> None:
+        with self._lost:
+            if not self._leading or self._stop.is_set():
+                return
+            self._leading = False
+        _log.error("Lost the lead", lease=self._name, reason=reason)
+        on_lost()
 
     def renew_once(self) -> bool:
         """Take or renew the lease once. False when it is another's or the server fails us."""
@@ -154,12 +174,12 @@ class LeaderElector:
 
     def _take(self) -> bool:
         try:
-            lease = self._client.get(LEASES, self._name, self._namespace)
+            lease = self.client.get(LEASES, self._name, self._namespace)
         except NotFoundError:
             spec = self._spec(transitions=0, acquired=self._now())
             metadata = {"name": self._name, "namespace": self._namespace}
             document = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-            self._observe(self._client.create(LEASES, document, self._namespace))
+            self._observe(self.client.create(LEASES, document, self._namespace))
             return True
         self._observe(lease)
         spec = lease.get("spec") or {}
@@ -169,7 +189,7 @@ class LeaderElector:
         transitions = int(spec.get("leaseTransitions") or 0) + (0 if mine else 1)
         acquired = spec.get("acquireTime") if mine else None
         lease["spec"] = {**spec, **self._spec(transitions, acquired or self._now())}
-        self._observe(self._client.update(LEASES, lease, self._namespace))
+        self._observe(self.client.update(LEASES, lease, self._namespace))
         return True
 
     def _observe(self, lease: dict[str, Any]) -> None:

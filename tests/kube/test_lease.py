@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from controller.clock import SystemClock
 from controller.kube.client import KubeClient
 from controller.kube.lease import LEASE_NAME, LeaderElector, LeaseOptions
 from controller.kube.resources import LEASES
@@ -123,7 +124,42 @@ def test_a_leader_that_cannot_renew_is_told_before_another_may_lead(
         eventually(lambda: bool(lost), "the loss is told")
     assert 10.0 <= lost[0] - acquired_at < 15.0
     assert not first.leading
-    assert [line["event"] for line in logs] == ["Lease cannot be read or written", "Lost the lead"]
+    said = [line["event"] for line in logs]
+    assert said.count("Lost the lead") == 1
+    assert said.count("Lease cannot be read or written") <= 1
+
+
+def test_a_renewal_that_hangs_does_not_hide_that_time_is_up(server: Server, client: KubeClient) -> None:
+    elector = LeaderElector(client, NAMESPACE, "pod-1", SystemClock(), options=LeaseOptions(6.0, 0.5, 0.1))
+    patient = KubeClient(client.connection, client.options)
+    elector.client = patient
+    assert elector.acquire(NEVER)
+    server.fault(kind="latency", seconds=600, delay_seconds=600)
+    lost = threading.Event()
+    with capture_logs() as logs:
+        elector.keep(lost.set)
+        assert lost.wait(15)
+    assert [line["event"] for line in logs] == ["Lost the lead"], "no answer came, not even a refusal"
+    assert not elector.leading
+
+
+def test_a_leader_that_renews_keeps_the_lead(client: KubeClient) -> None:
+    elector = LeaderElector(client, NAMESPACE, "pod-1", SystemClock(), options=LeaseOptions(30.0, 20.0, 0.02))
+    assert elector.acquire(NEVER)
+    lost = threading.Event()
+    elector.keep(lost.set)
+    times = set()
+
+    def renewed() -> bool:
+        times.add(spec(client)["renewTime"])
+        return len(times) >= 4
+
+    eventually(renewed, "three renewals")
+    assert elector.leading
+    assert not lost.is_set()
+    elector.release()
+    assert not lost.is_set()
+    assert spec(client)["holderIdentity"] == ""
 
 
 def test_a_lease_in_other_hands_is_lost_at_once(client: KubeClient, clock: ManualClock, first: LeaderElector) -> None:
