@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from controller.core.api import labels
-from controller.core.api.pod import Toleration
+from controller.core.api.pod import Resources, Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, PricedOffering
 from controller.core.provisioning.daemons import Daemon
@@ -47,13 +47,20 @@ class CompiledCatalog:
 
     price: T x P in $/hour, infinite where the offering is unavailable or the Provisioner rules it out.
     available: T bit sets over the pairs. capacity, allocatable: R x T; allocatable is less the daemons' share.
+    `slots` tells the slots (host ports, attachments) of an empty node of a type.
     """
 
     def __init__(
-        self, pools: Sequence[Pool], catalog: Catalog, space: ResourceSpace, daemons: Sequence[Daemon]
+        self,
+        pools: Sequence[Pool],
+        catalog: Catalog,
+        space: ResourceSpace,
+        daemons: Sequence[Daemon],
+        slots: Callable[[str], Resources],
     ) -> None:
         self.pools = tuple(pools)
         self.space = space
+        self._slots = slots
         self.types: list[InstanceType] = []
         pool_of: list[int] = []
         for index, pool in enumerate(self.pools):
@@ -158,7 +165,10 @@ class CompiledCatalog:
         position = {key: index for index, key in enumerate(kinds)}
         take = np.array([position[id(t)] for t in self.types], dtype=np.int64)
         self.capacity: Floats = self.space.matrix(t.capacity for t in kinds.values())[:, take]
-        self.allocatable: Floats = self.space.matrix(t.allocatable for t in kinds.values())[:, take]
+        have = self.space.matrix(t.allocatable for t in kinds.values())
+        if self.space.slots:
+            have += self.space.matrix(self._slots(t.name) for t in kinds.values())
+        self.allocatable: Floats = have[:, take]
 
     def _find_open_keys(self) -> frozenset[str]:
         """Keys that some configuration leaves open, so that a node's value depends on its pods."""

@@ -40,6 +40,8 @@ class PodClass:
     labels: FrozenMap[str, str]
     volumes: VolumeNeeds
     pods: list[Pod]
+    requests: Resources = EMPTY
+    """Of one pod, slots included."""
 
     @property
     def name(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod, PodSpec, Resources
 from controller.core.api.workloads import DaemonSet
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -20,6 +21,7 @@ class Daemon:
     daemon_set: DaemonSet
     spec: PodSpec
     requests: Resources
+    """With the slots of its host ports, once `with_ports` was asked."""
 
     def runs_on(self, node: StateNode) -> bool:
         """Whether one of its pods is on the node already."""
@@ -32,6 +34,14 @@ def owned(pod: Pod, daemon_set: DaemonSet) -> bool:
         owner.kind == "DaemonSet"
         and (owner.uid == daemon_set.uid if owner.uid and daemon_set.uid else owner.name == daemon_set.name)
         for owner in pod.owners
+    )
+
+
+def with_ports(found: tuple[Daemon, ...], slots: Callable[[PodSpec, Resources], Resources]) -> tuple[Daemon, ...]:
+    """The daemons with the slots of their host ports among their requests."""
+    return tuple(
+        replace(d, requests=FrozenMap({**slots(d.spec, EMPTY), **d.requests})) if d.spec.host_ports else d
+        for d in found
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from controller.core.provisioning.resources import Bools, Floats, Ints
 from controller.core.state.snapshot import StateNode
 
 
-def headroom(provisioner: Provisioner, nodes: Mapping[str, StateNode]) -> dict[str, int]:
+def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, int]:
     """Limits less the capacity (not allocatable) of the Provisioner's nodes that stay; no limits: empty.
 
     Nodes that are leaving no longer count, as their replacements must fit (the peer's rule, 3.11).
     """
     left = dict(provisioner.limits or {})
-    for node in nodes.values():
+    for node in nodes:
         if node.provisioner_name == provisioner.name and not node.leaving:
             for name in left:
                 left[name] -= node.capacity.get(name, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from controller.core.api import labels
@@ -22,10 +24,16 @@ EVERY_PAIR = np.uint64(2**64 - 1)
 class ExistingNodes:
     """The nodes that may take pods: who may go there, and what is free once their daemons all run.
 
-    free: R x E.
+    free: R x E. `slots` tells what is left of a node's slots (host ports, attachments).
     """
 
-    def __init__(self, nodes: tuple[StateNode, ...], space: ResourceSpace, daemons: tuple[Daemon, ...]) -> None:
+    def __init__(
+        self,
+        nodes: tuple[StateNode, ...],
+        space: ResourceSpace,
+        daemons: tuple[Daemon, ...],
+        slots: Callable[[ResourceSpace, StateNode], Floats],
+    ) -> None:
         self.nodes = nodes
         self.space = space
         self.columns = LabelColumns(len(nodes), self._cells)
@@ -33,7 +41,7 @@ class ExistingNodes:
         self._taint_codes, self._taints = encode(taints)
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
         self._terms: dict[Requirements, Bools] = {}
-        self.free = self._free(daemons)
+        self.free = self._free(daemons, slots)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -45,11 +53,13 @@ class ExistingNodes:
             return [node.node.labels.get(key, node.name) for node in self.nodes]
         return [node.node.labels.get(key) for node in self.nodes]
 
-    def _free(self, daemons: tuple[Daemon, ...]) -> Floats:
+    def _free(self, daemons: tuple[Daemon, ...], slots: Callable[[ResourceSpace, StateNode], Floats]) -> Floats:
         free = self.space.matrix(node.allocatable for node in self.nodes)
         for index, node in enumerate(self.nodes):
             for pod in node.pods:
                 free[:, index] -= self.space.vector(pod.spec.requests)
+            if self.space.slots:
+                free[:, index] += slots(self.space, node)
         for daemon in daemons:
             due = self.daemon_due(daemon)
             for index in np.flatnonzero(due).tolist():

@@ -19,7 +19,9 @@ class SolveOptions:
     """How to solve. `budget_seconds` is a work limit given as such: 0 returns the first plan."""
 
     budget_seconds: float = 0.0
-    node_cost_per_hour: float = 0.0
+    node_cost_per_hour: float = 0.002
+    """What a node costs beside its price (daemons, image pulls, addresses, attention), in $/hour: it keeps a thousand
+    tiny nodes from winning by a cent."""
     max_alternatives: int = 60
     """Offerings kept for each new node, the planned one included."""
 

@@ -68,6 +68,7 @@ def build(
         catalog=FrozenMap({p.name: tuple(catalog[p.name]) for p in usable}),
         snapshot=snapshot,
         skipped=FrozenMap(dict(sorted(reasons.items()))),
+        without_nodes=without_nodes,
     )
 
 

@@ -16,6 +16,7 @@ from controller.core.provisioning.masks import cell_accepts
 from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.pieces import UnitRule
 from controller.core.provisioning.resources import Bools, Floats
+from controller.core.provisioning.slots import is_slot
 from controller.core.provisioning.topology import Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
@@ -36,6 +37,14 @@ class Question:
     def columns(self) -> list[int]:
         """Resources that the request has."""
         return [int(column) for column in np.flatnonzero(self.request > 0)]
+
+
+def _slot(name: str) -> str:
+    kind, _, what = name.partition(":")
+    if kind == "port":
+        protocol, number, _ = what.split("/", 2)
+        return f"a DaemonSet takes its host port {number}/{protocol} on every node; use another port"
+    return f"it attaches more volumes of {what} than a node can"
 
 
 def topology_reason(rules: Iterable[UnitRule]) -> str:
@@ -155,6 +164,9 @@ class Reasons:
         said = []
         for column in short:
             name = catalog.space.names[column]
+            if is_slot(name):
+                said.append(_slot(name))
+                continue
             most = max(0, int(np.max(catalog.allocatable[column, allowed])))
             asked = format_quantity(name, int(demand.request[column]))
             said.append(f"it asks for {name} {asked}, and the largest type leaves {format_quantity(name, most)}")

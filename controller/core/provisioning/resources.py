@@ -22,6 +22,8 @@ class ResourceSpace:
 
     def __init__(self, requests: Iterable[Mapping[str, int]]) -> None:
         self.names = tuple(sorted({name for request in requests for name, amount in request.items() if amount > 0}))
+        self.slots = any(":" in name for name in self.names)
+        """Whether some columns are slots (see `slots`)."""
         self.column = {name: index for index, name in enumerate(self.names)}
 
     def __len__(self) -> int:
@@ -42,5 +44,6 @@ class ResourceSpace:
         return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.names)).T.copy()
 
     def mapping(self, vector: Floats) -> dict[str, int]:
-        """The amounts above 0, by name."""
-        return {name: int(amount) for name, amount in zip(self.names, vector.tolist(), strict=True) if amount > 0}
+        """The amounts above 0 of Kubernetes' resources, by name."""
+        amounts = zip(self.names, vector.tolist(), strict=True)
+        return {name: int(amount) for name, amount in amounts if amount > 0 and ":" not in name}

@@ -20,6 +20,9 @@ from controller.core.provisioning.pieces import Member, Piece, unit_rules
 from controller.core.provisioning.resources import Floats
 from controller.core.provisioning.topology import Group, Kind, Topology
 
+PLANNED = "\0planned"
+"""The domain under which host groups count what the plan places; rows have the details."""
+
 Step = tuple[int, Level, tuple[Choice, ...]]
 """A level's number, the level, and a variant of its choices."""
 
@@ -83,10 +86,17 @@ class Rounds:
             for share in demand.shares:
                 here = min(placed, share.count)
                 placed -= here
+                self._count_hosts(share, here)
                 for member in share.piece.members:
                     by_class[member.pod_class.index].left -= here * member.pods
                 if here < share.count:
                     self._return(share, share.count - here, by_class)
+
+    def _count_hosts(self, share: Share, placed: int) -> None:
+        """Once a matched pod stands on some host, those with affinity to it must join it there."""
+        for rule in share.piece.rules:
+            if rule.host and rule.matched and placed:
+                rule.group.most[PLANNED] += placed * rule.matched
 
     def _pack(self, shares: list[Share]) -> list[Demand]:
         asked = demands(shares, self.scale)
@@ -104,7 +114,7 @@ class Rounds:
     def _piece(self, one: Progress) -> Piece:
         number, level, choices = one.steps[one.step]
         members = (Member(one.pod_class, 1, number),)
-        request = self.masks.catalog.space.vector(one.pod_class.spec.requests)
+        request = self.masks.catalog.space.vector(one.pod_class.requests)
         piece = Piece(members, level, choices, request, one.left, blocked=set(one.blocked))
         piece.rules = unit_rules(self.topology, members)
         return piece

@@ -7,7 +7,7 @@ from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog, Pool, pool_requirements
 from controller.core.provisioning.classes import Classifier, PodClass
 from controller.core.provisioning.compiler import MaskCompiler
-from controller.core.provisioning.daemons import daemons
+from controller.core.provisioning.daemons import daemons, with_ports
 from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.levels import levels
 from controller.core.provisioning.limits import Limits, headroom
@@ -20,7 +20,9 @@ from controller.core.provisioning.resources import ResourceSpace
 from controller.core.provisioning.rounds import Progress, Rounds, Step, size_scale
 from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
+from controller.core.provisioning.slots import Slots
 from controller.core.provisioning.topology import Topology
+from controller.core.provisioning.volumes import Volumes
 from controller.core.provisioning.world import World, selector_keys
 from controller.core.state.snapshot import StateNode
 
@@ -39,12 +41,21 @@ class Solver:
         self.problem = problem
         self.options = options
         self.unplaced: dict[PodKey, str] = {}
-        self.standing = tuple(sorted(problem.snapshot.nodes.values(), key=lambda node: node.name))
+        standing = (node for node in problem.snapshot.nodes.values() if node.name not in problem.without_nodes)
+        self.standing = tuple(sorted(standing, key=lambda node: node.name))
         good = [pod for pod in sorted(problem.pending, key=lambda p: (p.namespace, p.name)) if self._readable(pod)]
         self.batch = frozenset((pod.namespace, pod.name) for pod in problem.pending)
-        self.daemons = daemons(problem.snapshot)
-        self.classes = Classifier(self._label_keys(good)).classes(good, {})
-        requests = [c.spec.requests for c in self.classes] + [daemon.requests for daemon in self.daemons]
+        found = daemons(problem.snapshot)
+        volumes = Volumes(problem.snapshot, good)
+        classes = Classifier(self._label_keys(good)).classes(good, volumes.needs())
+        running = (pod.spec for node in self.standing for pod in node.pods if pod.spec.host_ports)
+        specs = (*(c.spec for c in classes), *(d.spec for d in found), *running)
+        self.slots = Slots(problem.snapshot, specs, volumes)
+        self.daemons = with_ports(found, self.slots.requests)
+        self.classes = [c for c in classes if self._resolved(c)]
+        for pod_class in self.classes:
+            pod_class.requests = self.slots.requests(pod_class.spec, pod_class.volumes.attachments)
+        requests = [c.requests for c in self.classes] + [daemon.requests for daemon in self.daemons]
         self.space = ResourceSpace(requests)
         self._compile()
         self.ladders = {c.index: steps for c in self.classes if (steps := self._steps(c))}
@@ -53,6 +64,11 @@ class Solver:
         if pod.spec.malformed:
             self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(pod.spec.malformed)
         return not pod.spec.malformed
+
+    def _resolved(self, pod_class: PodClass) -> bool:
+        if pod_class.volumes.problem:
+            self.unplaced.update((pod.key, pod_class.volumes.problem) for pod in pod_class.pods)
+        return not pod_class.volumes.problem
 
     def _label_keys(self, pods: list[Pod]) -> frozenset[str]:
         """Labels that some selector looks at: only these tell classes apart."""
@@ -64,10 +80,12 @@ class Solver:
     def _compile(self) -> None:
         problem = self.problem
         provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
-        self.pools = [Pool(p, pool_requirements(p), headroom(p, problem.snapshot.nodes)) for p in provisioners]
-        self.catalog = CompiledCatalog(self.pools, problem.catalog, self.space, self.daemons)
+        self.pools = [Pool(p, pool_requirements(p), headroom(p, self.standing)) for p in provisioners]
+        self.catalog = CompiledCatalog(
+            self.pools, problem.catalog, self.space, self.daemons, lambda name: self.slots.on_new(self.space, name)
+        )
         nodes = tuple(sorted(problem.nodes, key=lambda node: node.name))
-        self.existing = ExistingNodes(nodes, self.space, self.daemons)
+        self.existing = ExistingNodes(nodes, self.space, self.daemons, self.slots.left_on)
         self.standing_nodes = self._standing(nodes)
         self.masks = MaskCompiler(self.catalog, self.existing)
         self.soft_taints = any(
@@ -79,11 +97,11 @@ class Solver:
     def _standing(self, nodes: tuple[StateNode, ...]) -> ExistingNodes:
         """All nodes of the cluster, those that take no pods included: topology counts what runs on them."""
         same = len(nodes) == len(self.standing) and all(a is b for a, b in zip(nodes, self.standing, strict=True))
-        return self.existing if same else ExistingNodes(self.standing, self.space, ())
+        return self.existing if same else ExistingNodes(self.standing, self.space, (), self.slots.left_on)
 
     def _steps(self, pod_class: PodClass) -> list[Step]:
         try:
-            ladder = list(levels(pod_class.spec, (), taints_may_be_preferences=self.soft_taints))
+            ladder = list(levels(pod_class.spec, pod_class.volumes.choices, taints_may_be_preferences=self.soft_taints))
         except ValueError as problem:
             for pod in pod_class.pods:
                 self.unplaced[pod.key] = f"its node affinity cannot be read: {problem}"
@@ -119,7 +137,7 @@ class Solver:
         for one in progress:
             if one.left:
                 number, level, choices = one.steps[-1]
-                request = self.space.vector(one.pod_class.spec.requests)
+                request = self.space.vector(one.pod_class.requests)
                 question = Question(level, self.masks.mask(level, choices), request)
                 rules = unit_rules(rounds.topology, (Member(one.pod_class, 1, number),))
                 reason = reasons.explain(question, dict(self.problem.skipped), topology_reason(rules))

@@ -1,0 +1,72 @@
+"""What the tests of this folder ask of a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from controller.core.api import labels as keys
+from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodKey, TopologySpreadConstraint
+from controller.core.provisioning import SchedulingPlan, SolveOptions, solve
+from controller.core.provisioning.audit import audit
+from controller.core.provisioning.plan import SchedulingProblem
+from tests.factories import selector
+
+WEB = selector(app="web")
+
+
+def solved(posed: SchedulingProblem, options: SolveOptions | None = None) -> SchedulingPlan:
+    """The plan, after the auditor found nothing wrong with it."""
+    plan = solve(posed, options) if options else solve(posed)
+    assert [str(violation) for violation in audit(plan, posed)] == []
+    return plan
+
+
+def spread(
+    key: str = keys.ZONE,
+    *,
+    skew: int = 1,
+    soft: bool = False,
+    of: LabelSelector | None = WEB,
+    min_domains: int | None = None,
+    match_label_keys: tuple[str, ...] = (),
+    affinity_policy: str = "Honor",
+    taints_policy: str = "Ignore",
+) -> TopologySpreadConstraint:
+    """A spread constraint over pods labelled app=web."""
+    when = "ScheduleAnyway" if soft else "DoNotSchedule"
+    return TopologySpreadConstraint(skew, key, when, of, min_domains, match_label_keys, affinity_policy, taints_policy)
+
+
+def near(key: str = keys.ZONE, of: LabelSelector | None = WEB, namespaces: tuple[str, ...] = ()) -> PodAffinityTerm:
+    """A pod (anti-)affinity term towards pods labelled app=web."""
+    return PodAffinityTerm(key, of, namespaces)
+
+
+def homes(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) -> dict[PodKey, str]:
+    """The domain of each placed pod; for the hostname, a name per node."""
+    found: dict[PodKey, str] = {}
+    nodes = {node.name: node.node for node in posed.nodes}
+    for placement in plan.existing:
+        node = nodes[placement.node]
+        value = placement.node if key == keys.HOSTNAME else node.labels[key]
+        found.update(dict.fromkeys(placement.pods, value))
+    for number, planned in enumerate(plan.new_nodes):
+        value = {
+            keys.HOSTNAME: f"new-{number}",
+            keys.ZONE: planned.offering.zone,
+            keys.CAPACITY_TYPE: planned.offering.capacity_type,
+            keys.INSTANCE_TYPE: planned.offering.instance_type,
+        }.get(key) or planned.labels.get(key, "")
+        found.update(dict.fromkeys(planned.pods, value))
+    return found
+
+
+def skew(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) -> list[int]:
+    """Placed pods per domain, fewest first."""
+    return sorted(Counter(homes(plan, posed, key).values()).values())
+
+
+def aged(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """The same pods, each a second younger than the one before."""
+    return tuple(replace(pod, created=float(age)) for age, pod in enumerate(pods))
