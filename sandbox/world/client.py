@@ -21,9 +21,10 @@ import yaml
 from sandbox.world.resources import Obj, Resource
 
 REQUEST_TIMEOUT_SECONDS = 30.0
-WATCH_TIMEOUT_SECONDS = 300
-WATCH_SILENCE_SECONDS = 120.0
-"""A watch that sends nothing, not even a bookmark (they come about once a minute), for this long is taken as dead."""
+WATCH_TIMEOUT_SECONDS = 20
+"""Watches are asked to end often, and continue where they were: so one that fell silent is noticed soon."""
+WATCH_SILENCE_SECONDS = 25.0
+"""A watch that has neither sent anything nor ended for this long is taken as dead."""
 CONNECTIONS = 32
 
 MERGE = "application/merge-patch+json"

@@ -70,7 +70,7 @@ class EventRecorder:
             identity, event = await self._queue.get()
             try:
                 await self._write(identity, event)
-            except ApiError as error:
+            except ApiError as error:  # a lost event is no reason to do anything else differently
                 log.debug("event %s on %s not written: %s", event["reason"], event["involvedObject"]["name"], error)
 
     async def _write(self, identity: tuple[str, ...], event: Obj) -> None:

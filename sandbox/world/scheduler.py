@@ -111,9 +111,9 @@ class Scheduler:
                 continue
             try:
                 tried += self._attempt(waiting)
-            except (KeyError, TypeError, ValueError) as error:
+            except Exception:
                 self._waiting.pop(waiting.pod.uid, None)
-                log.warning("pod %s/%s can't be read: %r", waiting.pod.namespace, waiting.pod.name, error)
+                log.exception("pod %s/%s can't be scheduled; others can", waiting.pod.namespace, waiting.pod.name)
             if tried % PODS_PER_YIELD == PODS_PER_YIELD - 1:
                 tried += 1
                 await asyncio.sleep(0)

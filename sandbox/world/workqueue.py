@@ -71,8 +71,9 @@ class Workqueue(Generic[K]):
                 if after is not None:
                     self.add_after(key, after)
             except ApiError as error:
-                log.log(logging.DEBUG if error.conflict or error.not_found else logging.WARNING, "%s %s: %s",
-                        self._name, key, error)  # fmt: skip
+                # Said once: not for every retry, and not for what an outage or a race explains.
+                expected = error.conflict or error.not_found or not error.status or key in self._failures
+                log.log(logging.DEBUG if expected else logging.WARNING, "%s %s: %s", self._name, key, error)
                 self._retry(key)
             except Exception:
                 log.exception("%s %s failed; retried with back-off", self._name, key)

@@ -96,9 +96,9 @@ class SandboxCloud:
         try:
             answer = self._http.request("GET", self._url)
             rows = orjson.loads(answer.data)["instances"]
-        except (urllib3.exceptions.HTTPError, orjson.JSONDecodeError, KeyError) as error:
+            return [self._instance(row) for row in rows if self._is_ours(row["tags"])]
+        except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError) as error:
             raise CloudError(f"GET {self._url}: {error!r}") from error
-        return [self._instance(row) for row in rows if self._is_ours(row["tags"])]
 
     def _is_ours(self, tags: dict[str, str]) -> bool:
         if self._cluster_name:

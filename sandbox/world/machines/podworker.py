@@ -127,8 +127,8 @@ class PodWorkers:
             await self._write(pod, podstatus.refused(*refusal, self._now()))
             self._event(pod, *refusal, warning=True)
             return None
-        self._runs[pod["metadata"]["uid"]] = run
         await self._write(pod, podstatus.starting(pod, self._place(kubelet, run), self._now()))
+        self._runs[pod["metadata"]["uid"]] = run  # after the write: if that fails, all of this is done again
         for container in pod["spec"]["containers"]:
             self._event(pod, "Pulling", f'Pulling image "{container.get("image")}"')
         return self._times.pull_seconds
@@ -167,17 +167,17 @@ class PodWorkers:
             run.restart_at, run.started_at, run.ready = None, None, False
         ready_after = _readiness_seconds(pod)
         if run.started_at is None:
-            run.started_at, run.started = now, self._now()
-            run.ready = ready_after == 0
-            await self._write_running(pod, kubelet, run)
+            run.started = self._now()
+            await self._write_running(pod, kubelet, run, ready=ready_after == 0)
+            run.started_at, run.ready = now, ready_after == 0
             for container in pod["spec"]["containers"]:
                 self._event(pod, "Pulled", f'Successfully pulled image "{container.get("image")}"')
                 self._event(pod, "Created", f"Created container: {container['name']}")
                 self._event(pod, "Started", f"Started container {container['name']}")
         elapsed = now - run.started_at
         if not run.ready and elapsed >= ready_after:
+            await self._write_running(pod, kubelet, run, ready=True)
             run.ready = True
-            await self._write_running(pod, kubelet, run)
         deadline = pod["spec"].get("activeDeadlineSeconds")
         if deadline is not None and elapsed >= deadline:
             await self._write(pod, podstatus.deadline_exceeded())
@@ -189,9 +189,9 @@ class PodWorkers:
         waits += [limit - elapsed for limit in (deadline, lasts) if limit is not None]
         return max(0.01, min(waits)) if waits else None
 
-    async def _write_running(self, pod: Obj, kubelet: Kubelet, run: _Run) -> None:
+    async def _write_running(self, pod: Obj, kubelet: Kubelet, run: _Run, *, ready: bool) -> None:
         place = self._place(kubelet, run)
-        status = podstatus.running(pod, place, run.started, self._now(), ready=run.ready, restarts=run.restarts)
+        status = podstatus.running(pod, place, run.started, self._now(), ready=ready, restarts=run.restarts)
         await self._write(pod, status)
 
     async def _finish(self, pod: Obj, run: _Run, now: float) -> float | None:
@@ -202,9 +202,9 @@ class PodWorkers:
             await self._write(pod, podstatus.ended(pod, run.started, self._now(), exit_code))
             return None
         wait = min(CRASH_BACKOFF_SECONDS * 2.0**run.restarts, MAX_CRASH_BACKOFF_SECONDS)
+        await self._write(pod, podstatus.waiting_to_restart(pod, self._now(), exit_code, run.restarts + 1))
         run.restarts += 1
         run.restart_at = now + wait
-        await self._write(pod, podstatus.waiting_to_restart(pod, self._now(), exit_code, run.restarts))
         self._event(pod, "BackOff", "Back-off restarting failed container", warning=True)
         return wait
 

@@ -21,7 +21,7 @@ from sandbox.world.machines.capacity import MachineShape
 from sandbox.world.machines.instances import Instance
 from sandbox.world.machines.kubelet import BootTimes
 from sandbox.world.machines.podworker import PodTimes
-from sandbox.world.resources import Obj, Resource
+from sandbox.world.resources import PODS, Obj, Resource
 from sandbox.world.world import KUBELETS, PARTS, WorldSettings, serve
 
 T = TypeVar("T")
@@ -160,6 +160,13 @@ class Cluster:
             assert time.monotonic() < end, f"not within {deadline_seconds:.0f} s: {check.__name__}; last: {answer!r}"
             time.sleep(0.05)
         return answer
+
+    def healthy_pods(self, selector: str) -> int:
+        """How many pods are Running, or -1 while the server does not answer."""
+        try:
+            return sum(pod["status"].get("phase") == "Running" for pod in self.list(PODS, selector))
+        except (AssertionError, urllib3.exceptions.HTTPError):
+            return -1
 
     def ready_node(self, name: str) -> Obj:
         """Wait until the Node is Ready."""
