@@ -118,6 +118,7 @@ def running() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def sandbox(running: Sandbox) -> Iterator[Sandbox]:
+    running.aws.calls.clear()
     yield running
     running.aws.faults.clear()
     running.aws.world.instances.delays = DELAYS
@@ -127,4 +128,3 @@ def sandbox(running: Sandbox) -> Iterator[Sandbox]:
         running.ec2.terminate_instances(InstanceIds=alive)
     running.clock.advance(7200)
     running.ec2.describe_instances()
-    running.aws.calls.clear()
