@@ -1,0 +1,72 @@
+"""The edge: Pulumi's configuration in, one frozen value out, or one error with every problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pulumi.runtime.config import CONFIG
+
+from components.config.checks import check
+from components.config.keys import Document, key_fields, plain, read_section
+from components.config.objects import stack_objects
+from components.config.schema import StackConfig
+from controller.core.api.strict import Report
+from controller.errors import ValidationError
+
+PROJECT = "nodeless"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What an environment is to be."""
+
+    config: StackConfig
+    objects: tuple[Document, ...]
+    """Its Provisioners and AWSNodeTemplates, valid, templates first."""
+
+
+def load(folder: Path) -> Stack:
+    """The running stack's configuration. Raises ValidationError with every problem, each under its key path.
+
+    `folder` is the project's: paths of manifests count from it.
+    """
+    return parse(values(CONFIG.get()), folder)
+
+
+def values(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The project's keys out of Pulumi's: a structured value arrives as JSON, other projects' keys are not ours."""
+    structured = {each.name for each in key_fields(StackConfig) if plain(each.hint) not in (str, int, bool, float)}
+    found: dict[str, Any] = {}
+    for full, value in raw.items():
+        namespace, _, name = full.partition(":")
+        if namespace == PROJECT:
+            found[name] = _decoded(value) if name in structured else value
+    return found
+
+
+def parse(document: Mapping[str, Any], folder: Path) -> Stack:
+    """The stack of these keys. Raises ValidationError."""
+    report = Report()
+    config = read_section(StackConfig, report, document, "")
+    objects: tuple[Document, ...] = ()
+    if config is not None:
+        check(config, report)
+        objects = stack_objects(config, folder, report)
+    if report.problems:
+        raise ValidationError("Stack configuration", report.problems)
+    assert config is not None
+    return Stack(config, objects)
+
+
+def _decoded(value: Any) -> Any:
+    """A value that is no JSON stays as it is: the reader says what it must be."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,118 @@
+"""The Provisioners and AWSNodeTemplates of a stack, judged by the rules that the controller itself goes by.
+
+A bad object fails at preview with the message that the controller would give, under the key path of the stack file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.config.controller import ObjectConfig
+from components.config.keys import Document
+from components.config.schema import StackConfig
+from controller.core.api.document import Document as ApiDocument
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.nodetemplate_rules import validate_node_template
+from controller.core.api.provisioner_rules import validate_provisioner
+from controller.core.api.strict import Report, did_you_mean, kind_of
+from controller.errors import Problem
+
+PROVISIONER, NODE_TEMPLATE = "Provisioner", "AWSNodeTemplate"
+API_VERSIONS = {PROVISIONER: "karpenter.sh/v1alpha5", NODE_TEMPLATE: "karpenter.k8s.aws/v1alpha1"}
+VALIDATORS: dict[str, Callable[[ApiDocument], tuple[Problem, ...]]] = {
+    PROVISIONER: validate_provisioner,
+    NODE_TEMPLATE: validate_node_template,
+}
+
+
+def stack_objects(config: StackConfig, folder: Path, report: Report) -> tuple[Document, ...]:
+    """Every object of the stack, templates first, each valid; problems go to `report`."""
+    placed = [
+        *_configured(NODE_TEMPLATE, config.node_templates, "nodeTemplates"),
+        *_configured(PROVISIONER, config.provisioners, "provisioners"),
+        *_from_files(config.manifests, folder, report),
+    ]
+    for path, document in placed:
+        for problem in VALIDATORS[document["kind"]](document):
+            where, _, rest = problem.path.partition("spec")
+            at = f"{path}.spec{rest}" if not where and problem.path else f"{path}.{problem.path}".rstrip(".")
+            report.add(at, problem.message, problem.remedy)
+    _check_names(placed, report)
+    _check_references(placed, report)
+    return tuple(sorted((d for _, d in placed), key=lambda d: (d["kind"], str(d["metadata"].get("name")))))
+
+
+def _configured(kind: str, objects: Iterable[ObjectConfig], path: str) -> list[tuple[str, Document]]:
+    found = []
+    for index, each in enumerate(objects):
+        metadata: dict[str, Any] = {"name": each.name}
+        if each.labels:
+            metadata["labels"] = dict(each.labels)
+        if each.annotations:
+            metadata["annotations"] = dict(each.annotations)
+        document = {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": metadata, "spec": dict(each.spec)}
+        found.append((f"{path}[{index}]", FrozenMap(document)))
+    return found
+
+
+def _from_files(names: Iterable[str], folder: Path, report: Report) -> list[tuple[str, Document]]:
+    found = []
+    for index, name in enumerate(names):
+        path = f"manifests[{index}]"
+        try:
+            documents = [each for each in yaml.safe_load_all((folder / name).read_text()) if each is not None]
+        except OSError as error:
+            report.add(path, f"{name!r} cannot be read: {error.strerror}", "paths count from the project's folder")
+            continue
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            report.add(path, f"{name!r} is not YAML: {' '.join(str(error).split())}")
+            continue
+        for number, document in enumerate(documents, start=1):
+            at = f"{path} ({name}, document {number})"
+            if _ours(document, at, report):
+                found.append((at, FrozenMap(document)))
+    return found
+
+
+def _ours(document: object, path: str, report: Report) -> bool:
+    if not isinstance(document, Mapping):
+        report.add(path, f"must be an object, not {kind_of(document)}")
+        return False
+    kind = document.get("kind")
+    if kind not in VALIDATORS:
+        report.add(f"{path}.kind", f"{kind!r} does not belong here", did_you_mean(str(kind), VALIDATORS))
+        return False
+    if document.get("apiVersion") != API_VERSIONS[kind]:
+        report.add(
+            f"{path}.apiVersion", f"{document.get('apiVersion')!r} is not supported", f"use {API_VERSIONS[kind]}"
+        )
+        return False
+    if not isinstance(document.get("metadata"), Mapping):
+        report.add(f"{path}.metadata", "is missing", "give the object a name")
+        return False
+    return True
+
+
+def _check_names(placed: Iterable[tuple[str, Document]], report: Report) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for path, document in placed:
+        name = (document["kind"], str(document["metadata"].get("name")))
+        if name in seen:
+            report.add(path, f"{name[0]} {name[1]!r} is there twice", f"the other is {seen[name]}")
+        seen.setdefault(name, path)
+
+
+def _check_references(placed: Iterable[tuple[str, Document]], report: Report) -> None:
+    placed = list(placed)
+    templates = [str(d["metadata"].get("name")) for _, d in placed if d["kind"] == NODE_TEMPLATE]
+    for path, document in placed:
+        spec = document.get("spec")
+        reference = spec.get("providerRef") if isinstance(spec, Mapping) else None
+        name = reference.get("name") if isinstance(reference, Mapping) else None
+        if document["kind"] == PROVISIONER and name is not None and name not in templates:
+            remedy = did_you_mean(str(name), templates) if templates else "add it to nodeTemplates"
+            report.add(f"{path}.spec.providerRef.name", f"no AWSNodeTemplate is called {name!r}", remedy)
