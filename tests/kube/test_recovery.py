@@ -5,23 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import pytest
 from structlog.testing import capture_logs
 
 from controller.clock import SystemClock
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.kube.client import KubeClient
-from controller.kube.connection import Connection, connect
+from controller.kube.connection import Connection
 from controller.kube.informers import Informers
-from controller.kube.resources import CLUSTER_STATE, NODES, PODS, Resource
+from controller.kube.resources import CLUSTER_STATE, NODES, Resource
 from controller.kube.retry import Backoff
 from controller.kube.watcher import WatchOptions
-from sandbox import realkube
-from tests.factories import node_object, pod_object
+from tests.factories import node_object
 from tests.kube.conftest import QUICK
 from tests.kube.documents import fresh
 from tests.kube.server import Server, eventually
@@ -29,12 +26,11 @@ from tests.kube.server import Server, eventually
 NEVER = threading.Event()
 OPTIONS = WatchOptions(read_timeout_seconds=2.0, backoff=Backoff(initial_seconds=0.02, max_seconds=0.1, attempts=0))
 """A server that sends a bookmark every 0.1 s is silent after 2 s."""
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
 CORE_STATE = tuple(resource for resource in CLUSTER_STATE if not resource.group.startswith("karpenter"))
 
 
 @contextmanager
-def informed(
+def informing(
     client: KubeClient, resources: tuple[Resource, ...], options: WatchOptions = OPTIONS
 ) -> Iterator[Informers]:
     cluster = Cluster([resource.kind for resource in resources])
@@ -61,7 +57,7 @@ def add_node(client: KubeClient, name: str) -> None:
 def test_the_server_is_away_for_a_while(server: Server, crds: KubeClient) -> None:
     """Eleven watches suffer; it is said once when it begins and once when it ends; nothing is forgotten meanwhile."""
     add_node(crds, "before")
-    with capture_logs() as logs, informed(crds, CLUSTER_STATE) as informers:
+    with capture_logs() as logs, informing(crds, CLUSTER_STATE) as informers:
         assert informers.wait_synced(NEVER, 10)
         server.fault(kind="outage", seconds=1.5)
         eventually(lambda: "server" in informers.outages.current(), "the outage is noticed")
@@ -76,7 +72,7 @@ def test_the_server_is_away_for_a_while(server: Server, crds: KubeClient) -> Non
 def test_the_server_is_not_there_yet_when_we_start(server: Server, client: KubeClient) -> None:
     add_node(client, "n1")
     server.fault(kind="outage", seconds=1.0)
-    with capture_logs() as logs, informed(client, CORE_STATE) as informers:
+    with capture_logs() as logs, informing(client, CORE_STATE) as informers:
         assert not informers.snapshot().synced
         assert informers.wait_synced(NEVER, 15)
         assert names(informers.snapshot()) == ["n1"]
@@ -86,7 +82,7 @@ def test_the_server_is_not_there_yet_when_we_start(server: Server, client: KubeC
 
 def test_watches_fall_silent(server: Server, client: KubeClient) -> None:
     """The sockets stay open and nothing comes, as with a peer that vanished."""
-    with capture_logs() as logs, informed(client, CORE_STATE) as informers:
+    with capture_logs() as logs, informing(client, CORE_STATE) as informers:
         assert informers.wait_synced(NEVER, 10)
         server.fault(kind="silent-watches")
         add_node(client, "unheard")
@@ -100,7 +96,7 @@ def test_history_is_compacted_while_a_watch_is_deaf(server: Server, client: Kube
     """The deletion is lost with the history; the new list tells it all the same."""
     add_node(client, "gone")
     add_node(client, "kept")
-    with capture_logs() as logs, informed(client, (NODES,)) as informers:
+    with capture_logs() as logs, informing(client, (NODES,)) as informers:
         assert informers.wait_synced(NEVER, 10)
         server.fault(kind="silent-watches")
         client.delete(NODES, "gone")
@@ -114,7 +110,7 @@ def test_history_is_compacted_while_a_watch_is_deaf(server: Server, client: Kube
 
 
 def test_watches_that_the_server_ends_are_taken_up_without_a_word(server: Server, client: KubeClient) -> None:
-    with capture_logs() as logs, informed(client, CORE_STATE) as informers:
+    with capture_logs() as logs, informing(client, CORE_STATE) as informers:
         assert informers.wait_synced(NEVER, 10)
         for number in range(3):
             server.fault(kind="drop-watches")
@@ -126,7 +122,7 @@ def test_watches_that_the_server_ends_are_taken_up_without_a_word(server: Server
 def test_a_busy_server_is_waited_for(server: Server, client: KubeClient) -> None:
     server.fault(kind="errors", seconds=1.0, code=429, rate=0.7, retry_after_seconds=0)
     add = client.with_options(backoff=Backoff(initial_seconds=0.05, max_seconds=0.1, attempts=200))
-    with informed(client, CORE_STATE) as informers:
+    with informing(client, CORE_STATE) as informers:
         add_node(add, "n1")
         assert informers.wait_synced(NEVER, 15)
         eventually(lambda: names(informers.snapshot()) == ["n1"], "the node")
@@ -134,7 +130,7 @@ def test_a_busy_server_is_waited_for(server: Server, client: KubeClient) -> None
 
 def test_kinds_whose_crd_is_not_there_yet_hold_up_only_the_sync(client: KubeClient, server: Server) -> None:
     """Each missing kind is named once; the others are followed."""
-    with capture_logs() as logs, informed(client, CLUSTER_STATE) as informers:
+    with capture_logs() as logs, informing(client, CLUSTER_STATE) as informers:
         add_node(client, "n1")
         eventually(lambda: names(informers.snapshot()) == ["n1"], "the node")
         eventually(lambda: informers.unsynced() == ("AWSNodeTemplate", "Provisioner"), "the others are listed")
@@ -143,45 +139,11 @@ def test_kinds_whose_crd_is_not_there_yet_hold_up_only_the_sync(client: KubeClie
     assert sorted(refusals) == ["AWSNodeTemplate", "Provisioner"]
 
 
-@pytest.mark.real
-@pytest.mark.xdist_group("real-control-plane")
-def test_a_real_server_is_killed_and_comes_back(tmp_path: Path) -> None:
-    """The watches of a real kube-apiserver: paging, bookmarks, an outage, and what happened meanwhile."""
-    try:
-        realkube.assets_folder()
-    except realkube.AssetsMissingError as missing:
-        pytest.skip(str(missing))
-    with realkube.serve(state=tmp_path / "plane") as plane:
-        running = realkube.running(plane)
-        client = KubeClient(connect(str(running.kubeconfig)), QUICK)
-        for number in range(15):
-            add_node(client, f"n{number:02}")
-        patient = WatchOptions(backoff=OPTIONS.backoff)
-        with capture_logs() as logs, informed(client, CORE_STATE, patient) as informers:
-            assert informers.wait_synced(NEVER, 30)
-            assert len(informers.snapshot().nodes) == 15
-            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-            client.create(SERVICE_ACCOUNTS, account, "default")
-            client.create(
-                PODS, fresh(pod_object(name="p1", spec={"containers": [{"name": "a", "image": "b"}]})), "default"
-            )
-            eventually(lambda: ("default", "p1") in informers.snapshot().pods, "the pod")
-            plane.stop_apiserver()
-            eventually(lambda: "server" in informers.outages.current(), "the outage is noticed")
-            plane.start_apiserver()
-            client.retrying(lambda: client.delete(NODES, "n00"), backoff=OPTIONS.backoff)
-            eventually(lambda: "n00" not in informers.snapshot().nodes, "what was deleted after the outage")
-            eventually(lambda: not informers.outages.current(), "the end of the outage")
-            assert len(informers.snapshot().nodes) == 14
-        assert outage_lines(logs).count("API server does not answer") == 1
-        assert outage_lines(logs).count("API server answers again") == 1
-
-
 def test_a_reader_of_nobody_is_not_synced(client: KubeClient) -> None:
     """No server at all: start, waiting and stopping still work."""
     absent = KubeClient(
         Connection("http://127.0.0.1:1", client.connection.pool, client.connection.configuration), QUICK
     )
-    with informed(absent, CORE_STATE) as informers:
+    with informing(absent, CORE_STATE) as informers:
         assert not informers.wait_synced(NEVER, 0.3)
         assert informers.snapshot().nodes == {}
