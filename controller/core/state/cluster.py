@@ -1,7 +1,9 @@
 """The cluster as the watches have told it so far; `snapshot()` gives what everything else reads.
 
 One thread owns a `Cluster`: it applies changes and publishes snapshots. A snapshot shares with the one before all that
-did not change: maps of untouched kinds, and StateNodes of untouched nodes.
+did not change: maps of untouched kinds, and StateNodes of untouched nodes. A change of nothing that the controller
+reads (most heartbeats and status updates) gives a snapshot with the new resource versions under the old `version`, so
+that it wakes nobody.
 
 Nominations and deletion marks live here alone, in memory, by node name: they may come before the node is known, they
 survive every update of it, and they go with it.
@@ -45,7 +47,7 @@ class Cluster:
         self._state_nodes: dict[str, StateNode] = {}
         self._touched: set[str] = set()
         self._published = Snapshot()
-        self._changed = False
+        self._changed = self._loud = False
         self._observers: dict[str, Callable[[Delta[Any, Any]], None]] = {
             "Pod": self._pod_changed,
             "Node": self._node_changed,
@@ -73,8 +75,9 @@ class Cluster:
         if observer is not None:
             for delta in deltas:
                 observer(delta)
-        if deltas or refused or store.synced != was_synced:
-            self._changed = True
+        self._changed = self._changed or bool(deltas)
+        if refused or store.synced != was_synced or any(not delta.quiet for delta in deltas):
+            self._changed = self._loud = True
         return tuple(refused)
 
     def nominate(self, node_name: str, until: float) -> None:
@@ -111,19 +114,19 @@ class Cluster:
         self._touch_nodes_of(provisioner)
 
     def snapshot(self) -> Snapshot:
-        """The immutable view of now; the same object as before when nothing changed."""
+        """The immutable view of now; the same object as before when nothing at all changed."""
         if not self._changed:
             return self._published
         before, frozen = self._published, {kind: store.frozen() for kind, store in self._stores.items()}
         nodes = self._frozen_nodes()
         self._published = Snapshot(
-            version=before.version + 1,
+            version=before.version + 1 if self._loud else before.version,
             synced=self.synced,
             nodes=nodes,
             invalid=self._frozen_invalid(),
             **{spec.field: frozen[kind] for kind, spec in KINDS.items() if spec.field},
         )
-        self._changed = False
+        self._changed = self._loud = False
         return self._published
 
     def _frozen_nodes(self) -> Mapping[str, StateNode]:
@@ -173,10 +176,11 @@ class Cluster:
             marked_for_deletion=node.name in self._marked,
         )
 
-    def _touch(self, node_name: str) -> None:
+    def _touch(self, node_name: str, quiet: bool = False) -> None:
         if node_name in self._stores["Node"].values() or node_name in self._state_nodes:
             self._touched.add(node_name)
             self._changed = True
+            self._loud = self._loud or not quiet
 
     def _touch_nodes_of(self, provisioner: str) -> None:
         for name, node in self._stores["Node"].values().items():
@@ -193,13 +197,13 @@ class Cluster:
             self._touch(old)
         if new and delta.new is not None:
             self._pods_by_node.setdefault(new, {})[delta.key] = delta.new
-            self._touch(new)
+            self._touch(new, delta.quiet)
 
     def _node_changed(self, delta: Delta[str, Node]) -> None:
         if delta.reborn or delta.new is None:
             self._nominated.pop(delta.key, None)
             self._marked.discard(delta.key)
-        self._touch(delta.key)
+        self._touch(delta.key, delta.quiet)
 
     def _provisioner_changed(self, delta: Delta[str, Provisioner]) -> None:
         """A Provisioner that became invalid keeps its last good startup taints: its nodes are still coming up."""

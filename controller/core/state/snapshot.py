@@ -26,8 +26,8 @@ class StateNode:
     """A node with what runs on it.
 
     `capacity` and `allocatable` are the node's own, with zero or missing entries filled from its instance type until it
-    is initialized. `taints` are those that scheduling must respect: not-ready and unreachable (NoSchedule) are left out,
-    and the Provisioner's startup taints until initialization.
+    is initialized. `taints` are those that scheduling must respect: not-ready and unreachable (NoSchedule) are left
+    out, and the Provisioner's startup taints until initialization; a cordoned node has the unschedulable taint.
     """
 
     node: Node
@@ -74,7 +74,10 @@ class InvalidObject:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at one `version`. Mappings are sorted by key; they are shared between snapshots where nothing changed."""
+    """The cluster at one `version`. Mappings are sorted by key, and shared between snapshots where nothing changed.
+
+    Snapshots of the same version differ in nothing but resource versions of objects.
+    """
 
     version: int = 0
     synced: bool = False

@@ -41,12 +41,16 @@ class _Meta:
 
 @dataclass(frozen=True, slots=True)
 class Delta(Generic[K, V]):
-    """One key's value before and after; None: absent, or refused. `reborn`: another object (uid) of the same name."""
+    """One key's value before and after; None: absent, or refused. `reborn`: another object (uid) of the same name.
+
+    `quiet`: nothing differs that the controller reads, but for the resource version (a heartbeat, say).
+    """
 
     key: K
     old: V | None
     new: V | None
     reborn: bool = False
+    quiet: bool = False
 
 
 class Store(Generic[K, V]):
@@ -184,7 +188,7 @@ class Store(Generic[K, V]):
         self._values[key] = new
         self._dirty = True
         self._unsorted = self._unsorted or old is None
-        deltas.append(Delta(key, old, new, reborn))
+        deltas.append(Delta(key, old, new, reborn, quiet=not reborn and old == new))
 
     def _remove(self, key: K, deltas: list[Delta[K, V]]) -> None:
         self._bury(self._meta.pop(key).uid)

@@ -351,6 +351,20 @@ class TestSharing:
         second = take(cluster, listed("Node", *nodes, version=9))
         assert second is first
 
+    def test_a_heartbeat_brings_the_new_resource_version_but_no_new_version(self) -> None:
+        """Loops that wait for a change sleep on; a write with the resource version as precondition still succeeds."""
+        cluster = Cluster()
+        beat = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T03:04:05Z"}]}
+        first = take(cluster, added(node_object(name="n1", status=beat), bound("a", "n1"), provisioner_object()))
+        beat["conditions"][0]["lastHeartbeatTime"] = "2026-01-02T03:09:05Z"
+        second = take(cluster, modified(at(node_object(name="n1", status=beat), 2), bound("a", "n1", version=3)))
+        assert second.version == first.version
+        assert second.nodes["n1"].node.resource_version == "2"
+        assert second.pods["default", "a"].resource_version == "3"
+        assert second.nodes["n1"].pods[0].resource_version == "3"
+        third = take(cluster, modified(at(node_object(name="n1", labels={"new": "yes"}), 4)))
+        assert third.version > second.version
+
     def test_an_older_snapshot_does_not_change(self) -> None:
         cluster = Cluster()
         first = take(cluster, added(node_object(name="n1"), bound("a", "n1")))
