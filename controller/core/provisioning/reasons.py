@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -188,9 +189,7 @@ def _some(values: list[str]) -> str:
 
 def near_key(key: str, catalog: CompiledCatalog) -> str:
     """A hint at a label key that looks alike, or empty."""
-    known = set(catalog.catalog_keys) | {k for pool in catalog.pools for k in pool.requirements}
-    short = key.rpartition("/")[2]
-    for candidate in sorted(known):
-        if candidate != key and (candidate.rpartition("/")[2] == short or candidate.endswith(key)):
-            return f"; did you mean {candidate}?"
-    return ""
+    known = set(catalog.catalog_keys) | {k for pool in catalog.pools for k in pool.requirements} - {key}
+    parts = [candidate for candidate in sorted(known) if key in candidate and candidate != key]
+    near = parts[:1] or difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""

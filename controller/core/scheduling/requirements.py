@@ -50,7 +50,9 @@ class Requirement:
         if operator in ("Gt", "Lt"):
             if len(chosen) != 1:
                 raise ValueError(f"{key} {operator} needs exactly one value, not {sorted(chosen)}")
-            bound = int(next(iter(chosen)))
+            bound = integer(next(iter(chosen)))
+            if bound is None:
+                raise ValueError(f"{key} {operator} needs an integer, not {next(iter(chosen))!r}")
             if operator == "Gt":
                 return cls(key, True, greater_than=bound)
             return cls(key, True, less_than=bound)
@@ -78,9 +80,9 @@ class Requirement:
     def _within_bounds(self, value: str) -> bool:
         if self.greater_than is None and self.less_than is None:
             return True
-        if not (value.isascii() and value.lstrip("+-").isdecimal()):
+        number = integer(value)
+        if number is None:
             return False
-        number = int(value)
         return (self.greater_than is None or number > self.greater_than) and (
             self.less_than is None or number < self.less_than
         )
@@ -93,8 +95,8 @@ class Requirement:
 
     def intersection(self, other: Requirement) -> Requirement:
         """The values both accept."""
-        greater = _tighter(max, self.greater_than, other.greater_than)
-        less = _tighter(min, self.less_than, other.less_than)
+        greater = max((b for b in (self.greater_than, other.greater_than) if b is not None), default=None)
+        less = min((b for b in (self.less_than, other.less_than) if b is not None), default=None)
         absent_ok = self.absent_ok and other.absent_ok
         if self.complement and other.complement:
             return Requirement(self.key, True, self.values | other.values, greater, less, absent_ok)
@@ -128,12 +130,13 @@ class Requirement:
         return text
 
 
-def _tighter(choose: object, one: int | None, two: int | None) -> int | None:
-    if one is None:
-        return two
-    if two is None:
-        return one
-    return max(one, two) if choose is max else min(one, two)
+def integer(value: str) -> int | None:
+    """The base-10 integer that a label value is, as Go's strconv.ParseInt reads it; None: it is none."""
+    digits = value[1:] if value[:1] in ("+", "-") else value
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    number = int(value)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 class Requirements(Mapping[str, Requirement]):

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.pod import LabelSelector, PodAffinityTerm, WeightedPodAffinityTerm
+from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from controller.core.api.workloads import Namespace
 from tests.core.provisioning.plans import homes, near, skew, solved, spread
 from tests.factories import (
@@ -267,7 +267,7 @@ def test_match_and_mismatch_label_keys_narrow_a_term() -> None:
 
 def test_zone_anti_affinity_of_many_apps_places_all_in_one_batch() -> None:
     """The peer leaves half of them pending."""
-    pods = []
+    pods: list[Pod] = []
     for number in range(30):
         labels = {"app": f"a{number}"}
         term = (near(of=selector(app=f"a{number}")),)

@@ -1,0 +1,59 @@
+"""`python -m bench`: solve a problem file, or all of a folder beside the peer's figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import orjson
+
+from bench.report import lines, show
+from bench.runs import Run, document, run
+from controller.core.provisioning import SolveOptions
+
+
+@click.group()
+def main() -> None:
+    """Benchmarks of the scheduler. Problems stay outside the repository: name a file or a folder."""
+
+
+@main.command("solve")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--budget", type=float, default=None, help="Seconds for making the first plan cheaper; 0: none.")
+@click.option("--output", type=click.Choice(["json", "table"]), default="table", show_default=True)
+def solve_file(file: Path, budget: float | None, output: str) -> None:
+    """Solve one problem FILE (.json.gz)."""
+    options = SolveOptions() if budget is None else SolveOptions(budget_seconds=budget)
+    found = run(file, options)
+    if output == "json":
+        sys.stdout.buffer.write(orjson.dumps(document(found)) + b"\n")
+    else:
+        _summary(found)
+
+
+@main.command("all")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The peer's figures (JSON).")
+@click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
+@click.option("--against", help="A command that solves the file given as its last argument: timed in the same run.")
+def solve_all(folder: Path, peer: Path | None, budget: float | None, against: str | None) -> None:
+    """Solve every problem of FOLDER, each in a process of its own, and print the table."""
+    known = orjson.loads(peer.read_bytes()) if peer else {}
+    show(lines(folder, known, budget, against), other=against is not None)
+
+
+def _summary(found: Run) -> None:
+    plan = found.plan
+    placed = sum(len(placement.pods) for placement in plan.existing)
+    click.echo(
+        f"{len(found.problem.pending)} pods in {found.seconds:.3f} s ({found.pods_per_second:,.0f}/s): "
+        f"{len(plan.new_nodes)} new nodes at ${plan.price_per_hour:.4f}/h, {placed} pods on {len(plan.existing)} "
+        f"existing nodes, {len(plan.unplaced)} not placed"
+    )
+    for left in plan.unplaced[:10]:
+        click.echo(f"  {'/'.join(left.pod)}: {left.reason}")
+
+
+if __name__ == "__main__":
+    main()

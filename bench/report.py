@@ -1,0 +1,108 @@
+"""The table of all problems: ours beside the peer's figures, with ratios and growth."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+Document = Mapping[str, Any]
+COLUMNS = (
+    "problem", "pods/s", "× peer", "seconds", "price", "÷ bound", "÷ peer", "nodes", "peer's", "left", "peer's", "MB",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One problem: our document, the peer's figures, and another solver's seconds where one was asked for."""
+
+    name: str
+    ours: Document
+    peer: Document
+    other_seconds: float | None = None
+
+    def cells(self) -> list[str]:
+        """The line's cells, in the order of COLUMNS."""
+        ours, peer = self.ours, self.peer.get("peer", {})
+        pods, seconds = ours["pods"], ours["seconds"]
+        bound = ours["bound"] or self.peer.get("lower_bound_price")
+        return [
+            self.name,
+            f"{pods / seconds:,.0f}",
+            f"{peer['seconds_min'] / seconds:.1f}" if peer else "",
+            f"{seconds:.3f}",
+            f"{ours['price']:.2f}",
+            f"{ours['price'] / bound:.3f}" if bound else "",
+            f"{ours['price'] / peer['price_median']:.2f}" if peer else "",
+            str(len(ours["nodes"])),
+            str(peer.get("nodes", "")),
+            str(len(ours["unplaced"])),
+            str(peer.get("not_placed", "")),
+            f"{ours['peakMemoryBytes'] / 2**20:.0f}",
+            *([f"{self.other_seconds:.3f}"] if self.other_seconds is not None else []),
+        ]
+
+
+def lines(folder: Path, peer: Document, budget: float | None, against: str | None) -> Iterable[Line]:
+    """Each problem of the folder, solved in a process of its own (cold, its own peak memory)."""
+    for path in sorted(folder.glob("*.json.gz"), key=_name_and_size):
+        name = path.name.removesuffix(".json.gz")
+        command = [sys.executable, "-m", "bench", "solve", str(path), "--output", "json"]
+        if budget is not None:
+            command += ["--budget", str(budget)]
+        answer = subprocess.run(command, check=True, capture_output=True)
+        other = _other(against, path) if against else None
+        yield Line(name, orjson.loads(answer.stdout), peer.get(name, {}), other)
+
+
+def _other(against: str, path: Path) -> float:
+    """Seconds of another solver: what it says itself in a JSON object with `seconds`, else by the clock."""
+    start = time.perf_counter()
+    answer = subprocess.run([*shlex.split(against), str(path)], check=True, capture_output=True)
+    elapsed = time.perf_counter() - start
+    try:
+        said = orjson.loads(answer.stdout)
+    except orjson.JSONDecodeError:
+        return elapsed
+    return float(said["seconds"]) if isinstance(said, dict) and "seconds" in said else elapsed
+
+
+def _name_and_size(path: Path) -> tuple[str, int]:
+    name, _, size = path.name.removesuffix(".json.gz").rpartition("-")
+    return name, int(size) if size.isdigit() else 0
+
+
+def show(found: Iterable[Line], *, other: bool) -> None:
+    """Print the table, then how time grew with pods."""
+    table = Table(*COLUMNS, *(["against s"] if other else []), box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    kept = []
+    for line in found:
+        table.add_row(*line.cells())
+        kept.append(line)
+    console = Console()
+    console.print(table)
+    for text in growth(kept):
+        console.print(text)
+
+
+def growth(found: Iterable[Line]) -> Iterable[str]:
+    """How the time of a shape grows from its smallest to its largest problem."""
+    shapes: dict[str, list[Line]] = {}
+    for line in found:
+        shapes.setdefault(line.name.rpartition("-")[0], []).append(line)
+    for shape, group in shapes.items():
+        small, large = group[0], group[-1]
+        if small is not large:
+            pods = large.ours["pods"] / small.ours["pods"]
+            yield f"{shape}: {pods:.0f} × the pods take {large.ours['seconds'] / small.ours['seconds']:.1f} × the time"

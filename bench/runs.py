@@ -1,0 +1,75 @@
+"""One solve of one problem file, and what it says about itself."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.problems import Objects, arrange, load
+from controller.core.api import labels
+from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions, solve
+from controller.core.provisioning.problem import build
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A plan and what it took: seconds from decoded objects, the catalog's compilation included."""
+
+    problem: SchedulingProblem
+    plan: SchedulingPlan
+    seconds: float
+
+    @property
+    def pods_per_second(self) -> float:
+        """Pending pods over seconds."""
+        return len(self.problem.pending) / self.seconds
+
+
+def run(path: Path, options: SolveOptions) -> Run:
+    """Load a problem, then solve it with the clock running."""
+    return timed(load(path), options)
+
+
+def timed(objects: Objects, options: SolveOptions) -> Run:
+    """Solve decoded objects with the clock running."""
+    start = time.perf_counter()
+    snapshot, catalog = arrange(objects)
+    problem = build(snapshot, catalog)
+    plan = solve(problem, options)
+    return Run(problem, plan, time.perf_counter() - start)
+
+
+def document(found: Run) -> dict[str, Any]:
+    """The run as the acceptance tool reads it."""
+    plan = found.plan
+    return {
+        "nodes": [_node(node, found.problem) for node in plan.new_nodes],
+        "existing": [{"node": placed.node, "pods": ["/".join(key) for key in placed.pods]} for placed in plan.existing],
+        "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in plan.unplaced],
+        "price": plan.price_per_hour,
+        "bound": None,
+        "seconds": found.seconds,
+        "pods": len(found.problem.pending),
+        "peakMemoryBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _node(node: PlannedNode, problem: SchedulingProblem) -> dict[str, Any]:
+    pool = next(p for p in problem.provisioners if p.name == node.provisioner)
+    chosen = {k: v for k, v in node.labels.items() if k not in pool.labels and k != labels.PROVISIONER_NAME}
+    return {
+        "nodePool": node.provisioner,
+        "instanceType": node.offering.instance_type,
+        "zone": node.offering.zone,
+        "capacityType": node.offering.capacity_type,
+        "alternatives": [
+            {"instanceType": o.instance_type, "zone": o.zone, "capacityType": o.capacity_type, "price": o.price}
+            for o in node.alternatives
+        ],
+        "price": node.offering.price,
+        "labels": chosen,
+        "pods": ["/".join(key) for key in node.pods],
+    }
