@@ -19,8 +19,9 @@ from sandbox.aws.catalog import Catalog
 from sandbox.aws.clock import utc
 from sandbox.aws.faults import Faults
 from sandbox.aws.instances import Instance, Instances
-from sandbox.aws.launch import Launcher, LaunchSpec, Network, Template, tags_for
+from sandbox.aws.launch import Launcher, LaunchSpec, tags_for
 from sandbox.aws.market import Market, Pool
+from sandbox.aws.network import Network, Template
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.wire import AwsError, Params
 

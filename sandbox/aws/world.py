@@ -16,8 +16,9 @@ from sandbox.aws.fleet import Fleets
 from sandbox.aws.images import Image, Images
 from sandbox.aws.instances import Delays, Instance, Instances
 from sandbox.aws.interruption import Interruptions
-from sandbox.aws.launch import Launcher, LaunchSpec, Network, tags_for
+from sandbox.aws.launch import Launcher, LaunchSpec, tags_for
 from sandbox.aws.market import Market, PriceList
+from sandbox.aws.network import Network
 from sandbox.aws.pricing import Pricing
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.spot import SpotPrices
@@ -68,6 +69,7 @@ class World:
         )
         self._pricing = Pricing(settings.region, self.market, self.catalog.types)
         self._spot = SpotPrices(self.catalog, self.market)
+        self._run_tokens: dict[str, Params] = {}
         self._handlers = self._wire()
 
     def handler(self, service: str, action: str, region: str) -> Handler | None:
@@ -114,7 +116,10 @@ class World:
         )
 
     def _run_instances(self, params: Params) -> Params:
-        """RunInstances, for machines that people start by hand."""
+        """RunInstances, for machines that people start by hand. The same client token launches once."""
+        token = params.get("ClientToken", "")
+        if token in self._run_tokens:
+            return self._run_tokens[token]
         template = params.get("LaunchTemplate")
         data: dict[str, Any] = dict(self.network.template(template).data) if template else {}
         data |= {key: value for key, value in params.items() if key not in {"TagSpecifications", "LaunchTemplate"}}
@@ -132,10 +137,13 @@ class World:
             client_token=params.get("ClientToken", ""),
         )  # fmt: skip
         launched = [self.launcher.launch(spec, self.now()) for _ in range(params.get("MaxCount", 1))]
-        return {
+        answer: Params = {
             "ReservationId": launched[0].reservation_id, "OwnerId": self.account,
             "Instances": [instance.described(self.state(instance)) for instance in launched],
         }  # fmt: skip
+        if token:
+            self._run_tokens[token] = answer
+        return answer
 
     def _tag(self, params: Params, *, remove: bool) -> Params | None:
         """CreateTags and DeleteTags of instances and images; what else is named in the call is moto's."""

@@ -174,15 +174,19 @@ def test_reserved_tag_keys_are_refused(sandbox: Sandbox) -> None:
 
 def test_an_instance_started_by_hand_is_listed_too(sandbox: Sandbox) -> None:
     """What garbage collection must leave alone."""
-    reply = sandbox.ec2.run_instances(
-        ImageId=sandbox.image(),
-        InstanceType="t3.micro",
-        SubnetId=sandbox.subnets["ap-northeast-2a"],
-        MinCount=1,
-        MaxCount=2,
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": "mine"}]}],
-    )
+    arguments = {
+        "ImageId": sandbox.image(),
+        "InstanceType": "t3.micro",
+        "SubnetId": sandbox.subnets["ap-northeast-2a"],
+        "MinCount": 1,
+        "MaxCount": 2,
+        "ClientToken": "by-hand",
+        "TagSpecifications": [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": "mine"}]}],
+    }
+    reply = sandbox.ec2.run_instances(**arguments)
+    again = sandbox.ec2.run_instances(**arguments)
     assert len(reply["Instances"]) == 2
+    assert again["ReservationId"] == reply["ReservationId"], "the same token launches once"
     found = sandbox.describe(Filters=[{"Name": "tag:Name", "Values": ["mine"]}])
     assert {i["InstanceId"] for i in found} == {i["InstanceId"] for i in reply["Instances"]}
 
