@@ -1,0 +1,181 @@
+"""AWSProvider as the shell uses it: get, list, delete, status, the start-up check, and many threads at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from controller.aws.provider import AWSProvider
+from controller.clock import SystemClock
+from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import CloudProvider, InstanceType
+from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
+from sandbox.aws.faults import Fault
+from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
+
+
+def test_it_is_a_cloud_provider(provider: AWSProvider) -> None:
+    seam: CloudProvider = provider
+    assert seam.list() == ()
+
+
+class TestInstances:
+    def test_an_instance_is_found_until_it_is_terminated_and_shutting_down_still_counts(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        instance = provider.create(request(types, names=("m5.large",)))
+        assert provider.get(instance.provider_id).state == "pending"
+        cloud.clock.advance(6)
+        assert provider.get(instance.provider_id).state == "running"
+        provider.delete(instance.provider_id)
+        assert provider.get(instance.provider_id).state == "shutting-down"
+        assert [item.state for item in provider.list()] == ["shutting-down"]
+        cloud.clock.advance(11)
+        with pytest.raises(InstanceNotFoundError, match=f"Instance {instance.id} is terminated or unknown"):
+            provider.get(instance.provider_id)
+        assert provider.list() == ()
+
+    def test_what_does_not_exist_is_not_found(self, provider: AWSProvider) -> None:
+        nowhere = "aws:///ap-northeast-2a/i-0123456789abcdef0"
+        with pytest.raises(InstanceNotFoundError):
+            provider.get(nowhere)
+        with pytest.raises(InstanceNotFoundError):
+            provider.delete(nowhere)
+
+    @pytest.mark.parametrize("provider_id", ["", "i-0123", "aws:///zone", "gce:///zone/i-0123", "aws:///a/b/i-0123"])
+    def test_an_id_that_is_not_ours_is_a_value_error(self, provider: AWSProvider, provider_id: str) -> None:
+        with pytest.raises(ValueError, match="is not a provider id of AWS"):
+            provider.get(provider_id)
+        with pytest.raises(ValueError, match="is not a provider id of AWS"):
+            provider.delete(provider_id)
+
+    def test_instances_of_others_are_neither_listed_nor_found(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        instance = provider.create(request(types, names=("m5.large",)))
+        elsewhere = cloud.provider(replace(SETTINGS, cluster_name="elsewhere"))
+        assert elsewhere.list() == ()
+        with pytest.raises(InstanceNotFoundError):
+            elsewhere.get(instance.provider_id)
+
+    def test_terminating_many_at_once_is_one_call_and_a_bad_id_does_not_stop_the_others(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        first, second = (provider.create(request(types, names=("m5.large",))) for _ in range(2))
+        results = provider._instances._terminate([first.id, "i-0123456789abcdef0", second.id])
+        assert (results[first.id], results[second.id]) == (None, None)
+        assert isinstance(results["i-0123456789abcdef0"], InstanceNotFoundError)
+        assert cloud.alive() == []
+
+    def test_a_terminate_that_half_succeeds_is_finished(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        both = [provider.create(request(types, names=("m5.large",))).id for _ in range(2)]
+        cloud.aws.faults.add(Fault(service="ec2", action="TerminateInstances", half=True, times=1))
+        assert provider._instances._terminate(both) == dict.fromkeys(both)
+        assert cloud.alive() == []
+
+    def test_nodes_are_named_by_the_resource_where_the_settings_say_so(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        instance = provider.create(request(types, names=("m5.large",)))
+        (found,) = cloud.provider(replace(SETTINGS, node_name_convention="resource-name")).list()
+        assert found.node_name == instance.id
+
+
+class TestThreads:
+    def test_many_launches_at_once_are_one_instance_each(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        requests = [request(types, names=("m5.large", "c5.large")) for _ in range(20)]
+        provider._instances._of_token._clock = provider._instances._found._clock = SystemClock()
+        with ThreadPoolExecutor(10) as pool:
+            made = list(pool.map(provider.create, requests * 2))
+        assert len({instance.id for instance in made}) == 20
+        assert [a.id for a in made[:20]] == [b.id for b in made[20:]]
+        assert len(cloud.alive()) == 20
+        assert cloud.calls("CreateLaunchTemplate") <= 1
+
+    def test_the_catalog_read_by_many_threads_is_read_from_ec2_once(self, cloud: Cloud) -> None:
+        provider = cloud.provider()
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: provider.instance_types(provisioner(), template()), range(16)))
+        assert len({id(answer) for answer in answers}) == 1
+        assert cloud.calls("DescribeSubnets") == 1
+        assert cloud.calls("DescribeCluster") == 1
+
+
+class TestStatus:
+    def test_subnets_by_free_addresses_and_groups(self, cloud: Cloud, provider: AWSProvider) -> None:
+        status = provider.status(template())
+        assert cloud.aws.seeded is not None
+        assert {item["id"] for item in status.document()["subnets"]} == set(cloud.aws.seeded.subnet_ids)
+        assert set(status.document()["subnets"][0]) == {"id", "zone"}
+        assert status.document()["securityGroups"] == [{"id": cloud.aws.seeded.security_group_id}]
+        assert status.problems == ()
+
+    def test_each_list_is_resolved_on_its_own(self, provider: AWSProvider) -> None:
+        status = provider.status(template(subnet_selector=FrozenMap({"no": "such"})))
+        assert status.document()["subnets"] == []
+        assert len(status.security_groups) == 1
+        (problem,) = status.problems
+        assert "spec.subnetSelector {no: such} matches no subnet" in problem
+
+    def test_a_template_with_its_own_launch_template_needs_no_groups(self, provider: AWSProvider) -> None:
+        status = provider.status(template(launch_template="own", security_group_selector=FrozenMap()))
+        assert status.problems == ()
+
+    def test_images_are_those_that_nodes_may_run_now(
+        self, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        instance = provider.create(request(types, names=("m5.large",)))
+        assert instance.image_id in provider.images(template())
+        assert instance.image_id not in provider.images(template(ami_family="AL2023"))
+
+
+class TestStartUpCheck:
+    def test_a_role_that_may_do_everything_passes_and_nothing_is_made(self, cloud: Cloud) -> None:
+        cloud.provider().check_permissions()
+        assert cloud.alive() == []
+        assert all(call.params.get("DryRun") for call in cloud.aws.calls.calls() if call.action.startswith("Create"))
+
+    def test_all_that_is_refused_is_named_at_once_with_the_statement_to_add(self, cloud: Cloud) -> None:
+        for action in ("CreateFleet", "DescribeSubnets"):
+            cloud.aws.faults.add(Fault(service="ec2", action=action, code="UnauthorizedOperation"))
+        cloud.aws.faults.add(Fault(service="ssm", action="GetParameter", code="AccessDeniedException"))
+        with pytest.raises(CloudUnauthorizedError) as caught:
+            cloud.provider().check_permissions()
+        assert '"Action": ["ec2:DescribeSubnets", "ec2:CreateFleet", "ssm:GetParameter"]' in str(caught.value)
+
+    def test_the_pricing_api_can_be_done_without(self, cloud: Cloud) -> None:
+        cloud.aws.faults.add(Fault(service="pricing", code="AccessDeniedException"))
+        cloud.provider().check_permissions()
+        assert cloud.events("warning") == ["Permission is missing; it can do without"]
+
+    @pytest.mark.parametrize(
+        ("code", "kind"), [("ExpiredToken", CloudUnauthorizedError), ("InternalError", CloudError)]
+    )
+    def test_bad_credentials_and_no_answer_are_not_taken_for_missing_permissions(
+        self, cloud: Cloud, code: str, kind: type[CloudError]
+    ) -> None:
+        cloud.aws.faults.add(Fault(service="ec2", code=code))
+        with pytest.raises(kind) as caught:
+            cloud.provider().check_permissions()
+        assert "Action" not in str(caught.value)
+
+
+class TestStart:
+    def test_with_ec2_away_at_the_start_it_is_an_error_now_and_works_later(self, cloud: Cloud) -> None:
+        cloud.aws.faults.add(Fault(service="ec2", action="DescribeInstanceTypes", code="RequestLimitExceeded"))
+        provider = cloud.provider()
+        with pytest.raises(CloudError, match="Instance types are not known yet"):
+            provider.instance_types(provisioner(), template())
+        cloud.aws.faults.clear()
+        assert provider.instance_types(provisioner(), template())
+
+    def test_a_template_without_subnets_fails_alone(self, provider: AWSProvider) -> None:
+        with pytest.raises(NodeTemplateError, match="AWSNodeTemplate lost"):
+            provider.instance_types(provisioner(), template(name="lost", subnet_selector=FrozenMap({"no": "such"})))
+        assert provider.instance_types(provisioner(), template())
