@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 import msgspec
-import urllib3
 
-import controller
 from controller.clock import Clock, SystemClock
 from controller.errors import GoneError, KubeError, UnavailableError
-from controller.kube import retry
 from controller.kube.connection import Connection
-from controller.kube.documents import Decode, RawList, decode_list, decode_object, decoder_of
-from controller.kube.ratelimit import TokenBucket
+from controller.kube.documents import Decode, decode_list, decode_object, decoder_of
 from controller.kube.resources import PODS, Resource
 from controller.kube.retry import Backoff
-from controller.kube.status import NotSentError, error_of
 from controller.kube.stream import WatchStream
+from controller.kube.transport import ClientOptions, Request, Transport
+
+__all__ = ["ClientOptions", "KubeClient", "ObjectList"]
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -37,21 +34,6 @@ _PATCH_TYPES = {
     "strategic": "application/strategic-merge-patch+json",
 }
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """How the client treats the API server. The rates are the peer's KUBE_CLIENT_QPS and KUBE_CLIENT_BURST."""
-
-    qps: float = 200.0
-    burst: int = 300
-    connect_timeout_seconds: float = 5.0
-    timeout_seconds: float = 30.0
-    """Between two bytes of an answer."""
-    page_size: int = 1000
-    """Objects a page of a list."""
-    backoff: Backoff = field(default_factory=Backoff)
-    user_agent: str = f"nodeless/{controller.__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +55,24 @@ class KubeClient:
         stop: threading.Event | None = None,
     ) -> None:
         """`stop`, once set, ends waits between attempts: the last error is raised."""
-        self.connection = connection
-        self.options = options or ClientOptions()
-        self._clock = clock or SystemClock()
-        self._stop = stop or threading.Event()
-        self._bucket = TokenBucket(self.options.qps, self.options.burst, self._clock)
+        self._transport = Transport(
+            connection, options or ClientOptions(), clock or SystemClock(), stop or threading.Event()
+        )
+
+    @property
+    def connection(self) -> Connection:
+        """The API server it talks to."""
+        return self._transport.connection
+
+    @property
+    def options(self) -> ClientOptions:
+        """How it talks."""
+        return self._transport.options
 
     def with_options(self, **changes: Any) -> KubeClient:
         """A client of the same connection with other options and a rate limit of its own."""
-        return KubeClient(self.connection, replace(self.options, **changes), self._clock, self._stop)
+        options = replace(self.options, **changes)
+        return KubeClient(self.connection, options, self._transport.clock, self._transport.stop)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Document:
         """One object. Raises NotFoundError."""
@@ -220,15 +211,13 @@ class KubeClient:
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
         }
-        what = f"watch {resource.plural}"
-        url = self._url(resource.path(namespace), query)
-        self._take_token()
-        response = self._send("GET", url, None, {}, what, read_timeout_seconds, preload=False)
-        return WatchStream(response, what, decoder_of(resource))
+        request = Request("GET", resource.path(namespace), f"watch {resource.plural}", query)
+        response = self._transport.stream(request, read_timeout_seconds)
+        return WatchStream(response, request.what, decoder_of(resource))
 
     def version(self) -> Document:
         """The server's version document."""
-        return decode_document(self._exchange("GET", self._url("/version", {}), None, {}, "get version"), "get version")
+        return self._document(Request("GET", "/version", "get version"))
 
     def retrying(
         self,
@@ -243,37 +232,30 @@ class KubeClient:
         Only UnavailableErrors are waited out; other errors are raised, and so is the last one when `stop` is set.
         `before_wait` gets each error and the seconds until the next attempt: for saying an outage once.
         """
-        policy = backoff or Backoff(initial_seconds=0.5, max_seconds=10.0, attempts=0)
-        return retry.call(
-            fn,
-            policy,
-            self._clock,
-            stop or self._stop,
-            lambda error: isinstance(error, UnavailableError),
-            before_wait,
-        )
+        patience = backoff or Backoff(initial_seconds=0.5, max_seconds=10.0, attempts=0)
+        return self._transport.patiently(fn, patience, stop, before_wait)
 
     def _pages(
         self, resource: Resource, namespace: str, selectors: Mapping[str, str], limit: int, decode: Decode
     ) -> ObjectList:
         items: list[Mapping[str, Any]] = []
         token = ""
-        what = f"list {resource.plural}"
         while True:
             query = {**selectors, "limit": str(limit) if limit else "", "continue": token}
-            url = self._url(resource.path(namespace), query)
-            page = self._page(url, what)
-            items.extend(decode(raw) for raw in page.items or ())
-            token = page.metadata.continue_
+            page = self._page(Request("GET", resource.path(namespace), f"list {resource.plural}", query), decode)
+            items.extend(page.items)
+            token = page.token
             if not token:
-                return ObjectList(tuple(items), page.metadata.resource_version)
+                return ObjectList(tuple(items), page.resource_version)
 
-    def _page(self, url: str, what: str) -> RawList:
-        body = self._repeat(lambda: self._exchange("GET", url, None, {}, what), True, True)
+    def _page(self, request: Request, decode: Decode) -> _Page:
+        body = self._transport.exchange(request)
         try:
-            return decode_list(body)
+            page = decode_list(body)
+            items = [decode(raw) for raw in page.items or ()]
         except msgspec.MsgspecError as error:
-            raise UnavailableError(f"{what}: the answer is no list: {error}") from error
+            raise UnavailableError(f"{request.what}: the answer is no list of objects: {error}") from error
+        return _Page(items, page.metadata.resource_version, page.metadata.continue_)
 
     def _call(
         self,
@@ -288,62 +270,32 @@ class KubeClient:
         idempotent: bool = True,
         repeat_busy: bool = True,
     ) -> Document:
-        what = _describe(method, resource, namespace, name or _name_in(body), subresource)
-        url = self._url(resource.path(namespace, name, subresource), {})
-        payload = None if body is None else msgspec.json.encode(body)
-        headers = {} if body is None else {"Content-Type": content_type}
-        answer = self._repeat(lambda: self._exchange(method, url, payload, headers, what), idempotent, repeat_busy)
-        return decode_document(answer, what)
-
-    def _repeat(self, fn: Callable[[], T], idempotent: bool, repeat_busy: bool) -> T:
-        def worth(error: BaseException) -> bool:
-            busy = isinstance(error, KubeError) and error.status == 429
-            return retry.repeatable(error, idempotent) and (repeat_busy or not busy)
-
-        return retry.call(fn, self.options.backoff, self._clock, self._stop, worth)
-
-    def _exchange(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], what: str) -> bytes:
-        self._take_token()
-        return self._send(method, url, body, headers, what, self.options.timeout_seconds, preload=True).data
-
-    def _send(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        what: str,
-        read_timeout_seconds: float,
-        *,
-        preload: bool,
-    ) -> urllib3.BaseHTTPResponse:
-        sent = {
-            "Accept": "application/json",
-            "User-Agent": self.options.user_agent,
-            **headers,
-            **self.connection.auth_headers(),
-        }
-        timeout = urllib3.Timeout(connect=self.options.connect_timeout_seconds, read=read_timeout_seconds)
-        try:
-            response = self.connection.pool.request(
-                method, url, body=body, headers=sent, timeout=timeout, retries=False, preload_content=preload
+        return self._document(
+            Request(
+                method,
+                resource.path(namespace, name, subresource),
+                _describe(method, resource, namespace, name or _name_in(body), subresource),
+                body=None if body is None else msgspec.json.encode(body),
+                content_type=content_type,
+                idempotent=idempotent,
+                repeat_busy=repeat_busy,
             )
-        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise NotSentError(f"{what}: no connection to {self.connection.server}: {error}") from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"{what}: no answer from {self.connection.server}: {error}") from error
-        if response.status < 400:
-            return response
-        raise error_of(response.status, response.data, what, response.headers.get("Retry-After", ""))
+        )
 
-    def _take_token(self) -> None:
-        seconds = self._bucket.reserve()
-        if seconds > 0:
-            self._clock.wait(self._stop, seconds)
+    def _document(self, request: Request) -> Document:
+        """The answer as a JSON object; an empty answer is an empty object."""
+        body = self._transport.exchange(request)
+        try:
+            return dict(decode_object(body)) if body else {}
+        except msgspec.MsgspecError as error:
+            raise UnavailableError(f"{request.what}: the answer is no JSON object: {error}") from error
 
-    def _url(self, path: str, query: Mapping[str, str]) -> str:
-        filled = {key: value for key, value in query.items() if value}
-        return f"{self.connection.server}{path}" + (f"?{urlencode(filled)}" if filled else "")
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    items: Sequence[Mapping[str, Any]]
+    resource_version: str
+    token: str
 
 
 def _describe(method: str, resource: Resource, namespace: str, name: str, subresource: str) -> str:
@@ -356,11 +308,3 @@ def _name_in(body: object | None) -> str:
     """The name, or its prefix, of an object to create."""
     metadata = body.get("metadata") if isinstance(body, Mapping) else None
     return str(metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, Mapping) else ""
-
-
-def decode_document(body: bytes, what: str) -> Document:
-    """The answer as a JSON object; an empty answer is an empty object. Raises UnavailableError when it is neither."""
-    try:
-        return dict(decode_object(body)) if body else {}
-    except msgspec.MsgspecError as error:
-        raise UnavailableError(f"{what}: the answer is no JSON object: {error}") from error

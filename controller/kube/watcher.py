@@ -118,7 +118,7 @@ class Watcher:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            received = self._received
+            received, asked_seconds = self._received, 0.0
             try:
                 if not self._resource_version:
                     self._list()
@@ -128,13 +128,14 @@ class Watcher:
                 if self._stop.is_set():
                     return
                 failures = 1 if self._received != received else failures + 1
+                asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
                 self._give_up(error, failures)
             except Exception:  # noqa: BLE001 - a fault of ours must not blind the controller
                 _log.exception("Watch failed unexpectedly", kind=self.resource.kind)
                 failures += 1
                 self._resource_version = ""
             if failures:
-                self._clock.wait(self._stop, self._options.backoff.wait_seconds(failures))
+                self._clock.wait(self._stop, max(asked_seconds, self._options.backoff.wait_seconds(failures)))
 
     def _give_up(self, error: KubeError, failures: int) -> None:
         """Decide how to go on: from the last version, or with a new list."""

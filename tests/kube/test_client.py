@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,10 @@ from controller.errors import (
 )
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
+from controller.kube.documents import Decode
 from controller.kube.resources import LEASES, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, Resource
 from controller.kube.retry import Backoff
+from controller.kube.transport import Request
 from tests.factories import node_object, pod_object, provisioner_object
 from tests.kube.documents import fresh
 from tests.kube.server import Server
@@ -95,14 +98,14 @@ def test_a_page_token_that_expires_in_the_middle_starts_the_list_anew(server: Se
     pages = 0
 
     class Compacting(KubeClient):
-        def _take_token(self) -> None:
-            """Called before every request: forget the history before the second page."""
+        def _page(self, request: Request, decode: Decode) -> Any:
+            """Forget the history before the second page."""
             nonlocal pages
             pages += 1
             if pages == 2:
                 client.create(PODS, fresh(pod_object(name="late")), "default")
                 server.fault(kind="compact")
-            super()._take_token()
+            return super()._page(request, decode)
 
     listing = Compacting(client.connection, client.options)
     assert len(listing.list(PODS)) == 21

@@ -1,0 +1,130 @@
+"""One HTTP exchange with the API server: credentials, rate limit, timeouts, repetition, refusals as errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import urlencode
+
+import urllib3
+
+import controller
+from controller.clock import Clock
+from controller.errors import KubeError, UnavailableError
+from controller.kube import retry
+from controller.kube.connection import Connection
+from controller.kube.ratelimit import TokenBucket
+from controller.kube.retry import Backoff
+from controller.kube.status import NotSentError, error_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How the client treats the API server. The rates are the peer's KUBE_CLIENT_QPS and KUBE_CLIENT_BURST."""
+
+    qps: float = 200.0
+    burst: int = 300
+    connect_timeout_seconds: float = 5.0
+    timeout_seconds: float = 30.0
+    """Between two bytes of an answer."""
+    page_size: int = 1000
+    """Objects a page of a list."""
+    backoff: Backoff = field(default_factory=Backoff)
+    user_agent: str = f"nodeless/{controller.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send. `what` says for messages which call on which object it is."""
+
+    method: str
+    path: str
+    what: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    """Empty values are left out."""
+    body: bytes | None = None
+    content_type: str = "application/json"
+    idempotent: bool = True
+    """It may go out again although nobody knows whether it was carried out."""
+    repeat_busy: bool = True
+    """It may go out again after a 429."""
+
+
+class Transport:
+    """Thread-safe. Raises the KubeErrors of `controller.errors`."""
+
+    def __init__(self, connection: Connection, options: ClientOptions, clock: Clock, stop: threading.Event) -> None:
+        """`stop`, once set, ends waits: the last error is raised."""
+        self.connection = connection
+        self.options = options
+        self.clock = clock
+        self.stop = stop
+        self._bucket = TokenBucket(options.qps, options.burst, clock)
+
+    def exchange(self, request: Request) -> bytes:
+        """The answer's body; the request is repeated where that is safe."""
+
+        def worth(error: BaseException) -> bool:
+            busy = isinstance(error, KubeError) and error.status == 429
+            return retry.repeatable(error, request.idempotent) and (request.repeat_busy or not busy)
+
+        def once() -> bytes:
+            return self._send(request, self.options.timeout_seconds, preload=True).data
+
+        return retry.call(once, self.options.backoff, self.clock, self.stop, worth)
+
+    def stream(self, request: Request, read_timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+        """An answer that is still to be read. Not repeated."""
+        return self._send(request, read_timeout_seconds, preload=False)
+
+    def patiently(
+        self,
+        fn: Callable[[], T],
+        backoff: Backoff,
+        stop: threading.Event | None,
+        before_wait: Callable[[KubeError, float], None] | None,
+    ) -> T:
+        """Call `fn` until it raises no UnavailableError, or `stop` is set."""
+
+        def worth(error: BaseException) -> bool:
+            return isinstance(error, UnavailableError)
+
+        return retry.call(fn, backoff, self.clock, stop or self.stop, worth, before_wait)
+
+    def _send(self, request: Request, read_timeout_seconds: float, *, preload: bool) -> urllib3.BaseHTTPResponse:
+        seconds = self._bucket.reserve()
+        if seconds > 0:
+            self.clock.wait(self.stop, seconds)
+        headers = {"Accept": "application/json", "User-Agent": self.options.user_agent}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        headers |= self.connection.auth_headers()
+        timeout = urllib3.Timeout(connect=self.options.connect_timeout_seconds, read=read_timeout_seconds)
+        server, what = self.connection.server, request.what
+        try:
+            response = self.connection.pool.request(
+                request.method,
+                _url(server, request),
+                body=request.body,
+                headers=headers,
+                timeout=timeout,
+                retries=False,
+                preload_content=preload,
+            )
+            if response.status < 400:
+                return response
+            body = response.data
+        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+            raise NotSentError(f"{what}: no connection to {server}: {error}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"{what}: no answer from {server}: {error}") from error
+        raise error_of(response.status, body, what, response.headers.get("Retry-After", ""))
+
+
+def _url(server: str, request: Request) -> str:
+    query = urlencode({key: value for key, value in request.query.items() if value})
+    return f"{server}{request.path}?{query}" if query else f"{server}{request.path}"
