@@ -85,15 +85,23 @@ def test_unknown_type_costs_its_predecessor_and_five_percent_a_generation() -> N
     assert estimate({"m5.large": 0.1}, ["m7.large"], types) == {"m7.large": pytest.approx(0.11025)}
 
 
+def test_accelerators_have_no_predecessor_price() -> None:
+    """A new GPU generation costs what it costs: p5 is three times p4."""
+    types = {f"{name}.large": entry(2 * i, 8192 * i) for i, name in enumerate(("p4d", "p5d", "m5", "m6"), 1)}
+    guesses = estimate({"p4d.large": 10.0, "m5.large": 0.1, "m6.large": 0.1}, ["p5d.large"], types)
+    assert guesses["p5d.large"] != pytest.approx(10.5)
+
+
 def test_unknown_type_without_predecessor_is_priced_by_the_fit() -> None:
-    """Known prices are 1 cent per vCPU and 1 cent per GiB's share of a product law; the fit must recover the law."""
-    types = {f"x{i}.size": entry(2**i, 1024 * 2 ** (2 * i + j % 3)) for i, j in enumerate(range(1, 7), 1)}
-    known = {
-        name: 0.01 * t["VCpuInfo"]["DefaultVCpus"] ** 0.7 * t["MemoryInfo"]["SizeInMiB"] ** 0.3
-        for name, t in types.items()
-    }
-    types["q1.size"] = entry(16, 65_536)
-    assert estimate(known, ["q1.size"], types)["q1.size"] == pytest.approx(0.01 * 16**0.7 * 65_536**0.3, rel=1e-3)
+    """Where prices follow a product law of vCPUs and memory, the fit must find the law."""
+    types = {f"m5.{i}": entry(2**i, 1024 * 2 ** (2 * i + j % 3)) for i, j in enumerate(range(1, 7), 1)}
+
+    def law(kind: dict[str, Any]) -> float:
+        return float(0.01 * kind["VCpuInfo"]["DefaultVCpus"] ** 0.7 * kind["MemoryInfo"]["SizeInMiB"] ** 0.3)
+
+    known = {name: law(kind) for name, kind in types.items()}
+    types["m5.new"] = entry(16, 65_536)
+    assert estimate(known, ["m5.new"], types)["m5.new"] == pytest.approx(law(types["m5.new"]), rel=1e-2)
 
 
 def test_packaged_list_has_the_published_prices() -> None:
