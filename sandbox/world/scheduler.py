@@ -11,6 +11,7 @@ from sandbox.world.client import STRATEGIC, ApiClient, ApiError
 from sandbox.world.clock import WorldClock, timestamp
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informers
+from sandbox.world.preemptor import Preemptor
 from sandbox.world.resources import PODS, PVCS, PVS, Key, Obj, key_of
 from sandbox.world.scheduling.cache import SchedulerCache, is_terminal
 from sandbox.world.scheduling.node import NodeInfo
@@ -59,6 +60,7 @@ class Scheduler:
         self._pods = informers.of(PODS)
         self._claims = informers.of(PVCS)
         self.cache = SchedulerCache(informers, self._wake.set)
+        self._preemptor = Preemptor(client, informers, recorder, clock, self.cache)
         self._pods.add_handler(self._on_pod)
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
@@ -129,19 +131,24 @@ class Scheduler:
                 self._report(waiting, known[1])
             waiting.failed_at = position
             return 0
-        verdict = evaluate(pod, self.cache.view, list(self.cache.repelling()))
-        if verdict.feasible:
-            node = best_node(pod, list(verdict.feasible), self.cache.view)
+        with self.cache.room_reserved_from(pod):
+            verdict = evaluate(pod, self.cache.view, list(self.cache.repelling()))
+            node = best_node(pod, list(verdict.feasible), self.cache.view) if verdict.feasible else None
+            message, preemption = ("", None) if node else self._preemptor.attempt(pod, verdict)
+        if node is not None:
             self._waiting.pop(pod.uid, None)
             self.cache.assume(pod, node.name)
             self._start(self._bind(waiting, node, verdict))
-        else:
-            waiting.attempts += 1
-            backoff = min(FIRST_BACKOFF_SECONDS * 2 ** (waiting.attempts - 1), LAST_BACKOFF_SECONDS)
-            waiting.not_before_seconds = self._clock.monotonic_seconds() + backoff
-            waiting.failed_at = position
-            self._refused[pod.signature] = (position, verdict.message)
-            self._report(waiting, verdict.message)
+            return 1
+        if preemption is not None:
+            self._start(self._preemptor.carry_out(pod, preemption))
+        waiting.attempts += 1
+        backoff = min(FIRST_BACKOFF_SECONDS * 2 ** (waiting.attempts - 1), LAST_BACKOFF_SECONDS)
+        waiting.not_before_seconds = self._clock.monotonic_seconds() + backoff
+        waiting.failed_at = position
+        if preemption is None:  # the next pod of this kind may preempt others
+            self._refused[pod.signature] = (position, message)
+        self._report(waiting, message)
         return 1
 
     def _start(self, coroutine: Coroutine[None, None, None]) -> None:

@@ -8,6 +8,7 @@ It also remembers what changed, so that a pod which found no room is tried again
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from sandbox.world.informer import Informers
@@ -37,6 +38,7 @@ class SchedulerCache:
         self._pods.add_index("node", lambda pod: [name] if (name := pod["spec"].get("nodeName")) else [])
         self._placed: dict[str, str] = {}
         self._assumed: set[str] = set()
+        self._nominated: dict[str, tuple[PodInfo, str]] = {}
         self._log: list[str] = []
         self._log_start = 0
         for resource in (PVCS, PVS, STORAGE_CLASSES, NAMESPACES, CSI_NODES):
@@ -103,6 +105,31 @@ class SchedulerCache:
         """Whether the pod is bound or assumed."""
         return uid in self._placed
 
+    # Nominating
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Keep the room that a preemption makes on a node from pods of lower priority."""
+        self._nominated[pod.uid] = (pod, node_name)
+
+    def nominated_node(self, pod: PodInfo) -> str:
+        """Where the pod was nominated; empty if nowhere."""
+        return self._nominated.get(pod.uid, (pod, ""))[1]
+
+    @contextmanager
+    def room_reserved_from(self, pod: PodInfo) -> Iterator[None]:
+        """Within the block, nominated pods of at least the same priority count as if they were on their nodes."""
+        added: list[tuple[NodeInfo, str]] = []
+        for other, node_name in self._nominated.values():
+            node = self.view.nodes.get(node_name)
+            if node is not None and other.uid != pod.uid and other.priority >= pod.priority:
+                node.add(other)
+                added.append((node, other.uid))
+        try:
+            yield
+        finally:
+            for node, uid in added:
+                node.remove(uid)
+
     # Watch events
 
     def _on_node(self, old: Obj | None, new: Obj | None) -> None:
@@ -130,6 +157,7 @@ class SchedulerCache:
         uid, node_name = pod["metadata"]["uid"], pod["spec"].get("nodeName")
         if new is None or is_terminal(new):
             self._assumed.discard(uid)
+            self._nominated.pop(uid, None)
             self._unplace(uid)
         elif node_name:
             self._assumed.discard(uid)
@@ -142,6 +170,7 @@ class SchedulerCache:
         if before is not None and before != node_name and before in self.view.nodes:
             self.view.nodes[before].remove(pod.uid)
         self._placed[pod.uid] = node_name
+        self._nominated.pop(pod.uid, None)
         self.view.place(pod, node_name)
         self._changed(CROWD)
 
