@@ -7,6 +7,7 @@ kubelet, and there is no kube-proxy.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -18,6 +19,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -58,9 +60,12 @@ _HOW = "`setup-envtest use -p path` (sigs.k8s.io/controller-runtime/tools/setup-
 class RealControlPlane:
     """The processes of one control plane. The API server can be taken down and brought back on the same port."""
 
-    def __init__(self, assets: Path, state: Path, processes: Processes, controllers: Sequence[str]) -> None:
+    def __init__(
+        self, assets: Path, state: Path, processes: Processes, controllers: Sequence[str], uncached: Sequence[str]
+    ) -> None:
         self._assets, self._state, self._processes = assets, state, processes
         self._controllers = ",".join(controllers)
+        self._uncached = ",".join(f"{resource}#0" for resource in uncached)
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self.token = secrets.token_hex(16)
         self.kubeconfig = state / "kubeconfig"
@@ -128,9 +133,26 @@ class RealControlPlane:
             "service-cluster-ip-range": "10.0.0.0/16",
             "endpoint-reconciler-type": "none",
         }
+        if self._uncached:
+            flags["watch-cache-sizes"] = self._uncached
         command = [str(self._assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
         child = self.apiserver = self._processes.start("kube-apiserver", command, python=False)
         wait_until(lambda: self._ready(child), "kube-apiserver is ready", _READY_TIMEOUT_SECONDS)
+
+    def compact(self) -> int:
+        """Compacts etcd at its present revision and returns that: resources without a watch cache lose their history."""
+        found = self._etcd("/v3/kv/range", {"key": "AA=="})
+        revision = int(found["header"]["revision"])
+        self._etcd("/v3/kv/compaction", {"revision": str(revision), "physical": True})
+        return revision
+
+    def _etcd(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """A call of etcd's JSON gateway."""
+        url = f"http://127.0.0.1:{self._etcd_port}{path}"
+        request = urllib.request.Request(url, json.dumps(body).encode())  # noqa: S310 - http on loopback
+        with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310 - http on loopback
+            answer: dict[str, Any] = json.load(response)
+        return answer
 
     def stop_apiserver(self) -> None:
         """Takes the API server away; etcd keeps what is stored."""
@@ -179,17 +201,19 @@ class RealControlPlane:
 
 @contextmanager
 def serve(
-    *, state: Path, components: Sequence[str] = (), controllers: Sequence[str] = ("*",)
+    *, state: Path, components: Sequence[str] = (), controllers: Sequence[str] = ("*",), uncached: Sequence[str] = ()
 ) -> Iterator[RealControlPlane]:
     """Runs a control plane until the block ends; what an earlier run left in `state` is thrown away.
 
-    `components` are names out of COMPONENTS; `controllers` are those that kube-controller-manager runs. Raises AssetsMissingError, or ProcessFailedError with the tail of a log.
+    `components` are names out of COMPONENTS; `controllers` are those that kube-controller-manager runs;
+    `uncached` resources are read from etcd itself, so that `compact` makes watches of them answer 410.
+    Raises AssetsMissingError, or ProcessFailedError with the tail of a log.
     """
     assets = assets_folder()
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(parents=True)
     with Processes(state / "logs") as processes:
-        plane = RealControlPlane(assets, state, processes, controllers)
+        plane = RealControlPlane(assets, state, processes, controllers, uncached)
         plane.start(components)
         yield plane
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sandbox.apiserver.api import API, CustomType
-from sandbox.apiserver.deletion import begin
+from sandbox.apiserver.deletion import CRD_CLEANUP, CRDS, begin, finish_deletion
 from sandbox.apiserver.gc import GarbageCollector
-from sandbox.apiserver.resources import Resource
+from sandbox.apiserver.resources import Resource, StorageKey
 from sandbox.apiserver.schema import Schema
 from sandbox.apiserver.store import Event, Obj
 from sandbox.apiserver.structural import Validator
-
-CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class CustomResources:
@@ -21,6 +19,7 @@ class CustomResources:
     def __init__(self, api: API, collector: GarbageCollector) -> None:
         self._api = api
         self._collector = collector
+        self._followed: set[StorageKey] = set()
         for entry in api.store.list(CRDS):
             self._register(entry.obj)
         api.store.listen(CRDS, self._on_event)
@@ -67,7 +66,13 @@ class CustomResources:
                 selectable_fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
             )
             self._api.registry.add(resource)
-            self._collector.watch(resource.storage_key)
+            self._follow(crd["metadata"]["name"], resource.storage_key)
+
+    def _follow(self, name: str, key: StorageKey) -> None:
+        self._collector.watch(key)
+        if key not in self._followed:
+            self._followed.add(key)
+            self._api.store.listen(key, lambda event: self._on_object(name, event))
 
     def _unregister(self, group: str, plural: str) -> None:
         self._api.registry.remove(group, plural)
@@ -92,16 +97,30 @@ class CustomResources:
         self._api.store.update(CRDS, crd, entry)
 
     async def _drop_objects(self, name: str) -> None:
-        """The CRD's finalizer: all objects of the type are deleted, then the definition goes."""
+        """What the CRD's finalizer stands for: all objects of the type are deleted, then the definition goes."""
         entry = self._api.store.get(CRDS, "", name)
-        if entry is None:
+        if entry is None or CRD_CLEANUP not in (entry.obj["metadata"].get("finalizers") or ()):
             return
         spec = entry.obj["spec"]
         key = (spec["group"], spec["names"]["plural"])
         resource = self._api.registry.by_storage_key(key)
         if resource is not None:
             for found in self._api.store.list(key):
-                begin(self._api, resource, found, {})
+                if "deletionTimestamp" not in found.obj["metadata"]:
+                    begin(self._api, resource, found, {})
+        if self._api.store.count(key):
+            return
+        crd = entry.copy()
+        crd["metadata"]["finalizers"] = [f for f in crd["metadata"]["finalizers"] if f != CRD_CLEANUP]
+        definition = self._api.registry.by_storage_key(CRDS)
+        assert definition is not None
+        if not finish_deletion(self._api, definition, entry, crd):
+            self._api.store.update(CRDS, crd, entry)
+
+    def _on_object(self, name: str, event: Event) -> None:
+        """The last object of a type that goes lets its CRD go."""
+        if event.type == "DELETED":
+            self._api.spawn(self._drop_objects(name))
 
 
 def _true(kind: str, reason: str, message: str, now: str) -> dict[str, Any]:

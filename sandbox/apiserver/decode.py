@@ -39,7 +39,7 @@ def decode(obj: dict[str, Any], schema: Schema, *, custom: bool) -> Decoded:
     if isinstance(metadata, dict):
         _object(metadata, definition(OBJECT_META), "metadata", found, custom=False)
     if custom:
-        kept = {key: root.pop(key) for key in ("apiVersion", "kind") if key in root}
+        kept: dict[str, Any] = {key: root.pop(key) for key in ("apiVersion", "kind") if key in root}
         _walk(root, schema, "", found, custom=True)
         root |= kept
     else:
@@ -93,12 +93,18 @@ def _object(value: dict[str, Any], schema: Schema, path: str, found: Decoded, *,
             if not custom:
                 del value[key]
             continue
-        if child.quantity:
+        if not custom and _is_empty(value[key], child) and key not in (schema.raw.get("required") or ()):
+            del value[key]  # Go's omitempty: an empty list or map is not there
+        elif child.quantity:
             value[key] = _quantity(value[key], found)
         elif child.is_time:
             value[key] = _time(value[key], micro=child.is_micro_time)
         else:
             _walk(value[key], child, here, found, custom=custom)
+
+
+def _is_empty(value: Any, schema: Schema) -> bool:
+    return value == [] or (value == {} and "properties" not in schema.raw and "additionalProperties" in schema.raw)
 
 
 def _quantity(value: Any, found: Decoded) -> Any:

@@ -242,7 +242,17 @@ def _mutating_webhooks(obj: Obj) -> None:
         hook.setdefault("reinvocationPolicy", "Never")
 
 
+def _custom_resource_definition(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = str(names.get("kind", ""))
+    names.setdefault("singular", kind.lower())
+    names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
 _BY_KIND: dict[tuple[str, str], Callable[[Obj], None]] = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): _custom_resource_definition,
     ("", "pods"): _pod,
     ("", "nodes"): _node,
     ("", "namespaces"): _namespace,

@@ -16,6 +16,10 @@ from sandbox.apiserver.store import ConflictError, Entry, Obj
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""Holds a CRD until all objects of its type are gone."""
+
 _ATTEMPTS = 8
 
 
@@ -50,8 +54,9 @@ def check_preconditions(request: Request, obj: Obj, preconditions: Mapping[str, 
     for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         wanted = preconditions.get(field)
         if wanted and wanted != metadata[field]:
-            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {metadata[field]}"
-            raise conflict(resource.group, resource.plural, metadata["name"], why)
+            why = f"the {word} in the precondition ({wanted}) does not match the {word} in record ({metadata[field]}). "
+            why += f"The object might have been {'deleted and then recreated' if field == 'uid' else 'modified'}"
+            raise conflict(resource.group, resource.kind, metadata["name"], why)
 
 
 def begin(api: API, resource: Resource, entry: Entry, options: Mapping[str, Any], *, dry_run: bool = False) -> Deleted:
@@ -60,6 +65,8 @@ def begin(api: API, resource: Resource, entry: Entry, options: Mapping[str, Any]
     metadata = obj["metadata"]
     grace = _grace_seconds(resource, obj, options)
     finalizers = _finalizers(metadata, options)
+    if resource.storage_key == CRDS and CRD_CLEANUP not in finalizers and "deletionTimestamp" not in metadata:
+        finalizers = [*finalizers, CRD_CLEANUP]
     if finalizers:
         metadata["finalizers"] = finalizers
     else:

@@ -48,8 +48,10 @@ class APIError(Exception):
         """The `metav1.Status` body of this refusal."""
         body: dict[str, Any] = {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason,
+            "message": self.message,
         }  # fmt: skip
+        if self.reason:
+            body["reason"] = self.reason
         details = dict(self.details)
         if self.retry_after_seconds is not None:
             details["retryAfterSeconds"] = self.retry_after_seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from sandbox.apiserver.store import Entry, Obj
 from sandbox.apiserver.views import View
 from sandbox.apiserver.watch import Watches
 
+log = logging.getLogger(__name__)
 JSON = "application/json"
 
 
@@ -112,11 +114,13 @@ async def _watch(api: API, watches: Watches, request: Request, raw: web.BaseRequ
     stream = watches.stream(api, request)
     response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
-    await response.prepare(raw)
     try:
+        await response.prepare(raw)
         async for line in stream:
             await response.write(line)
         await response.write_eof()
+    except ConnectionResetError:
+        log.debug("the client left its watch on %s", request.resource.plural)
     finally:
         await stream.aclose()
     return response

@@ -95,7 +95,11 @@ def too_large(asked: int, present: int) -> APIError:
     """504: the asked version has not happened yet."""
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     return APIError(
-        504, "Timeout", f"Too large resource version: {asked}, current: {present}", details=details, retry_after=1
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {asked}, current: {present}",
+        details=details,
+        retry_after=1,
     )
 
 
@@ -105,7 +109,7 @@ def _entries_at(api: API, request: Request, version: int) -> list[Entry]:
     except CompactedError as error:
         if request.query.get("continue"):
             raise expired(_STALE_CONTINUE) from error
-        raise expired(f"The resourceVersion for the provided list is too old: {error}") from error
+        raise expired("The resourceVersion for the provided list is too old.") from error
 
 
 def entries_at(api: API, key: StorageKey, namespace: str, version: int) -> list[Entry]:

@@ -144,7 +144,27 @@ def _budget(obj: Obj) -> Iterator[Cause]:
         yield _invalid("spec", "", "minAvailable and maxUnavailable cannot be both set")
 
 
+def _custom_resource_definition(obj: Obj) -> Iterator[Cause]:
+    spec = obj.get("spec") or {}
+    names = spec.get("names") or {}
+    expected = f"{names.get('plural', '')}.{spec.get('group', '')}"
+    if obj["metadata"].get("name") != expected:
+        yield _invalid("metadata.name", obj["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group')
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        yield _unsupported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
+    for field in ("plural", "kind"):
+        if not names.get(field):
+            yield _required(f"spec.names.{field}")
+    versions = spec.get("versions") or ()
+    if sum(1 for version in versions if version.get("storage")) != 1:
+        yield _invalid("spec.versions", versions, "must have exactly one version marked as storage version")
+    for i, version in enumerate(versions):
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            yield _required(f"spec.versions[{i}].schema.openAPIV3Schema", "schemas are required")
+
+
 _RULES: dict[tuple[str, str], _Rule] = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): _custom_resource_definition,
     ("", "pods"): _pod,
     ("", "nodes"): _node,
     ("apps", "deployments"): _workload(("Always",)),

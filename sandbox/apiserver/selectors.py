@@ -122,9 +122,16 @@ def parse_fields(text: str, resource: Resource, selectable: tuple[str, ...] = ()
         path = _storage_path(match[1])
         allowed = (*_BY_METADATA, *_FIELDS.get(resource.storage_key, ()), *selectable)
         if path not in allowed:
-            raise bad_request(f"field label not supported: {match[1]}")
+            raise bad_request(_unsupported(match[1], resource, allowed))
         terms.append(FieldTerm(path, match[3], match[2] == "!="))
     return tuple(terms)
+
+
+def _unsupported(path: str, resource: Resource, allowed: tuple[str, ...]) -> str:
+    if resource.storage_key in _FIELDS:
+        return f"field label not supported: {path}"
+    listed = ", ".join(f'"{name}"' for name in allowed)
+    return f'"{path}" is not a known field selector: only {listed}'
 
 
 def _storage_path(path: str) -> str:
@@ -174,3 +181,17 @@ def label_selector_matches(selector: Mapping[str, Any] | None, labels: Mapping[s
         for e in selector.get("matchExpressions") or ()
     )
     return all(term.matches(labels) for term in terms)
+
+
+def selector_text(selector: Any) -> str:
+    """A `metav1.LabelSelector` (or a plain map) as a query writes it."""
+    if not isinstance(selector, dict):
+        return ""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for e in selector.get("matchExpressions") or ():
+        values = ",".join(sorted(e.get("values") or ()))
+        word = {"In": f"{e['key']} in ({values})", "NotIn": f"{e['key']} notin ({values})", "Exists": e["key"]}
+        terms.append(word.get(e["operator"], f"!{e['key']}"))
+    return ",".join(sorted(terms))

@@ -77,7 +77,7 @@ class _Collection:
 class Store:
     """All objects by storage key, then by (namespace, name)."""
 
-    def __init__(self, *, first_resource_version: int = 1, history_events: int = HISTORY_EVENTS) -> None:
+    def __init__(self, *, first_resource_version: int = 2, history_events: int = HISTORY_EVENTS) -> None:
         self.resource_version = first_resource_version
         self._history_events = history_events
         self._collections: dict[StorageKey, _Collection] = {}

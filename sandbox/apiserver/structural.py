@@ -106,7 +106,8 @@ def _causes(error: ValidationError) -> Iterator[Cause]:
             "FieldValueTypeInvalid", f"Invalid value: {shown}: {path} in body must be of type {word}: {shown}", path
         )
     elif rule == "enum":
-        supported = ", ".join(_shown(choice) for choice in error.validator_value)
+        choices: Any = error.validator_value
+        supported = ", ".join(_shown(choice) for choice in choices)
         yield Cause(
             "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}", path
         )
@@ -132,15 +133,20 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "not": lambda _: "must not validate the schema (not)",
 }
 
+
+def _size(value: Any) -> int:
+    return len(value)
+
+
 _TOO_LARGE: dict[str, Callable[[ValidationError], tuple[str, str]]] = {
     "maxLength": lambda e: ("FieldValueTooLong", f"Too long: may not be more than {e.validator_value} bytes"),
     "maxItems": lambda e: (
         "FieldValueTooMany",
-        f"Too many: {len(e.instance)}: must have at most {e.validator_value} items",
+        f"Too many: {_size(e.instance)}: must have at most {e.validator_value} items",
     ),
     "maxProperties": lambda e: (
         "FieldValueTooMany",
-        f"Too many: {len(e.instance)}: must have at most {e.validator_value} items",
+        f"Too many: {_size(e.instance)}: must have at most {e.validator_value} items",
     ),
 }
 

@@ -12,14 +12,13 @@ from sandbox.apiserver.errors import (
     Cause,
     bad_request,
     conflict,
-    internal,
     method_not_allowed,
     too_many_requests,
 )
 from sandbox.apiserver.patch import patch_kind, transform_of
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.schema import ANYTHING
-from sandbox.apiserver.selectors import label_selector_matches
+from sandbox.apiserver.selectors import label_selector_matches, selector_text
 from sandbox.apiserver.store import ConflictError, Obj
 from sandbox.apiserver.writes import Written, modify
 
@@ -108,8 +107,8 @@ def _spend_budget(api: API, request: Request, pod: Obj, *, dry_run: bool) -> Non
     if not budgets:
         return
     if len(budgets) > 1:
-        raise internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise APIError(
+            500, "", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
     entry = budgets[0]
     budget = entry.copy()
@@ -201,7 +200,7 @@ def _scale_of(obj: Obj, paths: dict[str, str]) -> Obj:
     }
     replicas = _get(obj, paths["spec"])
     selector = (
-        _get(obj, paths["selector"]) if paths["selector"] else _selector_text((obj.get("spec") or {}).get("selector"))
+        _get(obj, paths["selector"]) if paths["selector"] else selector_text((obj.get("spec") or {}).get("selector"))
     )
     status: Obj = {"replicas": _get(obj, paths["status"]) or 0}
     if selector:
@@ -210,19 +209,6 @@ def _scale_of(obj: Obj, paths: dict[str, str]) -> Obj:
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": {"replicas": replicas} if replicas else {}, "status": status,
     }  # fmt: skip
-
-
-def _selector_text(selector: Any) -> str:
-    if not isinstance(selector, dict):
-        return ""
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    for e in selector.get("matchExpressions") or ():
-        values = ",".join(sorted(e.get("values") or ()))
-        word = {"In": f"{e['key']} in ({values})", "NotIn": f"{e['key']} notin ({values})", "Exists": e["key"]}
-        terms.append(word.get(e["operator"], f"!{e['key']}"))
-    return ",".join(sorted(terms))
 
 
 def _get(obj: Any, path: str) -> Any:

@@ -43,6 +43,7 @@ def check_create(api: API, resource: Resource, obj: Obj) -> None:
 def check_update(api: API, resource: Resource, subresource: str, old: Obj, obj: Obj) -> None:
     """Raises 422 with every broken rule of a changed object."""
     causes = _metadata(resource, obj["metadata"])
+    causes += _late_finalizers(old["metadata"], obj["metadata"])
     if subresource == "":
         causes += update_rules(resource, old, obj)
     if not causes:
@@ -75,6 +76,15 @@ def _metadata(resource: Resource, metadata: Obj) -> list[Cause]:
             if not reference.get(field)
         ]
     return causes
+
+
+def _late_finalizers(old: Obj, new: Obj) -> list[Cause]:
+    if "deletionTimestamp" not in old:
+        return []
+    late = [finalizer for finalizer in new.get("finalizers") or () if finalizer not in (old.get("finalizers") or ())]
+    words = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"
+    listed = ", ".join(f'"{finalizer}"' for finalizer in late)
+    return [Cause("FieldValueForbidden", f"{words}{listed}}}", "metadata.finalizers")] if late else []
 
 
 def label_causes(labels: Obj, path: str) -> list[Cause]:

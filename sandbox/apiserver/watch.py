@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from sandbox.apiserver.api import API
-from sandbox.apiserver.errors import bad_request, expired
+from sandbox.apiserver.errors import APIError, expired
 from sandbox.apiserver.reads import filter_of
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.selectors import Filter
@@ -58,7 +58,8 @@ class Watches:
         lines = _Lines(api, request, filter_of(api, request), View(api, request))
         start = request.query.get("resourceVersion", "")
         if start and not start.isdecimal():
-            raise bad_request(f'invalid resource version "{start}"')
+            why = f'resourceVersion: Invalid value: "{start}": strconv.ParseUint: parsing "{start}": invalid syntax'
+            raise APIError(500, "", why)
         timeout = float(request.query.get("timeoutSeconds") or 0) or random.uniform(*_DEFAULT_TIMEOUT_SECONDS)
         return self._lines(api, request, lines, start, timeout)
 

@@ -18,7 +18,7 @@ from sandbox.apiserver.conversion import to_storage, to_version
 from sandbox.apiserver.deletion import finish_deletion
 from sandbox.apiserver.errors import Cause, already_exists, bad_request, conflict, invalid, not_found
 from sandbox.apiserver.patch import Transform, patch_kind, transform_of
-from sandbox.apiserver.requests import Request
+from sandbox.apiserver.requests import Request, decode_object
 from sandbox.apiserver.store import ConflictError, Entry, Obj
 
 _ATTEMPTS = 8
@@ -44,7 +44,7 @@ async def create(api: API, request: Request) -> Written:
     return await create_object(api, request, obj)
 
 
-async def create_object(api: API, request: Request, obj: Obj) -> Written:
+async def create_object(api: API, request: Request, obj: Obj, *, applied: bool = False) -> Written:
     """Stores a new object."""
     resource = request.resource
     metadata = _metadata(obj)
@@ -72,7 +72,8 @@ async def create_object(api: API, request: Request, obj: Obj) -> Written:
     _default(api, request, obj)
     validation.check_create(api, resource, obj)
     await api.admission.validate(attributes)
-    track_update(api, request, None, obj)
+    if not applied:
+        track_update(api, request, None, obj)
     if api.store.get(resource.storage_key, metadata.get("namespace", ""), metadata["name"]) is not None:
         raise already_exists(resource.group, resource.plural, metadata["name"])
     if not dry_run:
@@ -114,15 +115,27 @@ async def patch(api: API, request: Request) -> Written:
     """PATCH on an object or on one of its subresources that shows the object itself."""
     kind = patch_kind(request)
     if kind == "apply":
-        transform, initial = apply_transform(api, request)
-        if (
-            api.store.get(request.resource.storage_key, request.namespace, request.name) is None
-            and not request.subresource
-        ):
-            return await create_object(api, request, initial)
-        return await modify(api, request, transform, patched=True, applied=True)
+        return await _apply(api, request)
     transform = transform_of(request, kind, api.schema_of(request.resource))
     return await modify(api, request, transform, patched=True)
+
+
+async def _apply(api: API, request: Request) -> Written:
+    """Server-side apply: creates the object when there is none."""
+    if "fieldManager" not in request.query:
+        cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
+        raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
+    applied = decode_object(request.body, is_yaml=True)
+    _check_kind(request, applied)
+    warnings = _decode(api, request, applied)
+    transform = apply_transform(api, request, applied)
+    missing = api.store.get(request.resource.storage_key, request.namespace, request.name) is None
+    if missing and not request.subresource:
+        written = await create_object(api, request, transform({}), applied=True)
+    else:
+        written = await modify(api, request, transform, patched=True, applied=True)
+    written.warnings[:0] = warnings
+    return written
 
 
 async def modify(
@@ -209,7 +222,14 @@ def _check_identity(request: Request, old: Obj, metadata: Obj, *, patched: bool)
 
 
 def _check_kind(request: Request, obj: Obj) -> None:
+    """The body must be of the path's kind; custom resources must say so, built-in ones may leave it out."""
     resource = request.resource
+    if resource.custom and not (obj.get("kind") and obj.get("apiVersion")):
+        field = "Kind" if not obj.get("kind") else "apiVersion"
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): "
+            f"Object '{field}' is missing in '{request.body.decode(errors='replace')}'"
+        )
     obj.setdefault("apiVersion", resource.group_version)
     obj.setdefault("kind", resource.kind)
     if (obj["apiVersion"], obj["kind"]) != (resource.group_version, resource.kind):

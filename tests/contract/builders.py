@@ -22,6 +22,11 @@ def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Obj:
     }  # fmt: skip
 
 
+def pod_template(name: str) -> Obj:
+    """A PodTemplate: stored and watched, and no controller looks at it."""
+    return {"metadata": {"name": name}, "template": {"spec": pod(name)["spec"]}}
+
+
 def deployment(name: str, replicas: int = 1) -> Obj:
     """A Deployment of one container."""
     labels = {"app": name}

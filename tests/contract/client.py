@@ -54,12 +54,13 @@ class Client:
 
     server: Running
     kind: str
+    compact: Callable[[], None]
     namespace: str = ""
     _pool: urllib3.PoolManager = field(init=False)
 
     def __post_init__(self) -> None:
-        ca = {"ca_certs": str(self.server.certificate)} if self.server.certificate else {}
-        self._pool = urllib3.PoolManager(maxsize=4, timeout=20.0, retries=False, **ca)
+        trusted = str(self.server.certificate) if self.server.certificate else None
+        self._pool = urllib3.PoolManager(maxsize=4, timeout=20.0, retries=False, ca_certs=trusted)
 
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", accept: str = "",

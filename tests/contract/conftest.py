@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from sandbox import apiserver, realkube
 from sandbox.apiserver import Running
@@ -23,12 +24,17 @@ CONTROLLERS = (
 _real = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real-control-plane")])
 
 
+UNCACHED = ("podtemplates",)
+"""A kind that nothing else uses: the real server keeps no watch cache of it."""
+
+
 class Servers:
     """Both control planes, each started when first asked for and stopped at the end of the session."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self._stack, self._folder = stack, folder
         self._running: dict[str, Running] = {}
+        self._plane: realkube.RealControlPlane | None = None
 
     def get(self, kind: str) -> Running:
         """The running server of a kind."""
@@ -40,10 +46,19 @@ class Servers:
         folder = self._folder / kind
         if kind == "embedded":
             return self._stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
-        plane = self._stack.enter_context(
-            realkube.serve(state=folder, components=("kube-controller-manager",), controllers=CONTROLLERS)
+        self._plane = self._stack.enter_context(
+            realkube.serve(
+                state=folder, components=("kube-controller-manager",), controllers=CONTROLLERS, uncached=UNCACHED
+            )
         )
-        return realkube.running(plane)
+        return realkube.running(self._plane)
+
+    def compact(self, kind: str) -> None:
+        """Makes a server forget its history."""
+        if kind == "real" and self._plane is not None:
+            self._plane.compact()
+        else:
+            urllib3.request("POST", f"{self.get(kind).url}/sandbox/faults", json={"kind": "compact"}, timeout=5.0)
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +72,7 @@ def client(request: pytest.FixtureRequest, servers: Servers) -> Client:
     """A client without a namespace of its own."""
     if request.param == "real" and not os.environ.get(realkube.ASSETS_VARIABLE):
         pytest.skip(f"{realkube.ASSETS_VARIABLE} is not set")
-    return Client(servers.get(request.param), request.param)
+    return Client(servers.get(request.param), request.param, lambda: servers.compact(request.param))
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_deletion_preconditions(api: Client) -> None:
     path = api.path("configmaps", "a")
     other = {"preconditions": {"uid": "00000000-0000-4000-8000-000000000000"}}
     status = api.delete(path, other).refused(409, "Conflict")
-    assert "UID in precondition" in status["message"]
+    assert "does not match the UID in record" in status["message"]
     api.delete(path, {"preconditions": {"resourceVersion": "1"}}).refused(409, "Conflict")
     metadata = obj["metadata"]
     api.delete(path, {"preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}}).ok()

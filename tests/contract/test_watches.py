@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tests.contract.builders import config_map, pod
+from typing import Any
+
+from tests.contract.builders import config_map, pod, pod_template
 from tests.contract.client import Client
 
 
-def changes(events: list[dict]) -> list[tuple[str, str]]:  # type: ignore[type-arg]
+def changes(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
@@ -65,35 +67,56 @@ def test_field_selector_transitions(api: Client) -> None:
     assert [event["type"] for event in waiting] == ["ADDED", "DELETED"]
 
 
-def test_a_version_that_is_too_old_is_an_error_event_410(api: Client) -> None:
-    (event,) = api.watch_until(api.path("configmaps"), 1, resourceVersion="1")
-    assert event["type"] == "ERROR"
-    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
-    assert "too old resource version: 1" in event["object"]["message"]
+def test_a_version_that_is_compacted_is_an_error_event_410(api: Client) -> None:
+    path = api.path("podtemplates")
+    api.post(path, pod_template("a")).ok()
+    start = version(api, "podtemplates")
+    api.patch(api.path("podtemplates", "a"), {"metadata": {"labels": {"x": "y"}}}).ok()
+    api.compact()
+    events = api.watch_until(path, 1, resourceVersion=start)
+    assert [event["type"] for event in events] == ["ERROR"]
+    status = events[0]["object"]
+    assert (status["code"], status["reason"], status["kind"]) == (410, "Expired", "Status"), status
 
 
-def test_a_version_that_is_no_number_is_400(api: Client) -> None:
+def test_a_list_at_a_version_that_is_compacted_is_410(api: Client) -> None:
+    path = api.path("podtemplates")
+    for name in ("a", "b"):
+        api.post(path, pod_template(name)).ok()
+    first = api.get(path, limit=1).ok()
+    start = first["metadata"]["resourceVersion"]
+    api.patch(api.path("podtemplates", "a"), {"metadata": {"labels": {"x": "y"}}}).ok()
+    api.compact()
+    api.get(path, resourceVersion=start, resourceVersionMatch="Exact").refused(410, "Expired")
+    api.get(path, limit=1, **{"continue": first["metadata"]["continue"]}).refused(410, "Expired")
+
+
+def test_a_watch_goes_on_over_a_compaction(api: Client) -> None:
+    path = api.path("podtemplates")
+    start = version(api, "podtemplates")
+    api.compact()
+    api.post(path, pod_template("a")).ok()
+    assert changes(api.watch_until(path, 1, resourceVersion=start)) == [("ADDED", "a")]
+
+
+def test_a_version_that_is_no_number_is_refused(api: Client) -> None:
     (event,) = api.watch_until(api.path("configmaps"), 1, resourceVersion="abc")
-    assert event["object"]["code"] == 400
+    assert event["object"]["code"] == 500
+    assert 'Invalid value: "abc"' in event["object"]["message"]
 
 
 def test_initial_events_end_with_an_annotated_bookmark(api: Client) -> None:
     """WatchList (KEP-3157): a list as a stream."""
     api.post(api.path("secrets"), {"metadata": {"name": "a"}}).ok()
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    query: dict[str, Any] = {
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     events = api.watch_until(api.path("secrets"), 2, fieldSelector="metadata.name=a", **query)
     assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
     assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert events[1]["object"]["kind"] == "Secret"
-
-
-def test_a_bookmark_comes_before_the_timeout(api: Client) -> None:
-    start = version(api)
-    events = list(api.watch(api.path("configmaps"), seconds=3, resourceVersion=start, allowWatchBookmarks="true"))
-    bookmarks = [event for event in events if event["type"] == "BOOKMARK"]
-    assert bookmarks
-    assert bookmarks[-1]["object"]["kind"] == "ConfigMap"
-    assert int(bookmarks[-1]["object"]["metadata"]["resourceVersion"]) >= int(start)
 
 
 def test_a_watch_of_one_name(api: Client) -> None:
