@@ -1,0 +1,185 @@
+"""The controller's objects: ServiceAccount, Service, PodDisruptionBudget, Deployment.
+
+Source: Karpenter v0.27's chart. Where we differ: the container meets the `restricted` Pod Security Standard, the rule
+to stay off our own nodes binds together with the node group (the guides' two terms are alternatives, of which the
+first always holds), and two replicas prefer different hosts instead of demanding them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.config.controller import ControllerConfig
+from components.documents.labels import NAME, SELECTOR, labels
+
+METRICS_PORT = 8080
+HEALTH_PORT = 8081
+USER_ID = 65_532
+"""The image's user; distroless calls it nonroot."""
+GRACE_SECONDS = 30
+"""The controller ends its loops and gives the lease back in 25."""
+PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
+NODE_GROUP_LABEL = "eks.amazonaws.com/nodegroup"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSpec:
+    """What the Deployment says beyond what never changes. `settings` is the ConfigMap's data: it rolls the pods."""
+
+    config: ControllerConfig
+    image: str
+    region: str
+    settings: Mapping[str, str]
+
+
+def namespace(name: str) -> dict[str, Any]:
+    """Pods in it must meet the restricted standard."""
+    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**labels(), **enforced}}}
+
+
+def service_account(namespace: str, role_arn: str, name: str = NAME) -> dict[str, Any]:
+    """By its annotation EKS gives its pods the role (IRSA)."""
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels(),
+        "annotations": {"eks.amazonaws.com/role-arn": role_arn},
+    }
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def service(namespace: str) -> dict[str, Any]:
+    """The guides' scrape job looks for the port's name `http-metrics`."""
+    port = {"name": "http-metrics", "port": METRICS_PORT, "targetPort": "http-metrics", "protocol": "TCP"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "spec": {"type": "ClusterIP", "selector": dict(SELECTOR), "ports": [port]},
+    }
+
+
+def disruption_budget(namespace: str) -> dict[str, Any]:
+    """One replica at a time: Fargate patches its hosts by eviction."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(SELECTOR)}},
+    }
+
+
+def deployment(spec: ControllerSpec) -> dict[str, Any]:
+    """The Deployment; its pod template carries a checksum of the settings, which are read once at start."""
+    checksum = hashlib.sha256(json.dumps(dict(spec.settings), sort_keys=True).encode()).hexdigest()
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": spec.config.namespace, "labels": labels()},
+        "spec": {
+            "replicas": spec.config.replicas,
+            "revisionHistoryLimit": 10,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "selector": {"matchLabels": dict(SELECTOR)},
+            "template": {
+                "metadata": {"labels": labels(), "annotations": {"checksum/settings": checksum}},
+                "spec": _pod(spec),
+            },
+        },
+    }
+
+
+def _pod(spec: ControllerSpec) -> dict[str, Any]:
+    return {
+        "serviceAccountName": NAME,
+        "priorityClassName": "system-cluster-critical",
+        # Not the cluster's DNS: CoreDNS may wait for a node that only we can make.
+        "dnsPolicy": "Default",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+        "affinity": _affinity(spec.config),
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(SELECTOR)},
+            }
+        ],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(spec)],
+    }
+
+
+def _affinity(config: ControllerConfig) -> dict[str, Any]:
+    """Never on a node of our own: ending it would end the controller, and nobody would make another."""
+    expressions: list[dict[str, Any]] = [{"key": PROVISIONER_LABEL, "operator": "DoesNotExist"}]
+    if config.placement == "nodeGroup":
+        expressions.append({"key": NODE_GROUP_LABEL, "operator": "In", "values": [config.node_group]})
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": dict(SELECTOR)}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+        },
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
+        },
+    }
+
+
+def _container(spec: ControllerSpec) -> dict[str, Any]:
+    resources = {"cpu": spec.config.cpu, "memory": spec.config.memory}
+    return {
+        "name": "controller",
+        "image": spec.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["run", "--log-format=json", f"--log-level={spec.config.log_level}"],
+        "env": _environment(spec),
+        "ports": [
+            {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+            {"name": "http", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+        ],
+        "livenessProbe": _probe("/healthz", initial_delay_seconds=30),
+        "readinessProbe": _probe("/readyz", initial_delay_seconds=5),
+        "resources": {"requests": resources, "limits": dict(resources)},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _probe(path: str, initial_delay_seconds: int) -> dict[str, Any]:
+    check = {"path": path, "port": "http"}
+    return {"httpGet": check, "initialDelaySeconds": initial_delay_seconds, "timeoutSeconds": 30}
+
+
+def _environment(spec: ControllerSpec) -> list[dict[str, Any]]:
+    """Fargate has no instance metadata, so that the region must be said."""
+    fixed = {
+        "AWS_REGION": spec.region,
+        "KARPENTER_SERVICE": NAME,
+        "METRICS_PORT": str(METRICS_PORT),
+        "HEALTH_PROBE_PORT": str(HEALTH_PORT),
+        "DISABLE_WEBHOOK": "true",
+    }
+    fields = {"SYSTEM_NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"}
+    limit = {"containerName": "controller", "divisor": "0", "resource": "limits.memory"}
+    return [
+        *({"name": name, "value": value} for name, value in {**fixed, **spec.config.env}.items()),
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
+        {"name": "MEMORY_LIMIT", "valueFrom": {"resourceFieldRef": limit}},
+    ]

@@ -1,0 +1,13 @@
+"""Names and labels of the controller's objects (Kubernetes documentation, recommended labels)."""
+
+from __future__ import annotations
+
+NAME = "karpenter"
+"""Of the ServiceAccount, the Deployment and the Service: the names that guides and dashboards look for."""
+
+SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+
+
+def labels() -> dict[str, str]:
+    """Of every object of the controller."""
+    return {**SELECTOR, "app.kubernetes.io/managed-by": "pulumi", "app.kubernetes.io/part-of": "nodeless"}

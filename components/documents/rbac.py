@@ -1,0 +1,98 @@
+"""What the controller may do in Kubernetes: the verbs that its code uses, and no other.
+
+Where we differ from Karpenter v0.27's chart: no Secrets, no webhook configurations, no Machines, and ConfigMaps and
+Leases by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from components.documents.labels import NAME, labels
+
+Rule = dict[str, Any]
+
+LEASE = "karpenter-leader-election"
+READ = ("get", "list", "watch")
+
+
+def _rule(groups: str, resources: tuple[str, ...], verbs: tuple[str, ...], names: tuple[str, ...] = ()) -> Rule:
+    rule: Rule = {"apiGroups": [groups], "resources": list(resources), "verbs": list(verbs)}
+    if names:
+        rule["resourceNames"] = list(names)
+    return rule
+
+
+CLUSTER_RULES: tuple[Rule, ...] = (
+    _rule("karpenter.sh", ("provisioners",), READ),
+    _rule("karpenter.sh", ("provisioners/status",), ("patch",)),
+    _rule("karpenter.k8s.aws", ("awsnodetemplates",), READ),
+    _rule("karpenter.k8s.aws", ("awsnodetemplates/status",), ("patch",)),
+    _rule("", ("namespaces", "persistentvolumeclaims", "persistentvolumes", "pods"), ("list", "watch")),
+    _rule("", ("nodes",), (*READ, "create", "patch", "delete")),
+    _rule("", ("pods/eviction",), ("create",)),
+    _rule("", ("events",), ("create", "patch")),
+    _rule("apps", ("daemonsets",), ("list", "watch")),
+    _rule("policy", ("poddisruptionbudgets",), ("list", "watch")),
+    _rule("storage.k8s.io", ("csinodes", "storageclasses"), ("list", "watch")),
+)
+
+NAMESPACE_RULES: tuple[Rule, ...] = (
+    # "create" cannot be bound to a name: the name is in the body.
+    _rule("coordination.k8s.io", ("leases",), ("create",)),
+    _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
+    _rule("", ("configmaps",), ("get",), ("karpenter-global-settings",)),
+)
+
+DNS_RULES: tuple[Rule, ...] = (_rule("", ("services",), ("get",), ("kube-dns",)),)
+"""In kube-system: nodes are told the address of the cluster's DNS."""
+
+ADMIN_RULES: tuple[Rule, ...] = (
+    _rule("karpenter.sh", ("provisioners", "provisioners/status"), (*READ, "create", "update", "patch", "delete")),
+    _rule(
+        "karpenter.k8s.aws",
+        ("awsnodetemplates", "awsnodetemplates/status"),
+        (*READ, "create", "update", "patch", "delete"),
+    ),
+)
+"""Aggregated to the cluster's `admin` role: who administers the cluster administers these too."""
+
+GROUP = "rbac.authorization.k8s.io"
+
+
+def rbac(namespace: str) -> dict[str, dict[str, Any]]:
+    """Every RBAC object, by a key that is unique among them."""
+    return {
+        "cluster-role": _role("ClusterRole", NAME, "", CLUSTER_RULES),
+        "cluster-role-binding": _binding("ClusterRole", NAME, "", namespace),
+        "admin-cluster-role": _admin(),
+        "role": _role("Role", NAME, namespace, NAMESPACE_RULES),
+        "role-binding": _binding("Role", NAME, namespace, namespace),
+        "dns-role": _role("Role", f"{NAME}-dns", "kube-system", DNS_RULES),
+        "dns-role-binding": _binding("Role", f"{NAME}-dns", "kube-system", namespace),
+    }
+
+
+def _role(kind: str, name: str, namespace: str, rules: tuple[Rule, ...]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels()},
+        "rules": list(rules),
+    }
+
+
+def _admin() -> dict[str, Any]:
+    role = _role("ClusterRole", f"{NAME}-admin", "", ADMIN_RULES)
+    role["metadata"]["labels"] = {**labels(), f"{GROUP}/aggregate-to-admin": "true"}
+    return role
+
+
+def _binding(role_kind: str, name: str, namespace: str, account_namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": f"{role_kind}Binding",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels()},
+        "roleRef": {"apiGroup": GROUP, "kind": role_kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": account_namespace}],
+    }

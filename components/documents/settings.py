@@ -1,0 +1,52 @@
+"""The ConfigMap `karpenter-global-settings`: the stack's settings under the names that the controller reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from components.config.controller import SettingsConfig
+from components.documents.labels import labels
+
+CONFIG_MAP = "karpenter-global-settings"
+
+KEYS = {
+    "batch_max_duration": "batchMaxDuration",
+    "batch_idle_duration": "batchIdleDuration",
+    "drift_enabled": "featureGates.driftEnabled",
+    "cluster_endpoint": "aws.clusterEndpoint",
+    "enable_pod_eni": "aws.enablePodENI",
+    "enable_eni_limited_pod_density": "aws.enableENILimitedPodDensity",
+    "isolated_vpc": "aws.isolatedVPC",
+    "node_name_convention": "aws.nodeNameConvention",
+    "vm_memory_overhead_percent": "aws.vmMemoryOverheadPercent",
+    "tags": "aws.tags",
+}
+"""Field of SettingsConfig → key of the ConfigMap. The rest of the ConfigMap's keys follow from the stack itself."""
+
+
+def settings_data(settings: SettingsConfig, cluster: str, instance_profile: str, queue: str) -> dict[str, str]:
+    """The ConfigMap's data; what is left at its default is left out, except what tells where the cluster is."""
+    data = {
+        "aws.clusterName": cluster,
+        "aws.defaultInstanceProfile": instance_profile,
+        "aws.interruptionQueueName": queue,
+    }
+    defaults = SettingsConfig()
+    for attribute, name in KEYS.items():
+        value = getattr(settings, attribute)
+        if value != getattr(defaults, attribute):
+            data[name] = _text(value)
+    return dict(sorted((name, value) for name, value in data.items() if value != ""))
+
+
+def settings_map(namespace: str, data: dict[str, str]) -> dict[str, Any]:
+    """The object."""
+    metadata = {"name": CONFIG_MAP, "namespace": namespace, "labels": labels()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
