@@ -47,6 +47,7 @@ OFFERING_CODES = CAPACITY_CODES | {"InvalidFleetConfiguration"}
 InvalidFleetConfiguration is EC2's word for a type that the zone does not have, whatever its offerings said."""
 
 NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
+FLEET_NOT_FOUND_CODES = frozenset({"InvalidFleetId.NotFound", "InvalidFleetId"})
 NOT_FOUND_CODES = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
 TEMPLATE_NOT_FOUND_CODES = frozenset(
     {
@@ -89,6 +90,7 @@ CREDENTIAL_CODES = frozenset(
         "MissingAuthenticationToken",
     }
 )
+NO_SPOT_ROLE = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 TEMPLATE_CODES = frozenset(
     {
         "InvalidAMIID.NotFound",
@@ -154,6 +156,9 @@ def translate(error: Exception, action: str, subject: str = "") -> CloudError:
 
 def by_code(code: str, message: str, action: str) -> CloudError:
     """The CloudError for an API error code, with what would help."""
+    if code == NO_SPOT_ROLE:
+        remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        return CloudUnauthorizedError(f"{message}; the account has no role for spot: {remedy}", code)
     if code in UNAUTHORIZED_CODES:
         return CloudUnauthorizedError(f"{message}; allow {action} in the policy of the controller's role", code)
     if code in CREDENTIAL_CODES:

@@ -18,7 +18,13 @@ import structlog
 from cachetools import LRUCache
 
 from controller.aws.cluster import ClusterFacts
-from controller.aws.errors import NO_ADDRESSES, TEMPLATE_NOT_FOUND_CODES, TOKEN_MISMATCH_CODES, by_code
+from controller.aws.errors import (
+    FLEET_NOT_FOUND_CODES,
+    NO_ADDRESSES,
+    TEMPLATE_NOT_FOUND_CODES,
+    TOKEN_MISMATCH_CODES,
+    by_code,
+)
 from controller.aws.fleet import (
     FleetAnswer,
     FleetError,
@@ -194,7 +200,7 @@ class Launcher:
         instance = self._seen(answer.instance_ids[0])
         if instance is not None and instance.state in STAYING_STATES:
             return _Attempt(instance=instance, errors=answer.errors, fresh=self._launched_now(instance))
-        if instance is None and self._fresh(answer):
+        if instance is None and self._fresh(answer, forgotten=False):
             raise CloudError(
                 f"Instance {answer.instance_ids[0]} was launched for Provisioner {request.provisioner.name}, but EC2 "
                 f"does not show it after {SEEN_DEADLINE_SECONDS:.0f} s; the same launch is looked at again"
@@ -223,13 +229,18 @@ class Launcher:
                 return None
             waited, wait = waited + wait, min(wait * 2, MAX_WAIT_SECONDS)
 
-    def _fresh(self, answer: FleetAnswer) -> bool:
-        """Whether the answer is to this very request; one whose age is not known counts as such."""
+    def _fresh(self, answer: FleetAnswer, *, forgotten: bool = True) -> bool:
+        """Whether the answer is to this very request; one whose age is not known counts as such.
+
+        `forgotten` is what a fleet counts as that EC2 does not know: new (or not yet known), or long gone.
+        """
         if not answer.fleet_id:
             return True
         try:
             created = fleet_created(self._ec2, answer.fleet_id)
         except CloudError as error:
+            if error.code in FLEET_NOT_FOUND_CODES:
+                return forgotten
             self._log.warning("Age of a fleet is not known", fleet=answer.fleet_id, error=str(error))
             return True
         return created is None or self._clock.now() - created <= FRESH_SECONDS
@@ -308,5 +319,7 @@ def _raise_unless_capacity(request: LaunchRequest, errors: Sequence[FleetError])
         if not error.capacity:
             subject = f"ec2:CreateFleet for Provisioner {request.provisioner.name}"
             raise by_code(
-                error.code, f"{subject}: {error.code}: {error.message}", "ec2:CreateFleet and ec2:RunInstances"
+                error.code,
+                f"{subject}: {error.code}: {error.message}",
+                "ec2:CreateFleet, ec2:RunInstances and iam:PassRole",
             )

@@ -53,6 +53,7 @@ def _vital(clients: Clients, settings: Settings) -> Iterator[Check]:
     yield "ec2:DescribeSecurityGroups", lambda: ec2.describe_security_groups(DryRun=True)
     yield "ec2:DescribeImages", lambda: ec2.describe_images(DryRun=True, Owners=["self"])
     yield "ec2:DescribeInstances", lambda: ec2.describe_instances(DryRun=True)
+    yield "ec2:DescribeFleets", lambda: ec2.describe_fleets(DryRun=True)
     yield "ec2:DescribeLaunchTemplates", lambda: ec2.describe_launch_templates(DryRun=True)
     yield "ec2:DescribeSpotPriceHistory", lambda: ec2.describe_spot_price_history(DryRun=True)
     yield (

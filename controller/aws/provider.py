@@ -72,7 +72,7 @@ class AWSProvider:
         self._catalog = InstanceTypeCatalog(ec2, clients.region)
         self._pricing = Pricing(ec2, clients.pricing, clients.region, self._shipped.prices, clock.now)
         self._subnets = Subnets(ec2, clock)
-        self._security_groups = SecurityGroups(ec2, clock)
+        self._security_groups = SecurityGroups(ec2, settings.cluster_name, clock, logger)
         self._images = Images(ec2, clients.ssm, clock)
         self._cluster: Cache[str, ClusterFacts] = Cache(clock, CLUSTER_SECONDS)
         self._instances = Instances(ec2, settings.cluster_name, settings.node_name_convention, self._type_labels, clock)

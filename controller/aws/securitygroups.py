@@ -1,12 +1,20 @@
-"""Security groups by selector: every match is attached to the node's interface."""
+"""Security groups by selector: every match is attached to the node's interface.
+
+But one: of several groups with the tag kubernetes.io/cluster/NAME a single one is attached, because the AWS cloud
+controller and the load balancer controller refuse an interface with two ("expected exactly one securityGroup tagged").
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import structlog
 
 from controller.aws.caching import Cache
 from controller.aws.errors import translated
 from controller.aws.selectors import filters, shown
+from controller.aws.tags import as_dict, cluster_tag
 from controller.clock import Clock
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.errors import NodeTemplateError
@@ -15,13 +23,25 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 CACHE_SECONDS = 60.0
+EKS_GROUP_TAG = "aws:eks:cluster-name"
+"""EKS puts it on the group that it makes for a cluster."""
 
 
 class SecurityGroups:
     """Security groups of node templates. Safe for many threads."""
 
-    def __init__(self, ec2: EC2Client, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
+    def __init__(
+        self,
+        ec2: EC2Client,
+        cluster_name: str,
+        clock: Clock,
+        logger: structlog.typing.FilteringBoundLogger,
+        cache_seconds: float = CACHE_SECONDS,
+    ) -> None:
         self._ec2 = ec2
+        self._cluster_tag = cluster_tag(cluster_name)
+        self._log = logger
+        self._said: set[tuple[str, ...]] = set()
         self._cache: Cache[tuple[tuple[str, str], ...], tuple[str, ...]] = Cache(clock, cache_seconds)
 
     def matching(self, template: AWSNodeTemplate) -> tuple[str, ...]:
@@ -43,4 +63,21 @@ class SecurityGroups:
             pages = self._ec2.get_paginator("describe_security_groups").paginate(
                 Filters=filters(template.security_group_selector, "group-id")
             )
-            return tuple(sorted(group["GroupId"] for page in pages for group in page["SecurityGroups"]))
+            groups = {g["GroupId"]: as_dict(g.get("Tags", [])) for page in pages for g in page["SecurityGroups"]}
+        surplus = surplus_tagged(groups, self._cluster_tag)
+        if surplus and surplus not in self._said:
+            self._said.add(surplus)
+            self._log.warning(
+                "Security groups are left out: one tagged group is all that load balancers accept",
+                node_template=template.name,
+                left_out=list(surplus),
+                tag=self._cluster_tag,
+                remedy="remove the tag from all groups but one",
+            )
+        return tuple(sorted(set(groups) - set(surplus)))
+
+
+def surplus_tagged(groups: Mapping[str, Mapping[str, str]], tag: str) -> tuple[str, ...]:
+    """Of the groups (tags by id) that carry the tag, all but one: EKS's own cluster group stays, else the first id."""
+    tagged = sorted((EKS_GROUP_TAG not in tags, group_id) for group_id, tags in groups.items() if tag in tags)
+    return tuple(group_id for _, group_id in tagged[1:])

@@ -58,10 +58,14 @@ class Cloud:
 
     def provider(self, settings: Settings = SETTINGS, **options: Any) -> AWSProvider:
         """A provider that knows nothing yet: what a process has that was just started."""
-        logger = structlog.wrap_logger(
+        return AWSProvider(settings, self.clients, self.clock, self.logger(), **options)
+
+    def logger(self) -> structlog.typing.FilteringBoundLogger:
+        """A logger that keeps its entries in `logs`."""
+        bound: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
             None, processors=[self.logs], wrapper_class=structlog.make_filtering_bound_logger(0)
         )
-        return AWSProvider(settings, self.clients, self.clock, logger, **options)
+        return bound
 
     def restarted(self, provider: AWSProvider) -> AWSProvider:
         """A new process's provider that has read the catalog already (it is the slow part, and no part of the test)."""

@@ -33,6 +33,7 @@ def refused(code: str) -> ClientError:
         ("InsufficientInstanceCapacity", InsufficientCapacityError, "because"),
         ("InvalidInstanceID.NotFound", InstanceNotFoundError, "because"),
         ("InvalidAMIID.NotFound", NodeTemplateError, "correct the AWSNodeTemplate"),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", CloudUnauthorizedError, "create-service-linked-role"),
         ("InternalError", CloudError, "because"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.aws.securitygroups import SecurityGroups
+from controller.aws.securitygroups import SecurityGroups, surplus_tagged
 from controller.aws.selectors import filters
 from controller.aws.subnets import Subnets
 from controller.core.api.frozen import FrozenMap
@@ -127,7 +127,7 @@ class TestChoice:
 
 class TestSecurityGroups:
     def test_every_match_is_used_and_none_is_an_error(self, cloud: Cloud) -> None:
-        groups = SecurityGroups(cloud.clients.ec2, cloud.clock)
+        groups = SecurityGroups(cloud.clients.ec2, "demo", cloud.clock, cloud.logger())
         assert cloud.aws.seeded is not None
         assert groups.matching(template()) == (cloud.aws.seeded.security_group_id,)
         nothing = template(security_group_selector=FrozenMap({"karpenter.sh/discovery": "other"}))
@@ -135,3 +135,24 @@ class TestSecurityGroups:
             NodeTemplateError, match=r"spec\.securityGroupSelector \{.*\} matches no security group; tag"
         ):
             groups.matching(nothing)
+
+    def test_of_several_groups_with_the_clusters_tag_one_is_attached_and_it_is_said_once(self, cloud: Cloud) -> None:
+        ec2 = cloud.aws.client("ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
+        made = []
+        for name in ("one", "two", "three"):
+            group = ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
+            tags = {"test": vpc} | ({} if name == "three" else {"kubernetes.io/cluster/demo": "owned"})
+            ec2.create_tags(Resources=[group], Tags=[{"Key": k, "Value": v} for k, v in tags.items()])
+            made.append(group)
+        groups = SecurityGroups(cloud.clients.ec2, "demo", cloud.clock, cloud.logger())
+        for _ in range(3):
+            found = groups.matching(template(security_group_selector=FrozenMap({"test": vpc})))
+            assert found == tuple(sorted({made[2], min(made[:2])}))
+            cloud.clock.advance(61)
+        assert len(cloud.events("warning")) == 1
+
+    def test_the_group_that_eks_made_is_the_one_that_stays(self) -> None:
+        tag = "kubernetes.io/cluster/demo"
+        groups = {"sg-1": {tag: "owned"}, "sg-2": {tag: "owned", "aws:eks:cluster-name": "demo"}, "sg-3": {}}
+        assert surplus_tagged(groups, tag) == ("sg-1",)

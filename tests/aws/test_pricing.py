@@ -107,7 +107,7 @@ class TestShippedTable:
     ) -> None:
         cloud.aws.faults.add(Fault(service="pricing", code="ServiceUnavailable"))
         provider = cloud.provider()
-        for _ in range(3):
+        for _ in range(2):
             assert provider.instance_types(provisioner(), template())
             provider.refresh()
             cloud.clock.advance(8 * 3600)
