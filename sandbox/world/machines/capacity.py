@@ -37,6 +37,7 @@ class MachineShape:
     eni_pods: int
     devices: Mapping[str, int]
     """Extended resources that device plugins will offer."""
+    nitro: bool = True
 
     @classmethod
     def parse(cls, row: Mapping[str, Any]) -> MachineShape:
@@ -53,6 +54,7 @@ class MachineShape:
             memory_bytes=row["MemoryInfo"]["SizeInMiB"] * MI,
             eni_pods=interfaces * (network["Ipv4AddressesPerInterface"] - 1) + 2,
             devices=_devices(row),
+            nitro=row.get("Hypervisor") != "xen",
         )
 
 

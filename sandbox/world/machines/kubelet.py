@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sandbox.world.client import STRATEGIC, ApiClient, ApiError
-from sandbox.world.clock import WorldClock, micro_timestamp, timestamp
+from sandbox.world.clock import WorldClock, timestamp
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informer, Informers
+from sandbox.world.machines.csinode import csi_node
 from sandbox.world.machines.faults import NEVER_JOIN, NEVER_READY, NO_DEVICES, FaultPlan
+from sandbox.world.machines.heartbeat import Heartbeat, says_ready
 from sandbox.world.machines.instances import CloudError, Instance, InstanceFeed
-from sandbox.world.machines.nodedocument import Machine, adoption_patch, new_node, node_status, ready_condition
+from sandbox.world.machines.nodedocument import Kubelet, Machine, adoption_patch, new_node, node_status, ready_condition
 from sandbox.world.machines.userdata import UserDataError, parse_user_data
-from sandbox.world.resources import LEASES, NODES, Obj
+from sandbox.world.resources import CSI_NODES, NODES, Obj
 
-LEASE_NAMESPACE = "kube-node-lease"
-LEASE_SECONDS = 40
-RENEW_SECONDS = 15.0
-"""Real seconds between heartbeats. A kubelet renews every 10 s; fewer calls leave more room for 1,000 nodes, and the
-node monitor grace period of 50 s still sees three of them."""
 RETRY_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
@@ -40,15 +36,6 @@ class BootTimes:
     join_delay_seconds: float = 8.0
     ready_delay_seconds: float = 2.0
     device_delay_seconds: float = 5.0
-
-
-@dataclass(slots=True)
-class Kubelet:
-    """One booted kubelet."""
-
-    machine: Machine
-    ready: bool = False
-    devices: dict[str, int] = field(default_factory=dict)
 
 
 class Kubelets:
@@ -73,6 +60,7 @@ class Kubelets:
         self._times = times or BootTimes()
         self._faults = faults or FaultPlan()
         self._nodes: Informer = informers.of(NODES)
+        self._heartbeat = Heartbeat(client, self._nodes, clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._version = ""
         feed.add_handler(self._on_instance)
@@ -111,11 +99,11 @@ class Kubelets:
             machine = await self._boot(instance)
             if machine is None:
                 return
-            kubelet = Kubelet(machine)
             node = await self._register(machine)
+            kubelet = Kubelet(machine, ready=says_ready(node))
             self.by_node[name] = kubelet
             await self._become_ready(kubelet, node)
-            await self._beat(kubelet)
+            await self._heartbeat.run(kubelet)
         except Exception:
             log.exception("the kubelet of %s crashed", instance.instance_id)
         finally:
@@ -164,10 +152,7 @@ class Kubelets:
         patch = adoption_patch(machine, node)
         if patch is not None:
             node = await self._client.patch(NODES, ("", machine.node_name), patch)
-        was_ready = any(
-            c["type"] == "Ready" and c["status"] == "True" for c in (node.get("status") or {}).get("conditions") or ()
-        )
-        if not was_ready:
+        if not says_ready(node):
             await self._post(machine.node_name, node_status(machine, ready=False, now=self._now()))
         return node
 
@@ -179,17 +164,24 @@ class Kubelets:
             return
         if not kubelet.ready:
             await self._clock.sleep(self._times.ready_delay_seconds)
-        await self._insist(machine.node_name, {"conditions": [ready_condition(ready=True, now=self._now())]})
-        kubelet.ready = True
-        message = f"Node {machine.node_name} status is now: NodeReady"
-        self._event(node, "NodeReady", message)
+            await self._insist(machine.node_name, {"conditions": [ready_condition(ready=True, now=self._now())]})
+            kubelet.ready = True
+            self._event(node, "NodeReady", f"Node {machine.node_name} status is now: NodeReady")
         for call in self.on_ready:
             call(machine.node_name)
+        await self._offer_volumes(machine, node)
         if machine.shape.devices and not self._faults.has(machine.instance, NO_DEVICES):
             await self._clock.sleep(self._times.device_delay_seconds)
             kubelet.devices = dict(machine.shape.devices)
             offered = {name: str(count) for name, count in kubelet.devices.items()}
             await self._insist(machine.node_name, {"capacity": offered, "allocatable": offered})
+
+    async def _offer_volumes(self, machine: Machine, node: Obj) -> None:
+        """The EBS CSI driver registers: without it no limit on volumes is known."""
+        try:
+            await self._client.create(CSI_NODES, csi_node(machine, node["metadata"]["uid"]))
+        except ApiError as error:
+            log.debug("%s: CSINode not created: %s", machine.node_name, error)
 
     async def _insist(self, node_name: str, status: Obj) -> None:
         """Post until the API server takes it; a Node that is gone stays gone (a kubelet does not register twice)."""
@@ -207,28 +199,6 @@ class Kubelets:
     async def _post(self, node_name: str, status: Obj) -> None:
         key = ("", node_name)
         await self._client.patch(NODES, key, {"status": status}, subresource="status", kind=STRATEGIC)
-
-    async def _beat(self, kubelet: Kubelet) -> None:
-        """Renew the node's Lease for ever."""
-        while True:
-            try:
-                await self._renew(kubelet.machine.node_name)
-            except ApiError as error:
-                log.debug("%s: lease not renewed: %s", kubelet.machine.node_name, error)
-            await asyncio.sleep(RENEW_SECONDS * random.uniform(0.9, 1.1))
-
-    async def _renew(self, node_name: str) -> None:
-        now = micro_timestamp(self._clock.now())
-        try:
-            await self._client.patch(LEASES, (LEASE_NAMESPACE, node_name), {"spec": {"renewTime": now}})
-        except ApiError as error:
-            node = self._nodes.get(("", node_name))
-            if not error.not_found or node is None:
-                raise
-            owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node["metadata"]["uid"]}
-            spec = {"holderIdentity": node_name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
-            meta = {"name": node_name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-            await self._client.create(LEASES, {"metadata": meta, "spec": spec})
 
     def _event(self, node: Obj, reason: str, message: str) -> None:
         name = node["metadata"]["name"]

@@ -4,7 +4,7 @@ one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sandbox.world.machines.capacity import MachineShape, allocatable, capacity
 from sandbox.world.machines.instances import Instance
@@ -37,6 +37,15 @@ class Machine:
     def node_name(self) -> str:
         """The instance's private DNS name, as with the AWS cloud provider."""
         return self.instance.private_dns_name
+
+
+@dataclass(slots=True)
+class Kubelet:
+    """What one booted kubelet knows: whether it reports Ready, and which devices their plugins have registered."""
+
+    machine: Machine
+    ready: bool = False
+    devices: dict[str, int] = field(default_factory=dict)
 
 
 def default_labels(machine: Machine) -> dict[str, str]:

@@ -11,7 +11,8 @@ from sandbox.world.clock import WorldClock, parse_timestamp, timestamp
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informers
 from sandbox.world.machines import podstatus
-from sandbox.world.machines.kubelet import Kubelet, Kubelets
+from sandbox.world.machines.kubelet import Kubelets
+from sandbox.world.machines.nodedocument import Kubelet
 from sandbox.world.resources import NODES, PODS, Key, Obj, key_of
 from sandbox.world.scheduling.cache import is_terminal
 from sandbox.world.scheduling.filters import node_affinity, node_resources

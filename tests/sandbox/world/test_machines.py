@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.world.resources import EVENTS, NODES, PODS, Obj
+from sandbox.world.resources import CSI_NODES, EVENTS, NODES, PODS, Obj
 from tests.sandbox.world.harness import Cluster, node_is_ready
 
 
@@ -49,6 +49,25 @@ def test_a_node_that_exists_keeps_its_labels_taints_and_finalizers(kube: Cluster
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == name
     assert node["spec"]["taints"] == [{"key": "start", "effect": "NoExecute"}]
     kube.patch(NODES, name, {"metadata": {"finalizers": None}})
+
+
+def test_a_node_made_anew_gets_its_status_back(kube: Cluster) -> None:
+    """Someone deletes the Node of a living machine and makes it again: the kubelet posts its status once more."""
+    name = kube.machine()
+    kube.delete(NODES, name)
+    kube.eventually(lambda: kube.node(name) is None)
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"made": "again"}}}
+    kube.call("POST", "/api/v1/nodes", body)
+    node = kube.ready_node(name)
+    assert node["metadata"]["labels"]["made"] == "again"
+    assert node["status"]["allocatable"]["cpu"] == "3920m"
+
+
+def test_the_volume_limit_of_a_machine_is_known(kube: Cluster) -> None:
+    """Its CSINode lists the EBS driver with 26 volumes (Nitro: 28 attachments less root and first interface)."""
+    name = kube.machine()
+    (driver,) = kube.eventually(lambda: (kube.get(CSI_NODES, name) or {}).get("spec", {}).get("drivers"))
+    assert (driver["name"], driver["allocatable"]["count"]) == ("ebs.csi.aws.com", 26)
 
 
 def test_devices_appear_after_the_node_is_ready(kube: Cluster) -> None:
