@@ -76,6 +76,23 @@ def configure(level: str = "info", style: Format = "auto", stream: TextIO | None
         logger_factory=lambda *names: _Logger(out, str(names[0]) if names else ""),
         cache_logger_on_first_use=False,
     )
+    _bridge_libraries()
+
+
+class _Bridge(logging.Handler):
+    """What libraries say through the standard library's logging, from warnings on, in our format."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        log = structlog.get_logger(record.name)
+        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info or None)
+
+
+def _bridge_libraries() -> None:
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge(logging.WARNING))
 
 
 def set_level(level: str) -> None:

@@ -50,6 +50,15 @@ def outage_lines(logs: list[MutableMapping[str, Any]]) -> list[str]:
     return [line["event"] for line in logs if line["event"] != "Cluster state is synced"]
 
 
+def listening(client: KubeClient, informers: Informers) -> None:
+    """Listed, and the watch of nodes is open: it told of a node that came after the list."""
+    assert informers.wait_synced(NEVER, 15)
+    add_node(client, "marker")
+    eventually(lambda: "marker" in informers.snapshot().nodes, "an event")
+    client.delete(NODES, "marker")
+    eventually(lambda: "marker" not in informers.snapshot().nodes, "another event")
+
+
 def add_node(client: KubeClient, name: str) -> None:
     client.create(NODES, fresh(node_object(name=name)))
 
@@ -58,7 +67,7 @@ def test_the_server_is_away_for_a_while(server: Server, crds: KubeClient) -> Non
     """Eleven watches suffer; it is said once when it begins and once when it ends; nothing is forgotten meanwhile."""
     add_node(crds, "before")
     with capture_logs() as logs, informing(crds, CLUSTER_STATE) as informers:
-        assert informers.wait_synced(NEVER, 10)
+        listening(crds, informers)
         server.fault(kind="outage", seconds=1.5)
         eventually(lambda: "server" in informers.outages.current(), "the outage is noticed")
         assert names(informers.snapshot()) == ["before"]
@@ -83,12 +92,12 @@ def test_the_server_is_not_there_yet_when_we_start(server: Server, client: KubeC
 def test_watches_fall_silent(server: Server, client: KubeClient) -> None:
     """The sockets stay open and nothing comes, as with a peer that vanished."""
     with capture_logs() as logs, informing(client, CORE_STATE) as informers:
-        assert informers.wait_synced(NEVER, 10)
+        listening(client, informers)
         server.fault(kind="silent-watches")
         add_node(client, "unheard")
         eventually(lambda: names(informers.snapshot()) == ["unheard"], "what was said into the silence")
         eventually(lambda: not informers.outages.current(), "all watches speak")
-        assert informers.last_event_age_seconds < OPTIONS.read_timeout_seconds
+        eventually(lambda: informers.last_event_age_seconds < OPTIONS.read_timeout_seconds, "word from every watch")
     assert outage_lines(logs) == ["Watch fell silent, connecting anew", "Watch speaks again"]
 
 
@@ -97,7 +106,7 @@ def test_history_is_compacted_while_a_watch_is_deaf(server: Server, client: Kube
     add_node(client, "gone")
     add_node(client, "kept")
     with capture_logs() as logs, informing(client, (NODES,)) as informers:
-        assert informers.wait_synced(NEVER, 10)
+        listening(client, informers)
         server.fault(kind="silent-watches")
         client.delete(NODES, "gone")
         add_node(client, "new")
@@ -111,7 +120,7 @@ def test_history_is_compacted_while_a_watch_is_deaf(server: Server, client: Kube
 
 def test_watches_that_the_server_ends_are_taken_up_without_a_word(server: Server, client: KubeClient) -> None:
     with capture_logs() as logs, informing(client, CORE_STATE) as informers:
-        assert informers.wait_synced(NEVER, 10)
+        listening(client, informers)
         for number in range(3):
             server.fault(kind="drop-watches")
             add_node(client, f"n{number}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,9 @@ from tests.manual_clock import ManualClock
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
+    handlers = list(logging.getLogger().handlers)
     yield
+    logging.getLogger().handlers[:] = handlers
     set_level("info")
     structlog.reset_defaults()
 
@@ -79,6 +82,16 @@ def test_fields_of_any_type_can_be_written() -> None:
     configure(stream=stream)
     structlog.get_logger("x").info("Odd", a={1, 2}, b=ValueError("x"), c=b"\xff")
     assert lines(stream)[0]["b"] == "x"
+
+
+def test_libraries_speak_in_our_format_from_warnings_on() -> None:
+    stream = io.StringIO()
+    configure("debug", stream=stream)
+    configure("debug", stream=stream)
+    logging.getLogger("urllib3.connectionpool").warning("Pool is full: %s", "x")
+    logging.getLogger("urllib3.connectionpool").info("Unheard")
+    (line,) = lines(stream)
+    assert (line["logger"], line["level"], line["message"]) == ("urllib3.connectionpool", "WARNING", "Pool is full: x")
 
 
 def test_the_console_format_is_for_people() -> None:
