@@ -1,8 +1,8 @@
 """Structured logs on standard output: a constant message, capital first, and fields.
 
 JSON lines for a cluster, a console format for a person at a terminal. Modules ask structlog for a logger by the name
-of their part (`structlog.get_logger("provisioning")`); it comes out as `logger`. The JSON keys are the peer's: time, level,
-logger, message.
+of their part (`structlog.get_logger("provisioning")`); it comes out as `logger`. The JSON keys are the peer's: time,
+level, logger, message.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
         log = structlog.get_logger(record.name)
-        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info or None)
+        say = log.error if record.levelno >= logging.ERROR else log.warning
+        say(record.getMessage(), exc_info=record.exc_info or None)
 
 
 def _bridge_libraries() -> None:
