@@ -1,0 +1,74 @@
+"""The controller's roles allow what its code does in Kubernetes, and nothing else."""
+
+from __future__ import annotations
+
+from components.documents import rbac
+from components.documents.settings import CONFIG_MAP
+from controller import settings
+from controller.kube.resources import CONFIG_MAPS, LEASES, SERVICES
+from tests.components.source import KubeCall, kube_calls
+
+BY_NAME = {
+    LEASES.plural: (rbac.NAMESPACE_RULES, rbac.LEASE),
+    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, CONFIG_MAP),
+    SERVICES.plural: (rbac.DNS_RULES, "kube-dns"),
+}
+"""Resources that the controller touches in one namespace, and there one object alone."""
+
+
+def allows(rules: tuple[rbac.Rule, ...], call: KubeCall, name: str = "") -> bool:
+    return any(
+        call.group in rule["apiGroups"]
+        and call.resource in rule["resources"]
+        and call.verb in rule["verbs"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
+        for rule in rules
+    )
+
+
+def test_every_call_of_the_code_is_allowed() -> None:
+    calls = kube_calls()
+    assert len(calls) > 30, "the reader of the source finds too little"
+    for call in calls:
+        rules, name = BY_NAME.get(call.resource, (rbac.CLUSTER_RULES, ""))
+        assert allows(rules, call, name), f"{call}: add it to components/documents/rbac.py"
+
+
+def test_every_verb_is_used_by_the_code() -> None:
+    used = kube_calls()
+    for rules in (rbac.CLUSTER_RULES, rbac.NAMESPACE_RULES, rbac.DNS_RULES):
+        for rule in rules:
+            for resource in rule["resources"]:
+                unused = [v for v in rule["verbs"] if KubeCall(rule["apiGroups"][0], resource, v) not in used]
+                assert not unused, f"nobody needs {unused} on {resource}"
+
+
+def test_leases_config_maps_and_services_are_allowed_by_name_alone() -> None:
+    for resource, (rules, _) in BY_NAME.items():
+        for verb in ("get", "list", "watch", "update", "patch", "delete"):
+            assert not allows(rules, KubeCall("", resource, verb), "other")
+            assert not allows(rbac.CLUSTER_RULES, KubeCall("", resource, verb))
+    assert settings.CONFIG_MAP == CONFIG_MAP
+
+
+def test_no_rule_has_a_wildcard_and_none_reads_secrets() -> None:
+    for rule in (*rbac.CLUSTER_RULES, *rbac.NAMESPACE_RULES, *rbac.DNS_RULES, *rbac.ADMIN_RULES):
+        everything = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert "*" not in everything
+        assert "secrets" not in everything
+
+
+def test_roles_are_bound_to_the_controllers_service_account() -> None:
+    objects = rbac.rbac("karpenter")
+    bindings = [each for each in objects.values() if each["kind"].endswith("Binding")]
+    assert len(bindings) == 3
+    for binding in bindings:
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "karpenter", "namespace": "karpenter"}]
+        reference = binding["roleRef"]
+        bound = [
+            e for e in objects.values() if (e["kind"], e["metadata"]["name"]) == (reference["kind"], reference["name"])
+        ]
+        assert len(bound) == 1
+        assert bound[0]["metadata"].get("namespace") == binding["metadata"].get("namespace")
+    labels = objects["admin-cluster-role"]["metadata"]["labels"]
+    assert labels["rbac.authorization.k8s.io/aggregate-to-admin"] == "true"
