@@ -1,4 +1,18 @@
-"""The sandbox's own door, /sandbox/...: scripts what breaks, shows what was called and what runs. JSON both ways."""
+"""The sandbox's own door, /sandbox/...: scripts what breaks, shows what was called and what runs. JSON both ways.
+
+    GET    calls[?action=A]      counts, errors and the last calls with their arguments; DELETE forgets them
+    GET    instances[?state=S,T] every instance with state, tags, user data (base64), volumes
+    GET    faults                the rules in force; DELETE faults[?id=N] removes one or all
+    POST   faults                {"service": "ec2", "action": "CreateFleet", "code": "RequestLimitExceeded", "times": 3}
+    POST   shortages             {"instanceType": "c5.*", "zone": "ap-northeast-2a", "capacityType": "spot"}
+    POST   delays                {"pending_seconds": 1, "unseen_seconds": 10}
+    POST   prices                {"instanceType": "c5.large", "zone": Z, "capacityType": "spot", "price": 0.03}
+    POST   parameters            {"name": "/aws/service/eks/...", "value": "ami-..."}: a newly published image
+    POST   cluster               {"endpoint": "https://...", "certificateAuthorityData": "..."}
+    POST   interrupt             {"instanceId": "i-...", "kind": "spot" | "rebalance" | "state-change" | "health"}
+
+Fields and their meaning: faults.Fault, faults.Shortage, instances.Delays, interruption.KINDS.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +34,7 @@ _JSON = "application/json"
 
 
 class Control:
-    """Routes of one sandbox.
-
-    GET, DELETE calls; GET instances; GET, POST, DELETE faults; POST shortages, delays, prices, parameters, cluster,
-    interrupt.
-    """
+    """Routes of one sandbox."""
 
     def __init__(self, world: World, calls: CallLog) -> None:
         self._world = world
