@@ -224,6 +224,18 @@ def test_scripted_price_over_http_reaches_both_price_apis(sandbox: Sandbox) -> N
     assert float(rows[0]["SpotPrice"]) == 0.0123
 
 
+def test_interruption_image_and_cluster_over_http(sandbox: Sandbox) -> None:
+    instance = sandbox.launch()
+    ask(sandbox, "POST", "interrupt", {"instanceId": instance, "kind": "spot"})
+    sandbox.clock.advance(120)
+    assert sandbox.state(instance) == "shutting-down"
+    name = "/aws/service/bottlerocket/aws-k8s-1.30/x86_64/latest/image_id"
+    ask(sandbox, "POST", "parameters", {"name": name, "value": "ami-0aaaaaaaaaaaaaaaa"})
+    assert impatient(sandbox, "ssm").get_parameter(Name=name)["Parameter"]["Value"] == "ami-0aaaaaaaaaaaaaaaa"
+    ask(sandbox, "POST", "cluster", {"endpoint": "https://127.0.0.1:9"})
+    assert impatient(sandbox, "eks").describe_cluster(name="demo")["cluster"]["endpoint"] == "https://127.0.0.1:9"
+
+
 def test_rules_match_by_wildcard_and_pools_by_every_part() -> None:
     faults = Faults(HandClock().now)
     faults.add(Fault(service="ec2", action="Describe*", code="X"))
