@@ -75,11 +75,14 @@ def memory_bytes(info: TypeInfo, vm_memory_overhead: float) -> int:
     return (info.memory_mib - math.ceil(info.memory_mib * vm_memory_overhead)) * MIB
 
 
-def capacity(info: TypeInfo, rules: CapacityRules) -> Resources:
-    """Node.status.capacity of such a node: cpu in millicores, the rest in units; resources it lacks are left out."""
+def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
+    """Node.status.capacity of such a node: cpu in millicores, the rest in units; resources it lacks are left out.
+
+    `memory` is what nodes of the type are known to have, in bytes; None: the nominal memory less the overhead.
+    """
     found = {
         "cpu": info.vcpus * 1000,
-        "memory": memory_bytes(info, rules.vm_memory_overhead),
+        "memory": memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory,
         "ephemeral-storage": rules.storage_bytes,
         "pods": pod_capacity(info, rules),
         "nvidia.com/gpu": info.devices("NVIDIA"),
@@ -91,13 +94,16 @@ def capacity(info: TypeInfo, rules: CapacityRules) -> Resources:
     return FrozenMap({name: amount for name, amount in found.items() if amount})
 
 
-def overhead(info: TypeInfo, rules: CapacityRules) -> Resources:
-    """kube-reserved + system-reserved + eviction threshold. Raises ValueError for a quantity that cannot be read."""
+def overhead(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
+    """kube-reserved + system-reserved + eviction threshold; `memory` as in `capacity`.
+
+    Raises ValueError for a quantity that cannot be read.
+    """
     total: dict[str, int] = {}
     for part in (
         kube_reserved(info, rules),
         resources(rules.kubelet.system_reserved),
-        eviction_threshold(info, rules),
+        eviction_threshold(info, rules, memory),
     ):
         for name, amount in part.items():
             total[name] = total.get(name, 0) + amount
@@ -127,9 +133,9 @@ def reserved_millicores(vcpus: int) -> int:
     return reserved
 
 
-def eviction_threshold(info: TypeInfo, rules: CapacityRules) -> Resources:
-    """Memory and storage below which the kubelet evicts: no pod can count on them."""
-    memory = memory_bytes(info, rules.vm_memory_overhead)
+def eviction_threshold(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
+    """Memory and storage below which the kubelet evicts: no pod can count on them. `memory` as in `capacity`."""
+    memory = memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory
     storage = rules.storage_bytes
     hard, soft = rules.kubelet.eviction_hard, rules.kubelet.eviction_soft
     if not rules.supports_eviction_soft:

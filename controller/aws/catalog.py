@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from controller.aws.capacity import CapacityRules, capacity, overhead
+from controller.aws.capacity import CapacityRules, capacity, overhead, pod_capacity
 from controller.aws.errors import translated
+from controller.aws.images import Image
+from controller.aws.memory import LearnedMemory
 from controller.aws.pricing import Prices
 from controller.aws.typeinfo import ARCHITECTURES, DERIVED, TypeInfo, parse_type
 from controller.aws.unavailable import Key
@@ -52,7 +54,7 @@ class Market:
         return (self.zones, self.prices.version, self.unavailable_version)
 
 
-_Question: TypeAlias = tuple[CapacityRules, frozenset[str], tuple[Requirements, ...] | None]
+_Question: TypeAlias = tuple[CapacityRules, frozenset[str], tuple[Image, ...] | None]
 
 
 @dataclass(slots=True)
@@ -64,9 +66,10 @@ class _Answer:
 class InstanceTypeCatalog:
     """Instance types by capacity rules and market. Safe for many threads."""
 
-    def __init__(self, ec2: EC2Client, region: str) -> None:
+    def __init__(self, ec2: EC2Client, region: str, learned: LearnedMemory) -> None:
         self._ec2 = ec2
         self._region = region
+        self._learned = learned
         self._lock = threading.Lock()
         self._sold: SoldTypes | None = None
         self._answers: dict[_Question, _Answer] = {}
@@ -88,46 +91,30 @@ class InstanceTypeCatalog:
         return len(types)
 
     def instance_types(
-        self, rules: CapacityRules, market: Market, images: tuple[Requirements, ...] | None = None
+        self, rules: CapacityRules, market: Market, images: tuple[Image, ...] | None = None
     ) -> tuple[InstanceType, ...]:
         """The types sold in the market's zones, sorted by name; the same object while nothing changed.
 
-        `images` are the requirements of the images at hand: types that none is for are left out (None: all stay).
+        `images` are the template's: types that none is for are left out (None: it is not known what they boot).
         Raises ValueError when a quantity of the kubelet configuration cannot be read.
         """
         sold = self._sold or SoldTypes()
         question = (rules, market.zones, images)
-        key = (sold.version, *market.key)
+        key = (sold.version, *market.key, self._learned.version)
         with self._lock:
             held = self._answers.get(question)
             if held is not None and held.key == key:
                 return held.types
             previous = {item.name: item for item in held.types} if held and held.key[0] == sold.version else {}
-            built = (
-                self._build(info, rules, market, sold, previous.get(name)) for name, info in sorted(sold.types.items())
-            )
-            types = tuple(item for item in built if item.offerings and _has_image(item, images))
+            build = _Builder(self._region, rules, market, images, self._learned, previous).build
+            built = (build(info, sold.zones[name]) for name, info in sorted(sold.types.items()))
+            types = tuple(item for item in built if item is not None)
             if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
                 types = held.types
             if len(self._answers) >= MAX_ANSWERS:
                 self._answers.pop(next(iter(self._answers)))
             self._answers[question] = _Answer(key, types)
             return types
-
-    def _build(
-        self, info: TypeInfo, rules: CapacityRules, market: Market, sold: SoldTypes, previous: InstanceType | None
-    ) -> InstanceType:
-        offered = offerings(info, sold.zones.get(info.name, frozenset()), market)
-        if previous is not None:
-            return previous if previous.offerings == offered else replace(previous, offerings=offered)
-        found = capacity(info, rules)
-        return InstanceType(
-            name=info.name,
-            requirements=requirements(info.labels(self._region, found.get("pods", 0))),
-            capacity=found,
-            overhead=overhead(info, rules),
-            offerings=offered,
-        )
 
     def _describe_types(self) -> dict[str, TypeInfo]:
         filters: list[FilterTypeDef] = [
@@ -147,6 +134,36 @@ class InstanceTypeCatalog:
                 for offer in page["InstanceTypeOfferings"]:
                     zones.setdefault(offer["InstanceType"], set()).add(offer["Location"])
         return {name: frozenset(found) for name, found in zones.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Builds the instance types of one answer, out of the `previous` ones where they have not changed."""
+
+    region: str
+    rules: CapacityRules
+    market: Market
+    images: tuple[Image, ...] | None
+    learned: LearnedMemory
+    previous: Mapping[str, InstanceType]
+
+    def build(self, info: TypeInfo, sold_in: frozenset[str]) -> InstanceType | None:
+        """The type; None when it is not sold where there is a subnet, or no image is for it."""
+        offered = offerings(info, sold_in, self.market)
+        if not offered:
+            return None
+        held = self.previous.get(info.name)
+        wanted = held.requirements if held else requirements(info.labels(self.region, pod_capacity(info, self.rules)))
+        memory: int | None = None
+        if self.images is not None:
+            image = next((image for image in self.images if not image.requirements.conflicts(wanted)), None)
+            if image is None:
+                return None
+            memory = self.learned.of(info.name, image.id)
+        found = capacity(info, self.rules, memory)
+        if held is None or held.capacity != found:
+            return InstanceType(info.name, wanted, found, overhead(info, self.rules, memory), offered)
+        return held if held.offerings == offered else replace(held, offerings=offered)
 
 
 def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
@@ -172,10 +189,6 @@ def requirements(labels: Mapping[str, str]) -> Requirements:
 def _requirement(key: str, value: str | None) -> Requirement:
     """The one object for a label's value; hundreds of types share most of theirs."""
     return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))
-
-
-def _has_image(item: InstanceType, images: tuple[Requirements, ...] | None) -> bool:
-    return images is None or any(not image.conflicts(item.requirements) for image in images)
 
 
 def _same(one: InstanceType, two: InstanceType) -> bool:

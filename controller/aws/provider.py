@@ -18,10 +18,11 @@ from controller.aws.capacity import CapacityRules, pod_capacity
 from controller.aws.catalog import InstanceTypeCatalog, Market
 from controller.aws.clients import Clients
 from controller.aws.cluster import ClusterFacts, describe_cluster
-from controller.aws.images import Images
+from controller.aws.images import Image, Images
 from controller.aws.instances import Instances, instance_id
 from controller.aws.launch import Launcher
 from controller.aws.launchtemplates import LaunchTemplates
+from controller.aws.memory import LearnedMemory
 from controller.aws.nodeparameters import NodeParameters
 from controller.aws.permissions import check_permissions
 from controller.aws.pricing import Pricing
@@ -35,7 +36,6 @@ from controller.clock import Clock
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
-from controller.core.scheduling.requirements import Requirements
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
 from controller.settings import Settings
 
@@ -68,8 +68,9 @@ class AWSProvider:
         self._log = logger
         self._dns_ip = dns_ip
         self._shipped = shipped_prices(clients.region)
+        self._memory = LearnedMemory()
         self._unavailable = UnavailableOfferings(clock)
-        self._catalog = InstanceTypeCatalog(ec2, clients.region)
+        self._catalog = InstanceTypeCatalog(ec2, clients.region, self._memory)
         self._pricing = Pricing(ec2, clients.pricing, clients.region, self._shipped.prices, clock.now)
         self._subnets = Subnets(ec2, clock)
         self._security_groups = SecurityGroups(ec2, settings.cluster_name, clock, logger)
@@ -129,7 +130,7 @@ class AWSProvider:
             raise CloudError("Instance types are not known yet; ec2:DescribeInstanceTypes is tried again")
         version, unavailable = self._unavailable.active()
         market = Market(zones, self._pricing.prices, version, unavailable)
-        images = None if template.launch_template else self._image_requirements(template)
+        images = None if template.launch_template else self._images_of(template)
         try:
             return self._catalog.instance_types(self._rules(provisioner, template), market, images)
         except ValueError as error:
@@ -153,6 +154,11 @@ class AWSProvider:
         """See CloudProvider."""
         self._instances.terminate(instance_id(provider_id))
 
+    @property
+    def memory(self) -> LearnedMemory:
+        """What nodes that joined taught about their types' memory: whoever sees nodes may teach it, and keep it."""
+        return self._memory
+
     def status(self, template: AWSNodeTemplate) -> TemplateStatus:
         """What the template's selectors find now. Raises nothing: what fails is among the status's problems."""
         return resolve_status(template, self._subnets, self._security_groups)
@@ -162,8 +168,7 @@ class AWSProvider:
 
         Raises NodeTemplateError when there is none, and other CloudErrors.
         """
-        found = self._images.of(template, self._cluster_facts().kubernetes_version)
-        return tuple(sorted({image.id for image in found}))
+        return tuple(sorted({image.id for image in self._images_of(template)}))
 
     def check_permissions(self) -> None:
         """Try at start-up what the controller will do. Raises CloudUnauthorizedError naming all that is refused."""
@@ -176,9 +181,8 @@ class AWSProvider:
             self._settings.cluster_name, lambda: describe_cluster(self._clients.eks, self._settings, self._dns_ip)
         )
 
-    def _image_requirements(self, template: AWSNodeTemplate) -> tuple[Requirements, ...]:
-        images = self._images.of(template, self._cluster_facts().kubernetes_version)
-        return tuple(image.requirements for image in images)
+    def _images_of(self, template: AWSNodeTemplate) -> tuple[Image, ...]:
+        return self._images.of(template, self._cluster_facts().kubernetes_version)
 
     def _refresh_one(self, what: str, read: Callable[[], int], every: float) -> None:
         try:

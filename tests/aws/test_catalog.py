@@ -9,11 +9,15 @@ import pytest
 
 from controller.aws.capacity import CapacityRules
 from controller.aws.catalog import InstanceTypeCatalog, Market, SoldTypes, offerings, requirements
+from controller.aws.images import Image
+from controller.aws.memory import LearnedMemory
 from controller.aws.pricing import Prices
 from controller.aws.provider import AWSProvider
 from controller.aws.unavailable import Key
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Node
+from controller.core.api.nodetemplate import BlockDevice, BlockDeviceMapping
 from controller.core.api.pod import SelectorRequirement
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.cloud import InstanceType, Offering
@@ -56,7 +60,7 @@ class TestIdentity:
 
     @pytest.fixture
     def catalog(self) -> InstanceTypeCatalog:
-        made = InstanceTypeCatalog(None, "r")  # type: ignore[arg-type]  # reads nothing
+        made = InstanceTypeCatalog(None, "r", LearnedMemory())  # type: ignore[arg-type]  # reads nothing
         both = frozenset({"a", "b"})
         sold = {name: info(name) for name in ("m5.large", "c5.large")}
         made._sold = SoldTypes(1, sold, dict.fromkeys(sold, both))
@@ -86,8 +90,65 @@ class TestIdentity:
         assert catalog.instance_types(CapacityRules(), market()) is plain
 
     def test_types_for_which_there_is_no_image_are_left_out(self, catalog: InstanceTypeCatalog) -> None:
-        family = (Requirements([Requirement.of(keys.INSTANCE_FAMILY, "In", ("c5",))]),)
+        family = (Image("ami-1", requirements=Requirements([Requirement.of(keys.INSTANCE_FAMILY, "In", ("c5",))])),)
         assert set(by_name(catalog.instance_types(CapacityRules(), market(), family))) == {"c5.large"}
+
+
+class TestLearnedMemory:
+    """What a node that joined has counts for all of its type and image, instead of the flat 7.5 %."""
+
+    IMAGE = (Image("ami-1"),)
+
+    def joined(self, memory: int, initialized: bool = True, **labels: str) -> Node:
+        found = {
+            keys.INSTANCE_TYPE: "m5.large",
+            keys.INSTANCE_AMI_ID: "ami-1",
+            keys.INITIALIZED: str(initialized).lower(),
+        }
+        return Node(name="n", labels=FrozenMap(found | labels), capacity=FrozenMap({"memory": memory}))
+
+    @pytest.fixture
+    def memory(self) -> LearnedMemory:
+        return LearnedMemory()
+
+    @pytest.fixture
+    def catalog(self, memory: LearnedMemory) -> InstanceTypeCatalog:
+        made = InstanceTypeCatalog(None, "r", memory)  # type: ignore[arg-type]  # reads nothing
+        sold = {name: info(name) for name in ("m5.large", "c5.large")}
+        made._sold = SoldTypes(1, sold, dict.fromkeys(sold, frozenset({"a"})))
+        return made
+
+    def test_it_replaces_the_share_and_the_percentages_follow(
+        self, catalog: InstanceTypeCatalog, memory: LearnedMemory
+    ) -> None:
+        rules = CapacityRules(kubelet=KubeletConfiguration(eviction_hard=FrozenMap({"memory.available": "10%"})))
+        before = by_name(catalog.instance_types(rules, market(), self.IMAGE))
+        assert memory.learn([self.joined(8_000_000_000)])
+        after = by_name(catalog.instance_types(rules, market(), self.IMAGE))
+        assert after["m5.large"].capacity["memory"] == 8_000_000_000
+        reserved = (11 * 29 + 255) * 2**20
+        assert after["m5.large"].overhead["memory"] == reserved + 800_000_000
+        assert after["c5.large"] is before["c5.large"]
+
+    def test_another_image_may_differ_so_it_teaches_nothing(
+        self, catalog: InstanceTypeCatalog, memory: LearnedMemory
+    ) -> None:
+        memory.learn([self.joined(8_000_000_000)])
+        (_, m5) = catalog.instance_types(CapacityRules(), market(), (Image("ami-2"),))
+        assert m5.capacity["memory"] == 7577 * 2**20
+
+    def test_the_smallest_counts_and_a_node_that_is_not_ready_yet_does_not(self, memory: LearnedMemory) -> None:
+        assert not memory.learn([self.joined(1, initialized=False)])
+        memory.learn([self.joined(8_000_000_000), self.joined(7_900_000_000)])
+        version = memory.version
+        assert not memory.learn([self.joined(8_000_000_000)])
+        assert (memory.of("m5.large", "ami-1"), memory.version) == (7_900_000_000, version)
+
+    def test_it_survives_a_restart_as_a_config_map(self, memory: LearnedMemory) -> None:
+        memory.learn([self.joined(8_000_000_000)])
+        restarted = LearnedMemory()
+        restarted.restore(memory.document() | {"nonsense": "x", "m5.large_ami-2": "many"})
+        assert restarted.document() == memory.document() == {"m5.large_ami-1": "8000000000"}
 
 
 def test_a_label_that_a_type_lacks_cannot_be_asked_for_and_can_be_ruled_out() -> None:
@@ -153,8 +214,6 @@ class TestOverHttp:
     def test_ephemeral_storage_is_the_data_devices_size(
         self, provider: AWSProvider, fields: dict[str, Any], storage_gib: int
     ) -> None:
-        from controller.core.api.nodetemplate import BlockDevice, BlockDeviceMapping
-
         if "block_device_mappings" in fields:
             name, gib = fields["block_device_mappings"]
             size = None if gib is None else gib * 2**30
