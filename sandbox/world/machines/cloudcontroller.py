@@ -10,7 +10,7 @@ from sandbox.world.client import ApiClient, ApiError
 from sandbox.world.clock import WorldClock
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informers
-from sandbox.world.machines.instances import InstanceFeed
+from sandbox.world.machines.instances import ALIVE, InstanceFeed
 from sandbox.world.machines.nodedocument import UNINITIALIZED, cloud_labels
 from sandbox.world.resources import NODES, Key, Obj, key_of
 from sandbox.world.workqueue import Workqueue
@@ -62,7 +62,8 @@ class CloudController:
         node = self._nodes.get(key)
         if node is None or not _uninitialized(node):
             return None
-        instance = next((i for i in self._feed.known.values() if i.private_dns_name == key[1]), None)
+        alive = (i for i in self._feed.known.values() if i.state in ALIVE)
+        instance = next((i for i in alive if i.private_dns_name == key[1]), None)
         if instance is None:
             return None
         present = node["metadata"].get("labels") or {}

@@ -95,6 +95,7 @@ class Kubelets:
     async def _live(self, instance: Instance) -> None:
         """One machine's life from power-on; cancelled when the instance ends."""
         name = instance.private_dns_name
+        kubelet: Kubelet | None = None
         try:
             machine = await self._boot(instance)
             if machine is None:
@@ -107,7 +108,8 @@ class Kubelets:
         except Exception:
             log.exception("the kubelet of %s crashed", instance.instance_id)
         finally:
-            self.by_node.pop(name, None)
+            if kubelet is not None and self.by_node.get(name) is kubelet:  # an address may have a new owner by now
+                del self.by_node[name]
 
     async def _boot(self, instance: Instance) -> Machine | None:
         """Wait for the boot, read the user data; None if this machine never joins."""
@@ -131,7 +133,9 @@ class Kubelets:
     def _joined_before(self, instance: Instance) -> bool:
         """The sandbox was started again over a cluster that lives: no second boot."""
         node = self._nodes.get(("", instance.private_dns_name))
-        return node is not None and bool(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))
+        if node is None or (node.get("spec") or {}).get("providerID") != instance.provider_id:
+            return False
+        return bool(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))
 
     async def _register(self, machine: Machine) -> Obj:
         """Create the Node, or take over the one that a controller made."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass
 
 from sandbox.world.client import STRATEGIC, ApiClient
@@ -11,6 +10,7 @@ from sandbox.world.clock import WorldClock, parse_timestamp, timestamp
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informers
 from sandbox.world.machines import podstatus
+from sandbox.world.machines.containers import asked_stop_seconds, exit_code, readiness_seconds, run_seconds
 from sandbox.world.machines.kubelet import Kubelets
 from sandbox.world.machines.nodedocument import Kubelet
 from sandbox.world.resources import NODES, PODS, Key, Obj, key_of
@@ -21,12 +21,6 @@ from sandbox.world.scheduling.pod import PodInfo
 from sandbox.world.scheduling.taints import first_untolerated
 from sandbox.world.workqueue import Workqueue
 
-RUN_SECONDS = "sandbox/run-seconds"
-EXIT_CODE = "sandbox/exit-code"
-STOP_SECONDS = "sandbox/stop-seconds"
-"""Annotations: how long a pod's containers run before they end by themselves, with which code, and how long they take
-to stop after SIGTERM (at most the grace period; default `PodTimes.stop_seconds`)."""
-SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
 CRASH_BACKOFF_SECONDS, MAX_CRASH_BACKOFF_SECONDS = 10.0, 300.0
 
 log = logging.getLogger(__name__)
@@ -166,7 +160,7 @@ class PodWorkers:
             if now < run.restart_at:
                 return run.restart_at - now
             run.restart_at, run.started_at, run.ready = None, None, False
-        ready_after = _readiness_seconds(pod)
+        ready_after = readiness_seconds(pod)
         if run.started_at is None:
             run.started = self._now()
             await self._write_running(pod, kubelet, run, ready=ready_after == 0)
@@ -183,7 +177,7 @@ class PodWorkers:
         if deadline is not None and elapsed >= deadline:
             await self._write(pod, podstatus.deadline_exceeded())
             return None
-        lasts = self._run_seconds(pod)
+        lasts = run_seconds(pod, self._times.job_seconds)
         if lasts is not None and elapsed >= lasts:
             return await self._finish(pod, run, now)
         waits = [ready_after - elapsed] if not run.ready else []
@@ -197,30 +191,17 @@ class PodWorkers:
 
     async def _finish(self, pod: Obj, run: _Run, now: float) -> float | None:
         """The containers ended by themselves: for good, or to be started again as restartPolicy says."""
-        exit_code = _exit_code(pod)
+        code = exit_code(pod)
         policy = pod["spec"].get("restartPolicy") or "Always"
-        if policy == "Never" or (policy == "OnFailure" and exit_code == 0):
-            await self._write(pod, podstatus.ended(pod, run.started, self._now(), exit_code))
+        if policy == "Never" or (policy == "OnFailure" and code == 0):
+            await self._write(pod, podstatus.ended(pod, run.started, self._now(), code))
             return None
         wait = min(CRASH_BACKOFF_SECONDS * 2.0**run.restarts, MAX_CRASH_BACKOFF_SECONDS)
-        await self._write(pod, podstatus.waiting_to_restart(pod, self._now(), exit_code, run.restarts + 1))
+        await self._write(pod, podstatus.waiting_to_restart(pod, self._now(), code, run.restarts + 1))
         run.restarts += 1
         run.restart_at = now + wait
         self._event(pod, "BackOff", "Back-off restarting failed container", warning=True)
         return wait
-
-    def _run_seconds(self, pod: Obj) -> float | None:
-        """How long the containers run: annotation, a `sleep N` in the command, a moment for pods that end; else for
-        ever."""
-        if text := (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS):
-            return float(text)
-        if (pod["spec"].get("restartPolicy") or "Always") == "Always":
-            return None
-        words = [
-            word for c in pod["spec"]["containers"] for word in (*(c.get("command") or ()), *(c.get("args") or ()))
-        ]
-        match = SLEEP.search(" ".join(map(str, words)))
-        return float(match[1]) if match else self._times.job_seconds
 
     # Stopping
 
@@ -238,7 +219,7 @@ class PodWorkers:
         if now < run.stopped_at:
             return run.stopped_at - now
         if not is_terminal(pod):
-            forced = (pod["metadata"].get("deletionGracePeriodSeconds") or 0) < _asked_stop_seconds(pod)
+            forced = (pod["metadata"].get("deletionGracePeriodSeconds") or 0) < asked_stop_seconds(pod)
             code = 137 if forced else 0
             await self._write(pod, podstatus.ended(pod, run.started or self._now(), self._now(), code))
         await self._client.delete(PODS, pod, grace_seconds=0)
@@ -248,7 +229,7 @@ class PodWorkers:
         if is_terminal(pod):
             return 0.0
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        asked = _asked_stop_seconds(pod)
+        asked = asked_stop_seconds(pod)
         spent = (self._clock.now() - parse_timestamp(pod["metadata"]["deletionTimestamp"])).total_seconds() + grace
         return max(0.0, min(grace, asked or self._times.stop_seconds) - max(0.0, spent - 1.0))
 
@@ -281,33 +262,3 @@ class PodWorkers:
 
     def _now(self) -> str:
         return timestamp(self._clock.now())
-
-
-def _asked_stop_seconds(pod: Obj) -> float:
-    """What the annotation and preStop sleeps ask for; 0 if nothing."""
-    total = float((pod["metadata"].get("annotations") or {}).get(STOP_SECONDS) or 0)
-    for container in pod["spec"]["containers"]:
-        hook = (container.get("lifecycle") or {}).get("preStop") or {}
-        if seconds := (hook.get("sleep") or {}).get("seconds"):
-            total = max(total, float(seconds))
-        elif match := SLEEP.search(" ".join((hook.get("exec") or {}).get("command") or ())):
-            total = max(total, float(match[1]))
-    return total
-
-
-def _readiness_seconds(pod: Obj) -> float:
-    """The slowest readiness probe's initialDelaySeconds."""
-    probes = (container.get("readinessProbe") or {} for container in pod["spec"]["containers"])
-    return max((float(probe.get("initialDelaySeconds") or 0) for probe in probes), default=0.0)
-
-
-def _exit_code(pod: Obj) -> int:
-    if text := (pod["metadata"].get("annotations") or {}).get(EXIT_CODE):
-        return int(text)
-    words = [
-        str(word) for c in pod["spec"]["containers"] for word in (*(c.get("command") or ()), *(c.get("args") or ()))
-    ]
-    match = re.search(r"\bexit\s+(\d+)\b", " ".join(words))
-    if match:
-        return int(match[1])
-    return 1 if words[:1] == ["false"] else 0

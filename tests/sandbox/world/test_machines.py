@@ -98,7 +98,7 @@ def test_a_deleted_pod_gets_its_time_to_stop(kube: Cluster) -> None:
     """A bound pod with a grace period stays Terminating until its containers have ended, then goes."""
     kube.machine()
     spec = kube.pod_spec(terminationGracePeriodSeconds=30)
-    kube.create(PODS, "slow", spec, metadata={"name": "slow", "annotations": {"sandbox/stop-seconds": "10"}})
+    kube.create(PODS, "slow", spec, metadata={"name": "slow", "annotations": {"sandbox/stop-seconds": "25"}})
     kube.eventually(lambda: _pod_phase(kube, "slow") == "Running")
     kube.delete(PODS, "slow")
     going = kube.get(PODS, "slow")

@@ -77,7 +77,7 @@ def test_a_pod_of_high_priority_takes_the_place_of_a_low_one(kube: Cluster) -> N
     kube.create(PDBS, "none", {"minAvailable": 0, "selector": {"matchLabels": {"app": "low"}}})
     low = kube.pod_spec(terminationGracePeriodSeconds=30)
     low["containers"][0]["resources"]["requests"]["cpu"] = "1500m"
-    meta = {"name": "low", "labels": {"app": "low"}, "annotations": {"sandbox/stop-seconds": "10"}}
+    meta = {"name": "low", "labels": {"app": "low"}, "annotations": {"sandbox/stop-seconds": "25"}}
     kube.create(PODS, "low", low, metadata=meta)
     kube.eventually(lambda: ((kube.get(PODS, "low") or {})["status"]).get("phase") == "Running")
     high = kube.pod_spec(priorityClassName=f"high-{kube.namespace}")
