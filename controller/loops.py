@@ -88,6 +88,8 @@ class Loop:
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait for the pass at hand to end after `stop` was set; False when it did not in time."""
+        if self._thread.ident is None:
+            return True  # it was never started
         self._thread.join(max(0.0, timeout_seconds))
         return not self._thread.is_alive()
 

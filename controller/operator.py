@@ -20,13 +20,15 @@ import structlog
 import controller
 from controller.aws.clients import make_clients
 from controller.aws.provider import AWSProvider
+from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
 from controller.clock import Clock, SystemClock
+from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
-from controller.errors import CloudError, KubeError, NotFoundError
+from controller.errors import CloudError, CloudUnauthorizedError, KubeError, NotFoundError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
 from controller.kube.events import EventRecorder
@@ -39,6 +41,7 @@ from controller.reconcilers.conditions import ConditionsReconciler
 from controller.reconcilers.counter import CounterReconciler
 from controller.reconcilers.emptiness import EmptinessReconciler
 from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
+from controller.reconcilers.nodetemplates import NodeTemplatesReconciler
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
 from controller.reconcilers.refresh import RefreshReconciler
 from controller.reconcilers.registration import RegistrationReconciler
@@ -47,8 +50,8 @@ from controller.settings import CONFIG_MAP, Options, Settings
 
 T = TypeVar("T")
 
-STOP_SECONDS = 25.0
-"""Kubernetes gives 30 s by default; the lease and the events need a moment too."""
+STOP_SECONDS = 20.0
+"""For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
 
 SETTINGS_POLL_SECONDS = 0.5
 """The peer's interval while the ConfigMap does not exist."""
@@ -79,9 +82,10 @@ class Operator:
         clock: Clock,
         stop: threading.Event,
         refresh: Callable[[], None] | None = None,
+        resolve: Callable[[AWSNodeTemplate], TemplateStatus] | None = None,
         times: OperatorTimes | None = None,
     ) -> None:
-        """`refresh` reads again what the cloud provider caches, when it is due."""
+        """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects."""
         self._times = times or OperatorTimes()
         self._clock = clock
         self._stop = stop
@@ -89,12 +93,14 @@ class Operator:
         self._events = EventRecorder(kube, clock)
         self._catalogs = Catalogs(cloud)
         self.adopted = threading.Event()
-        reconcilers = self._reconcilers(settings, kube, cloud)
-        if refresh is not None:
-            reconcilers.append(RefreshReconciler(refresh))
-        self._loops = [
-            Loop(reconciler, self.informers, clock, stop, backoff=self._times.backoff) for reconciler in reconcilers
-        ]
+        acting = self._reconcilers(settings, kube, cloud)
+        if resolve is not None:
+            acting.append(NodeTemplatesReconciler(kube=kube, events=self._events, resolve=resolve, clock=clock))
+        self._acting = [self._loop(reconciler) for reconciler in acting]
+        self._standing = [self._loop(RefreshReconciler(refresh))] if refresh is not None else []
+
+    def _loop(self, reconciler: Reconciler) -> Loop:
+        return Loop(reconciler, self.informers, self._clock, self._stop, backoff=self._times.backoff)
 
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
@@ -132,19 +138,21 @@ class Operator:
         ]
 
     def watch(self) -> None:
-        """Start the watches: a process that stands by has its state ready."""
+        """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
         self.informers.start()
+        for loop in self._standing:
+            loop.start()
 
     def act(self) -> None:
         """Start the loops: this process leads."""
         self._events.start()
-        for loop in self._loops:
+        for loop in self._acting:
             loop.start()
 
     def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
         """End everything after `stop` was set; False when some action at hand did not end in time."""
         deadline = self._clock.monotonic() + timeout_seconds
-        ended = [loop.join(deadline - self._clock.monotonic()) for loop in self._loops]
+        ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
         self._provisioning.close()
         self._termination.close()
         self._catalogs.close()
@@ -160,20 +168,26 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
     CloudUnauthorizedError without a region: what waiting would not mend.
     """
     clock, stop = SystemClock(), threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     times = times or OperatorTimes()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connect(kubeconfig), limits, clock, stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
         return 0
     provider = make_provider(settings, kube, clock, stop)
-    if until_it_works(lambda: len(provider.list()), "AWS", clock, stop) is None:
-        return 0
+    until_it_works(lambda: check(provider), "AWS", clock, stop)
     operator = Operator(
-        settings=settings, kube=kube, cloud=provider, clock=clock, stop=stop, refresh=provider.refresh, times=times
+        settings=settings,
+        kube=kube,
+        cloud=provider,
+        clock=clock,
+        stop=stop,
+        refresh=provider.refresh,
+        resolve=provider.status,
+        times=times,
     )
     operator.watch()
     elector = _lead(options, kube, clock, stop, times)
@@ -216,6 +230,17 @@ def make_provider(settings: Settings, kube: KubeClient, clock: Clock, stop: thre
     logger = structlog.get_logger("aws")
     clients = make_clients(version=controller.__version__)
     return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop)
+
+
+def check(provider: AWSProvider) -> None:
+    """Say now which permissions are missing. Nodes that exist are looked after all the same, so the process goes on.
+
+    Raises CloudErrors when AWS does not answer.
+    """
+    try:
+        provider.check_permissions()
+    except CloudUnauthorizedError as error:
+        _log.error("AWS permissions are missing", error=str(error))
 
 
 def _dns_ip(kube: KubeClient) -> str:

@@ -21,7 +21,7 @@ RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEM
 
 
 class ConditionsReconciler:
-    """One loop over Provisioners and node templates, valid or not."""
+    """One loop over Provisioners, and over node templates that are invalid; the valid ones' status is another's."""
 
     name = "conditions"
 
@@ -66,7 +66,7 @@ class ConditionsReconciler:
 
     def _say(self, key: tuple[str, str], entry: InvalidObject, said: tuple[str, int, str]) -> None:
         try:
-            news = self._write_condition(entry) if entry.kind == "Provisioner" else True
+            news = self._write_condition(entry)
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Object changed meanwhile", kind=entry.kind, object=entry.name, error=str(error))
             return
@@ -83,11 +83,12 @@ class ConditionsReconciler:
 
     def _write_condition(self, entry: InvalidObject) -> bool:
         """Whether the condition on the object was another one before."""
-        present = self._kube.get(PROVISIONERS, entry.name).get("status", {}).get("conditions") or []
+        resource = RESOURCES[entry.kind]
+        present = self._kube.get(resource, entry.name).get("status", {}).get("conditions") or []
         conditions = conditions_after(present, active_condition(entry.error, self._clock.now()))
         if conditions is None:
             return False
-        self._kube.patch(PROVISIONERS, entry.name, {"status": {"conditions": conditions}}, subresource="status")
+        self._kube.patch(resource, entry.name, {"status": {"conditions": conditions}}, subresource="status")
         return True
 
 

@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["controller.cli", "controller.operator", __name__])
+FORKSERVER.set_forkserver_preload(["controller.cli", "controller.operator", "kubernetes.config", __name__])
 
 
 def start(environment: dict[str, str], log: Path) -> BaseProcess:

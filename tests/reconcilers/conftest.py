@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -190,6 +192,17 @@ class World:
             assert time.monotonic() < deadline, f"no event {reason}"
             self.clock.wait(self.stop, 0.02)
         return found[0]
+
+
+def apply_fault(world: World, fault: Mapping[str, Any] | None) -> None:
+    """Tell the API server to misbehave; None: all is well again."""
+    sent = Request(
+        f"{world.api.url}/sandbox/faults",
+        data=None if fault is None else json.dumps(fault).encode(),
+        method="DELETE" if fault is None else "POST",
+        headers={"Content-Type": "application/json", "Authorization": f"Bearer {world.api.token}"},
+    )
+    urlopen(sent).close()
 
 
 def apply_crds(kube: KubeClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from controller.core.api.labels import PROVISIONER_NAME
 from controller.errors import NodeTemplateError
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
 from controller.reconcilers.conditions import ConditionsReconciler
@@ -29,7 +30,7 @@ def test_every_broken_rule_is_in_the_condition_and_in_one_event(world: World) ->
     """The CRD's schema lets these through; our rules do not."""
     bad = [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": ["x"]},
-        {"key": "karpenter.sh/capacity-type", "operator": "Almost", "values": ["spot"]},
+        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Gt", "values": ["many"]},
     ]
     world.add_provisioner("bad", requirements=bad)
     world.add_provisioner("good")
@@ -37,7 +38,7 @@ def test_every_broken_rule_is_in_the_condition_and_in_one_event(world: World) ->
     world.passes(loop, lambda _: active(world, "bad").get("status") == "False")
     message = active(world, "bad")["message"]
     assert "spec.requirements[0].key" in message
-    assert "spec.requirements[1].operator" in message
+    assert "spec.requirements[1].values" in message
     event = world.await_event("NotUsable")
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Provisioner", "bad")
     assert event["type"] == "Warning"
@@ -45,7 +46,7 @@ def test_every_broken_rule_is_in_the_condition_and_in_one_event(world: World) ->
 
 
 def test_it_is_said_once_a_generation_also_by_the_next_process(world: World) -> None:
-    world.add_provisioner("bad", requirements=[{"key": "a", "operator": "Almost", "values": []}])
+    world.add_provisioner("bad", requirements=[{"key": "kubernetes.io/hostname", "operator": "Exists"}])
     world.passes(reconciler(world), lambda _: active(world, "bad").get("status") == "False")
     version = world.kube.get(PROVISIONERS, "bad")["metadata"]["resourceVersion"]
     again = reconciler(world)
@@ -74,7 +75,8 @@ def test_a_provisioner_that_names_no_existing_template_says_which(world: World) 
 
 
 def test_a_node_template_that_breaks_rules_has_an_event(world: World) -> None:
-    spec = {"subnetSelector": {}, "securityGroupSelector": {"karpenter.sh/discovery": "test"}}
+    discovery = {"karpenter.sh/discovery": "test"}
+    spec = {"subnetSelector": discovery, "securityGroupSelector": discovery, "tags": {PROVISIONER_NAME: "mine"}}
     world.kube.create(
         AWS_NODE_TEMPLATES,
         {
@@ -89,4 +91,4 @@ def test_a_node_template_that_breaks_rules_has_an_event(world: World) -> None:
     loop.reconcile(world.informers.snapshot())
     event = world.await_event("NotUsable")
     assert event["involvedObject"]["kind"] == "AWSNodeTemplate"
-    assert "spec.subnetSelector" in event["message"]
+    assert "spec.tags" in event["message"]

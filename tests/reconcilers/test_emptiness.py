@@ -9,7 +9,7 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import NotFoundError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.emptiness import EmptinessReconciler
-from tests.reconcilers.conftest import World
+from tests.reconcilers.conftest import World, apply_fault
 
 
 def reconciler(world: World) -> EmptinessReconciler:
@@ -95,12 +95,11 @@ def test_a_delete_that_fails_takes_the_mark_back(world: World) -> None:
     loop = reconciler(world)
     stale = world.passes(loop, stamped)
     world.clock.ahead_seconds = 2.0
-    world.kube.patch(NODES, "node", {"metadata": {"finalizers": None}})
-    world.kube.delete(NODES, "node")
+    apply_fault(world, {"kind": "errors", "seconds": 60, "code": 500})
     loop.reconcile(stale)
-    world.until(lambda s: "node" not in s.nodes)
-    empty_node(world)
-    assert not world.caught_up().nodes["node"].marked_for_deletion
+    apply_fault(world, None)
+    world.until(lambda s: not s.nodes["node"].marked_for_deletion, "the mark taken back")
+    assert "deletionTimestamp" not in world.node("node")["metadata"]
 
 
 def test_two_nodes_are_judged_apart(world: World) -> None:

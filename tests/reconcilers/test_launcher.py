@@ -10,7 +10,7 @@ from controller.errors import ConflictError, InvalidObjectError, KubeError
 from controller.kube.resources import NODES
 from tests import factories
 from tests.core.lifecycle.instances import cloud_instance
-from tests.reconcilers.conftest import World
+from tests.reconcilers.conftest import World, apply_fault
 
 TYPES = {entry.name: entry for entry in factories.small_catalog()}
 
@@ -69,11 +69,11 @@ def test_the_node_of_another_instance_by_the_same_name_is_not_taken_over(world: 
 
 def test_a_launch_whose_node_cannot_be_written_is_taken_up_again(world: World) -> None:
     """The API server refuses for a while: the instance is not forgotten, nobody plans meanwhile."""
-    _fault(world, {"kind": "errors", "seconds": 60, "code": 500})
+    apply_fault(world, {"kind": "errors", "seconds": 60, "code": 500})
     with pytest.raises(KubeError):
         world.launcher.launch(request())
     assert world.launcher.settle(world.informers.snapshot()) != ()
-    _fault(world, None)
+    apply_fault(world, None)
     world.clock.ahead_seconds = 5.0
     world.until(lambda s: world.launcher.settle(s) == () and s.nodes, "the Node")
     assert len(world.cloud.running) == 1
@@ -81,7 +81,7 @@ def test_a_launch_whose_node_cannot_be_written_is_taken_up_again(world: World) -
 
 def test_an_unsettled_launch_stops_blocking_after_a_minute(world: World) -> None:
     before = world.caught_up()
-    _fault(world, {"kind": "errors", "seconds": 60, "code": 500})
+    apply_fault(world, {"kind": "errors", "seconds": 60, "code": 500})
     with pytest.raises(KubeError):
         world.launcher.launch(request())
     world.clock.ahead_seconds = 61.0
@@ -95,17 +95,3 @@ def test_an_instance_without_a_name_gets_its_node_when_it_has_one(world: World) 
     world.cloud.add(cloud_instance(number=9, launched_at=world.clock.now()))
     world.clock.ahead_seconds = 1.0
     world.until(lambda s: world.launcher.settle(s) == () and s.nodes, "the Node")
-
-
-def _fault(world: World, fault: dict[str, object] | None) -> None:
-    import json
-    from urllib.request import Request, urlopen
-
-    body = None if fault is None else json.dumps(fault).encode()
-    sent = Request(
-        f"{world.api.url}/sandbox/faults",
-        data=body,
-        method="DELETE" if fault is None else "POST",
-        headers={"Content-Type": "application/json", "Authorization": f"Bearer {world.api.token}"},
-    )
-    urlopen(sent).close()

@@ -1,0 +1,183 @@
+"""The whole controller in this process, over a real API server and a cloud in memory: start, work, trouble, stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.clock import SystemClock
+from controller.core.lifecycle.collection import CollectionTimes
+from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
+from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
+from controller.loops import BackoffTimes
+from controller.operator import Operator, OperatorTimes, check, until_it_works, wait_for_settings
+from controller.reconcilers.garbagecollection import GarbageTimes
+from controller.reconcilers.termination import TerminationTimes
+from controller.settings import CONFIG_MAP, Settings
+from tests.core.lifecycle.instances import cloud_instance
+from tests.reconcilers.conftest import World, apply_fault, world
+
+__all__ = ["world"]
+
+SETTINGS = Settings(cluster_name="test", batch_idle_duration_seconds=0.05, batch_max_duration_seconds=0.5)
+QUICK = OperatorTimes(
+    termination=TerminationTimes(0.05, 0.1, BackoffTimes(0.02, 0.1)),
+    garbage=GarbageTimes(0.2, 1000, 0.2, 0.05, CollectionTimes()),
+    backoff=BackoffTimes(0.05, 0.2),
+)
+
+
+@contextmanager
+def acting(world: World, *, stop_after: bool = True) -> Iterator[Operator]:
+    stop = threading.Event()
+    operator = Operator(
+        settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop, times=QUICK
+    )
+    operator.watch()
+    operator.act()
+    try:
+        yield operator
+    finally:
+        stop.set()
+        ended = operator.close(10.0)
+        if stop_after:
+            assert ended, "every loop ends when it is told to"
+
+
+def test_a_whole_life(world: World) -> None:
+    """Pending pod, node, initialized, empty, gone: each loop does its part, and no other's."""
+    world.add_provisioner(ttlSecondsAfterEmpty=1)
+    with acting(world):
+        world.add_pod("a")
+        snapshot = world.until(lambda s: s.nodes, "a node")
+        (name,) = snapshot.nodes
+        world.come_up(name)
+        world.until(lambda s: s.nodes[name].initialized, "initialized")
+        target = {"apiVersion": "v1", "kind": "Node", "name": name}
+        binding = {"metadata": {"name": "a"}, "target": target}
+        world.kube.create(PODS, binding, "default", subresource="binding", name="a")
+        world.until(lambda s: s.provisioners["default"].status_resources, "counted")
+        world.kill_pod("a")
+        world.clock.ahead_seconds = 40.0
+        world.until(lambda s: not s.nodes, "node gone")
+    assert len(world.cloud.requests) == 1
+    assert not world.cloud.running
+
+
+def test_what_another_process_launched_is_used_and_not_launched_again(world: World) -> None:
+    """A pod that its node was launched for gets that node, although nobody here remembers it."""
+    world.add_provisioner()
+    world.cloud.add(cloud_instance(instance_type="c5.xlarge", launched_at=world.clock.now()))
+    world.add_pod("a")
+    with acting(world):
+        world.until(lambda s: any(node.nominated_until == 0 for node in s.nodes.values()), "adoption")
+        world.await_event("Nominated")
+    assert world.cloud.requests == []
+
+
+def test_an_outage_of_the_api_server_is_outlived(world: World) -> None:
+    world.add_provisioner()
+    with acting(world):
+        world.add_pod("a")
+        world.until(lambda s: s.nodes, "the first node")
+        apply_fault(world, {"kind": "outage", "seconds": 1.0})
+        world.clock.wait(world.stop, 1.2)
+        world.until(lambda _: _answers(world), "the API server is back")
+        big = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "14"}}}]}
+        world.add_pod("big", spec=big)
+        world.until(lambda s: len(s.nodes) == 2, "a node for the pod that came after")
+    assert len(world.cloud.running) == 2
+
+
+def test_a_cloud_that_is_down_at_the_start_is_waited_for(world: World) -> None:
+    """No plan before the list of instances is known; the work is done when it is."""
+    world.add_provisioner()
+    world.add_pod("a")
+    healthy, down = world.cloud.list, threading.Event()
+
+    def refuse() -> tuple[()]:
+        down.set()
+        raise CloudError("AWS is down")
+
+    world.cloud.list = refuse  # type: ignore[method-assign]
+    with acting(world):
+        assert down.wait(5)
+        assert world.kube.list(NODES) == []
+        world.cloud.list = healthy  # type: ignore[method-assign]
+        world.until(lambda s: s.nodes, "a node")
+
+
+def test_settings_are_waited_for_and_that_is_said_once(world: World) -> None:
+    clock, stop = SystemClock(), threading.Event()
+    world.kube.create(NAMESPACES, {"metadata": {"name": "karpenter"}})
+    config_map = {"metadata": {"name": CONFIG_MAP}, "data": {"aws.clusterName": "test", "batchIdleDuration": "2s"}}
+    maker = threading.Timer(0.7, lambda: world.kube.create(CONFIG_MAPS, config_map, "karpenter"))
+    maker.start()
+    with capture_logs() as logs:
+        settings = wait_for_settings(world.kube, "karpenter", clock, stop)
+    assert settings is not None
+    assert settings.batch_idle_duration_seconds == 2.0
+    assert [entry["event"] for entry in logs] == ["Waits for the settings"]
+
+
+def test_settings_that_break_rules_end_the_start_with_all_of_them(world: World) -> None:
+    world.kube.create(NAMESPACES, {"metadata": {"name": "karpenter"}})
+    data = {"batchIdleDuration": "soon", "aws.clustername": "x"}
+    world.kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "data": data}, "karpenter")
+    with pytest.raises(ValidationError) as caught:
+        wait_for_settings(world.kube, "karpenter", SystemClock(), threading.Event())
+    assert {problem.path for problem in caught.value.problems} >= {"batchIdleDuration", "aws.clustername"}
+
+
+def test_an_outage_at_the_start_is_said_once_and_its_end_too() -> None:
+    answers: list[Callable[[], str]] = [_down, _down, lambda: "up"]
+    with capture_logs() as logs:
+        found = until_it_works(
+            lambda: answers.pop(0)(), "Kubernetes", SystemClock(), threading.Event(), BackoffTimes(0.001, 0.002)
+        )
+    assert found == "up"
+    assert [entry["event"] for entry in logs] == [
+        "Kubernetes does not answer as it should; trying again",
+        "Kubernetes answers again",
+    ]
+
+
+def test_a_stop_ends_the_waiting_at_once() -> None:
+    stop = threading.Event()
+    stop.set()
+    assert until_it_works(_down, "Kubernetes", SystemClock(), stop) is None
+
+
+def test_missing_permissions_are_said_and_do_not_keep_the_rest_from_working() -> None:
+    class Provider:
+        def check_permissions(self) -> None:
+            raise CloudUnauthorizedError("may not do ec2:CreateFleet")
+
+    with capture_logs() as logs:
+        check(Provider())  # type: ignore[arg-type]
+    assert logs[0]["error"] == "may not do ec2:CreateFleet"
+
+
+def test_a_process_that_never_led_stops_as_well(world: World, tmp_path: Path) -> None:
+    stop = threading.Event()
+    operator = Operator(settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop)
+    operator.watch()
+    stop.set()
+    assert operator.close(5.0)
+
+
+def _down() -> str:
+    raise UnavailableError("connection refused")
+
+
+def _answers(world: World) -> bool:
+    try:
+        world.kube.version()
+    except UnavailableError:
+        return False
+    return True
