@@ -27,7 +27,10 @@ PARAMETER = "/aws/service/eks/optimized-ami/1.30/amazon-linux-2/recommended/imag
 
 
 def check_permissions(clients: Clients, settings: Settings) -> tuple[str, ...]:
-    """Try every action; returns those that are refused but not vital (the Pricing API: built-in prices stand in).
+    """Try every action; returns those that are refused without that being the end.
+
+    That is the Pricing API, without which the built-in prices hold, and CreateFleet, because a policy that allows it
+    for our own launch templates alone may refuse a dry run that has none.
 
     Raises CloudUnauthorizedError naming all vital actions that are refused, with the policy statement that allows
     them, or saying that the credentials are not valid; other CloudErrors when AWS does not answer.
@@ -39,9 +42,7 @@ def check_permissions(clients: Clients, settings: Settings) -> tuple[str, ...]:
             f"The controller's role in region {clients.region} may not do {', '.join(refused)}; add to its policy "
             f"{json.dumps(statement)}, narrowed to this cluster's resources where the action allows it"
         )
-    if settings.isolated_vpc or _allowed("pricing:GetProducts", lambda: _pricing(clients)):
-        return ()
-    return ("pricing:GetProducts",)
+    return tuple(action for action, call in _advisory(clients, settings) if not _allowed(action, call))
 
 
 def _vital(clients: Clients, settings: Settings) -> Iterator[Check]:
@@ -65,24 +66,30 @@ def _vital(clients: Clients, settings: Settings) -> Iterator[Check]:
             TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
         ),
     )
+    yield "eks:DescribeCluster", lambda: clients.eks.describe_cluster(name=settings.cluster_name)
+    yield "ssm:GetParameter", lambda: clients.ssm.get_parameter(Name=PARAMETER)
+
+
+def _advisory(clients: Clients, settings: Settings) -> Iterator[Check]:
+    tags = tagging.as_list(tagging.ownership(settings.cluster_name, "dry-run"))
     yield (
         "ec2:CreateFleet",
-        lambda: ec2.create_fleet(
+        lambda: clients.ec2.create_fleet(
             DryRun=True,
             Type="instant",
             LaunchTemplateConfigs=[
                 {"LaunchTemplateSpecification": {"LaunchTemplateName": NAME, "Version": "$Latest"}},
             ],
             TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
-            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+            TagSpecifications=[
+                {"ResourceType": "fleet", "Tags": tags},
+                {"ResourceType": "instance", "Tags": tags},
+                {"ResourceType": "volume", "Tags": tags},
+            ],
         ),
     )
-    yield "eks:DescribeCluster", lambda: clients.eks.describe_cluster(name=settings.cluster_name)
-    yield "ssm:GetParameter", lambda: clients.ssm.get_parameter(Name=PARAMETER)
-
-
-def _pricing(clients: Clients) -> Any:
-    return clients.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
+    if not settings.isolated_vpc:
+        yield "pricing:GetProducts", lambda: clients.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
 
 
 def _allowed(action: str, call: Callable[[], Any]) -> bool:

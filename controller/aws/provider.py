@@ -173,8 +173,7 @@ class AWSProvider:
     def check_permissions(self) -> None:
         """Try at start-up what the controller will do. Raises CloudUnauthorizedError naming all that is refused."""
         for action in check_permissions(self._clients, self._settings):
-            self._log.warning("Permission is missing; it can do without", action=action)
-            self._say_shipped_prices()
+            self._log.warning("Permission seems to be missing; carrying on without", action=action)
 
     def _cluster_facts(self) -> ClusterFacts:
         return self._cluster.get(

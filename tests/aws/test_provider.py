@@ -142,17 +142,21 @@ class TestStartUpCheck:
         assert all(call.params.get("DryRun") for call in cloud.aws.calls.calls() if call.action.startswith("Create"))
 
     def test_all_that_is_refused_is_named_at_once_with_the_statement_to_add(self, cloud: Cloud) -> None:
-        for action in ("CreateFleet", "DescribeSubnets"):
+        for action in ("CreateLaunchTemplate", "DescribeSubnets"):
             cloud.aws.faults.add(Fault(service="ec2", action=action, code="UnauthorizedOperation"))
         cloud.aws.faults.add(Fault(service="ssm", action="GetParameter", code="AccessDeniedException"))
         with pytest.raises(CloudUnauthorizedError) as caught:
             cloud.provider().check_permissions()
-        assert '"Action": ["ec2:DescribeSubnets", "ec2:CreateFleet", "ssm:GetParameter"]' in str(caught.value)
+        assert '"Action": ["ec2:DescribeSubnets", "ec2:CreateLaunchTemplate", "ssm:GetParameter"]' in str(caught.value)
 
-    def test_the_pricing_api_can_be_done_without(self, cloud: Cloud) -> None:
+    def test_the_pricing_api_can_be_done_without_and_a_fleets_dry_run_may_be_refused_for_its_template(
+        self, cloud: Cloud
+    ) -> None:
         cloud.aws.faults.add(Fault(service="pricing", code="AccessDeniedException"))
+        cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="UnauthorizedOperation"))
         cloud.provider().check_permissions()
-        assert cloud.events("warning") == ["Permission is missing; it can do without"]
+        said = [entry["action"] for entry in cloud.logs.entries if entry["log_level"] == "warning"]
+        assert said == ["ec2:CreateFleet", "pricing:GetProducts"]
 
     @pytest.mark.parametrize(
         ("code", "kind"), [("ExpiredToken", CloudUnauthorizedError), ("InternalError", CloudError)]
