@@ -8,8 +8,9 @@
     {"kind": "silent-watches"}                   watches that are open now send nothing more and stay open
     {"kind": "compact"}                          history is forgotten: watches from older versions get 410
     {"kind": "drop-watches"}                     watches that are open now end
+    {"kind": "hold-writes", "after": 3}          the fourth write gets no answer (see calls.py)
 
-`DELETE /sandbox/faults` takes latency and errors away again.
+`DELETE /sandbox/faults` takes latency, errors and holds away again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.apiserver.errors import APIError, bad_request, too_many_requests
-
-KINDS = ("outage", "latency", "errors", "silent-watches", "compact", "drop-watches")
 
 
 @dataclass(slots=True)

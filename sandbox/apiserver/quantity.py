@@ -13,7 +13,7 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
-_NANO = Fraction(1, 10**9)
+_MILLI = Fraction(1, 1000)
 
 
 class MalformedQuantityError(ValueError):
@@ -33,7 +33,7 @@ def _canonical(text: str) -> str:
     if match is None:
         raise MalformedQuantityError(f"quantities must match the regular expression '{REGULAR_EXPRESSION}'")
     suffix = match["suffix"] or ""
-    exact = Fraction(match["number"].rstrip(".") if not match["number"].endswith("..") else match["number"])
+    exact = Fraction(match["number"].rstrip("."))
     if suffix in _BINARY:
         value = exact * 1024 ** _BINARY[suffix]
         if abs(value) >= 1024 and value.denominator == 1:
@@ -53,13 +53,11 @@ def _binary(value: int) -> str:
 
 
 def _decimal(value: Fraction, *, scientific: bool) -> str:
-    nano = value / _NANO
-    mantissa = nano.numerator // nano.denominator
-    if nano.denominator != 1 and nano > 0:
-        mantissa += 1  # finer than nano is rounded up
+    milli = value / _MILLI
+    mantissa = -(-milli.numerator // milli.denominator)  # finer than milli is rounded up, as in every ResourceList
     if mantissa == 0:
         return "0"
-    exponent = -9
+    exponent = -3
     while mantissa % 1000 == 0 and (scientific or exponent < max(_DECIMAL_SUFFIX)):
         mantissa //= 1000
         exponent += 3

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import yaml
 
+from sandbox.apiserver import protobuf
 from sandbox.apiserver.errors import APIError, bad_request, method_not_allowed, no_such_path, unsupported_media_type
 from sandbox.apiserver.resources import Registry, Resource
 
@@ -64,6 +65,8 @@ class Request:
     def decode(self) -> dict[str, Any]:
         """The body as an object (JSON, or YAML when the Content-Type says so). Raises 400 or 415."""
         kind = self.content_type.split(";", 1)[0].strip() or "application/json"
+        if kind == protobuf.CONTENT_TYPE:
+            return protobuf.decode(self.body)
         if kind not in _BODY_TYPES:
             raise unsupported_media_type(kind, _BODY_TYPES)
         return decode_object(self.body, is_yaml=kind == "application/yaml")

@@ -11,14 +11,15 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from sandbox.apiserver import discovery, openapi, reviews
+from sandbox.apiserver import discovery, openapi, protobuf, reviews
 from sandbox.apiserver.api import API
 from sandbox.apiserver.bootstrap import create_initial_objects
+from sandbox.apiserver.calls import Calls, wait_at
 from sandbox.apiserver.crds import CustomResources
 from sandbox.apiserver.errors import APIError, bad_request, internal, no_such_path, unauthorized
 from sandbox.apiserver.gc import GarbageCollector
 from sandbox.apiserver.handlers import JSON, answer, json_response, refusal
-from sandbox.apiserver.requests import Request, parse_path, verb_of
+from sandbox.apiserver.requests import Request, decode_object, parse_path, verb_of
 from sandbox.apiserver.watch import Watches
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Server:
         self.host, self.port = host, port
         self._token = token
         self._watches = Watches()
+        self._calls = Calls()
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
         self._connections: set[asyncio.Transport] = set()
@@ -89,6 +91,12 @@ class Server:
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
         if raw.transport is not None and raw.transport not in self._connections:
             self._connections = {t for t in self._connections if not t.is_closing()} | {raw.transport}
+        response = await self._guarded(raw)
+        if not raw.path.startswith("/sandbox/"):
+            self._calls.add(raw.method, raw.path_qs, response.status, raw.headers.get("User-Agent", ""))
+        return response
+
+    async def _guarded(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._route(raw)
         except APIError as error:
@@ -105,6 +113,8 @@ class Server:
             return web.Response(text="ok")
         if path == "/sandbox/faults":
             return await self._faults(raw)
+        if path == "/sandbox/calls":
+            return json_response(self._calls.since(int(raw.query.get("after", "0"))))
         self._authenticate(raw)
         if delay := self.api.faults.delay_seconds():
             await asyncio.sleep(delay)
@@ -114,7 +124,9 @@ class Server:
         if found is not None:
             return found
         if (review := reviews.review_kind(path)) and raw.method == "POST":
-            return json_response(reviews.review(review, orjson.loads(await raw.read())), 201)
+            body = await raw.read()
+            asked = protobuf.decode(body) if body.startswith(b"k8s") else decode_object(body)
+            return json_response(reviews.review(review, asked), 201)
         return await self._resource(raw)
 
     async def _resource(self, raw: web.BaseRequest) -> web.StreamResponse:
@@ -134,7 +146,11 @@ class Server:
             user_agent=raw.headers.get("User-Agent", ""),
             body=body,
         )
-        return await answer(self.api, self._watches, request, raw)
+        hold = self._calls.counts(raw.method, request.user_agent)
+        await wait_at(hold, "before")
+        answered = await answer(self.api, self._watches, request, raw)
+        await wait_at(hold, "after")
+        return answered
 
     def _authenticate(self, raw: web.BaseRequest) -> None:
         """A wrong token is refused. No token is fine: client-go sends none over plain HTTP, and we are on loopback."""
@@ -176,6 +192,7 @@ class Server:
     async def _faults(self, raw: web.BaseRequest) -> web.Response:
         if raw.method == "DELETE":
             self.api.faults.clear()
+            self._calls.release()
             return json_response({"kind": "cleared"})
         try:
             fault = orjson.loads(await raw.read())
@@ -192,6 +209,8 @@ class Server:
                 done["watches"] = self._watches.end_all()
             case "compact":
                 done["resourceVersion"] = str(self.api.store.compact())
+            case "hold-writes":
+                self._calls.set_hold(fault)
             case "latency" | "errors":
                 self.api.faults.set(fault)
             case _:

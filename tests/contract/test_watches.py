@@ -71,12 +71,13 @@ def test_a_version_that_is_compacted_is_an_error_event_410(api: Client) -> None:
     path = api.path("podtemplates")
     api.post(path, pod_template("a")).ok()
     start = version(api, "podtemplates")
-    api.patch(api.path("podtemplates", "a"), {"metadata": {"labels": {"x": "y"}}}).ok()
+    for value in ("y", "z"):
+        api.patch(api.path("podtemplates", "a"), {"metadata": {"labels": {"x": value}}}).ok()
     api.compact()
     events = api.watch_until(path, 1, resourceVersion=start)
     assert [event["type"] for event in events] == ["ERROR"]
     status = events[0]["object"]
-    assert (status["code"], status["reason"], status["kind"]) == (410, "Expired", "Status"), status
+    assert (status["code"], status["reason"], status["kind"]) == (410, "Expired", "Status")
 
 
 def test_a_list_at_a_version_that_is_compacted_is_410(api: Client) -> None:
