@@ -8,7 +8,6 @@ token as a tag; its successor finds it by the tag, or by the same answer to the 
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 from cachetools import LRUCache
 
+from controller.aws.choice import is_exotic, tiers
 from controller.aws.cluster import ClusterFacts
 from controller.aws.errors import (
     FLEET_NOT_FOUND_CODES,
@@ -39,9 +39,7 @@ from controller.aws.nodeparameters import NodeParameters
 from controller.aws.subnets import Reservation, Subnets
 from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
-from controller.core.api import labels as keys
-from controller.core.api.labels import ON_DEMAND, SPOT
-from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
+from controller.core.cloud import CloudInstance, LaunchRequest, PricedOffering
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
 
 if TYPE_CHECKING:
@@ -60,8 +58,6 @@ FRESH_SECONDS = 300.0
 
 REMEMBERED_LAUNCHES = 10_000
 NO_REASON = FleetError("UnfulfillableCapacity", "the fleet gave neither an instance nor a reason")
-DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
-"""Resources that make a type exotic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,26 +246,20 @@ class Launcher:
 
     def _mask(self, offerings: Sequence[PricedOffering], errors: Sequence[FleetError]) -> None:
         """Offerings that EC2 has none of are left out from now on; an error that names none speaks of all."""
+        _, before = self._unavailable.active()
+        masked: dict[str, str] = {}
         for error in errors:
-            if not error.capacity:
-                continue
             if error.code == NO_ADDRESSES and error.subnet_id:
                 self._subnets.exhaust(error.subnet_id)
                 self._log.warning("Subnet has no free addresses", subnet=error.subnet_id)
-                continue
-            for offering in offerings:
-                if error.speaks_of(offering):
-                    seconds = self._unavailable.mark(
-                        offering.capacity_type, offering.instance_type, offering.zone, error.code
-                    )
-                    self._log.info(
-                        "Offering has no capacity",
-                        instance_type=offering.instance_type,
-                        zone=offering.zone,
-                        capacity_type=offering.capacity_type,
-                        code=error.code,
-                        masked_seconds=seconds,
-                    )
+            elif error.capacity:
+                for offering in filter(error.speaks_of, offerings):
+                    key = (offering.capacity_type, offering.instance_type, offering.zone)
+                    self._unavailable.mark(*key, error.code)
+                    if key not in before:
+                        masked["/".join(key)] = error.code
+        if masked:
+            self._log.info("Offerings have no capacity", offerings=masked)
 
     def _next_attempt(self, token: str) -> int:
         with self._lock:
@@ -289,28 +279,6 @@ class Launcher:
             f"Provisioner {request.provisioner.name}: none of {len(request.offerings)} offerings has capacity "
             f"({', '.join(sorted(reasons))}); allow more instance types, zones or capacity types"
         )
-
-
-def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) -> list[list[PricedOffering]]:
-    """The offerings in the order in which they are tried, as lists of one capacity type each.
-
-    Spot before on-demand, but no spot that costs more than the cheapest on-demand; types with GPUs or accelerators and
-    bare metal after all others of both kinds (Karpenter v0.27 dropped them where others remained).
-    """
-    cheapest = min((o.price for o in offerings if o.capacity_type == ON_DEMAND), default=math.inf)
-    wanted = [o for o in offerings if o.capacity_type != SPOT or o.price <= cheapest]
-    found = [
-        [o for o in wanted if o.capacity_type == capacity_type and exotic(o.instance_type) == last]
-        for last in (False, True)
-        for capacity_type in (SPOT, ON_DEMAND)
-    ]
-    return [tier for tier in found if tier]
-
-
-def is_exotic(item: InstanceType) -> bool:
-    """Bare metal, or with GPUs or accelerators."""
-    size = item.requirements[keys.INSTANCE_SIZE].values if keys.INSTANCE_SIZE in item.requirements else frozenset()
-    return any(value.startswith("metal") for value in size) or any(name in item.capacity for name in DEVICES)
 
 
 def _raise_unless_capacity(request: LaunchRequest, errors: Sequence[FleetError]) -> None:

@@ -79,11 +79,6 @@ class TypeInfo:
         """The part after the dot."""
         return self.name.partition(".")[2]
 
-    @property
-    def exotic(self) -> bool:
-        """Bare metal, or with GPUs or accelerators: launched for those who ask for it, and last for all others."""
-        return self.bare_metal or self.size.startswith("metal") or bool(self.gpus) or bool(self.accelerators)
-
     def devices(self, manufacturer: str) -> int:
         """How many GPUs of this manufacturer (as EC2 writes it)."""
         return sum(gpu.count for gpu in self.gpus if gpu.manufacturer == manufacturer)

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.aws.launch import tiers
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.provisioner import KubeletConfiguration
-from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.cloud import InstanceType
 from controller.errors import (
     CloudError,
     CloudThrottledError,
@@ -183,6 +182,8 @@ class TestBadDays:
         with pytest.raises(InsufficientCapacityError, match="InsufficientInstanceCapacity"):
             provider.create(request(types, names=("m5.large",)))
         assert not any(available(provider, "m5.large", keys.SPOT))
+        (said,) = [entry for entry in cloud.logs.entries if entry["event"] == "Offerings have no capacity"]
+        assert len(said["offerings"]) == 4
         assert all(available(provider, "m5.large", keys.ON_DEMAND))
         cloud.clock.advance(181)
         assert all(available(provider, "m5.large", keys.SPOT))
@@ -309,19 +310,6 @@ class TestWhatTheNodeGets:
         (sent,) = cloud.aws.calls.calls("CreateFleet")
         (config,) = sent.params["LaunchTemplateConfigs"]
         assert config["LaunchTemplateSpecification"] == {"LaunchTemplateName": "my-own", "Version": "$Latest"}
-
-
-class TestTiers:
-    def test_spot_comes_before_on_demand_and_exotic_types_after_all_others(self) -> None:
-        gpu, plain_spot, plain, metal = (
-            PricedOffering(0.1, "g4dn.xlarge", "a", keys.SPOT),
-            PricedOffering(0.2, "m5.large", "a", keys.SPOT),
-            PricedOffering(0.3, "m5.large", "a", keys.ON_DEMAND),
-            PricedOffering(0.05, "m5.metal", "a", keys.ON_DEMAND),
-        )
-        found = tiers([metal, gpu, plain_spot, plain], lambda name: name != "m5.large")
-        assert found == [[plain], [metal]]  # spot that costs more than the cheapest on-demand is not bought
-        assert tiers([gpu, plain_spot, plain], lambda name: name != "m5.large") == [[plain_spot], [plain], [gpu]]
 
 
 def available(provider: AWSProvider, name: str, capacity_type: str) -> list[bool]:

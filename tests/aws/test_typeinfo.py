@@ -97,14 +97,6 @@ def test_two_kinds_of_gpu_give_no_gpu_labels_because_none_would_be_true() -> Non
     assert found.devices("NVIDIA") == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "exotic"),
-    [("m5.large", False), ("m5.metal", True), ("g4dn.xlarge", True), ("inf1.xlarge", True), ("m7i.metal-24xl", True)],
-)
-def test_metal_and_devices_are_exotic(name: str, exotic: bool) -> None:
-    assert info(name).exotic is exotic
-
-
 def test_every_type_that_is_described_can_be_read_and_has_only_well_known_labels() -> None:
     for name in _described():
         assert set(info(name).labels("us-east-1", 1)) <= DERIVED
