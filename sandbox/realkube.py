@@ -140,7 +140,7 @@ class RealControlPlane:
         wait_until(lambda: self._ready(child), "kube-apiserver is ready", _READY_TIMEOUT_SECONDS)
 
     def compact(self) -> int:
-        """Compacts etcd at its present revision and returns that: resources without a watch cache lose their history."""
+        """Compacts etcd at its present revision and returns that; uncached resources lose their history."""
         found = self._etcd("/v3/kv/range", {"key": "AA=="})
         revision = int(found["header"]["revision"])
         self._etcd("/v3/kv/compaction", {"revision": str(revision), "physical": True})
@@ -149,7 +149,7 @@ class RealControlPlane:
     def _etcd(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """A call of etcd's JSON gateway."""
         url = f"http://127.0.0.1:{self._etcd_port}{path}"
-        request = urllib.request.Request(url, json.dumps(body).encode())  # noqa: S310 - http on loopback
+        request = urllib.request.Request(url, json.dumps(body).encode())
         with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310 - http on loopback
             answer: dict[str, Any] = json.load(response)
         return answer

@@ -1,8 +1,8 @@
 """Server-side apply: merging an applied configuration by the schema, and remembering who owns which field.
 
-https://kubernetes.io/docs/reference/using-api/server-side-apply/ . Objects that were never applied carry no managedFields here
-(a real server fills them in on every write); at the first apply their fields belong to `before-first-apply`, as they do there
-for objects from before the feature.
+https://kubernetes.io/docs/reference/using-api/server-side-apply/
+Objects that were never applied carry no managedFields here (a real server fills them in on every write); at the first
+apply their fields belong to `before-first-apply`, as they do there for objects from before the feature.
 """
 
 from __future__ import annotations
@@ -171,12 +171,8 @@ def track_update(api: API, request: Request, old: Obj | None, obj: Obj) -> None:
 def _read(obj: Obj) -> _Managers:
     found: _Managers = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or ():
-        manager = Manager(
-            entry.get("manager", ""),
-            entry.get("operation", ""),
-            entry.get("apiVersion", ""),
-            entry.get("subresource", ""),
-        )
+        name, operation, version = (entry.get(key, "") for key in ("manager", "operation", "apiVersion"))
+        manager = Manager(name, operation, version, entry.get("subresource", ""))
         found[manager] = _Owned(fieldsets.from_json(entry.get("fieldsV1") or {}), entry.get("time", ""))
     return found
 
@@ -187,8 +183,8 @@ def _write(obj: Obj, managers: _Managers) -> None:
         if not owned.fields:
             continue
         entry = {
-            "manager": manager.name, "operation": manager.operation, "apiVersion": manager.api_version, "time": owned.time,
-            "fieldsType": "FieldsV1", "fieldsV1": fieldsets.to_json(owned.fields),
+            "manager": manager.name, "operation": manager.operation, "apiVersion": manager.api_version,
+            "time": owned.time, "fieldsType": "FieldsV1", "fieldsV1": fieldsets.to_json(owned.fields),
         }  # fmt: skip
         entries.append({**entry, "subresource": manager.subresource} if manager.subresource else entry)
     obj["metadata"]["managedFields"] = entries

@@ -1,4 +1,4 @@
-"""Between what is stored and what a group version shows: events in both groups, and the versions of a custom resource."""
+"""Between what is stored and what a group version shows: events in both groups, versions of custom resources."""
 
 from __future__ import annotations
 

@@ -38,8 +38,9 @@ def version() -> dict[str, str]:
     """/version."""
     major, minor = KUBERNETES_VERSION.split(".")
     return {
-        "major": major, "minor": minor, "gitVersion": f"v{KUBERNETES_VERSION}.0+sandbox", "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "cpython", "platform": f"linux/{platform.machine()}",
+        "major": major, "minor": minor, "gitVersion": f"v{KUBERNETES_VERSION}.0+sandbox",
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "",
+        "compiler": "cpython", "platform": f"linux/{platform.machine()}",
     }  # fmt: skip
 
 
@@ -110,8 +111,8 @@ def _listed(resource: Resource) -> list[dict[str, Any]]:
     for subresource in sorted(resource.subresources):
         g, v, kind = _SUBRESOURCE_KINDS.get(subresource, ("", "", resource.kind))
         shown: dict[str, Any] = {
-            "name": f"{resource.plural}/{subresource}", "singularName": "", "namespaced": resource.namespaced, "kind": kind,
-            "verbs": _SUBRESOURCE_VERBS.get(subresource, ["get", "patch", "update"]),
+            "name": f"{resource.plural}/{subresource}", "singularName": "", "namespaced": resource.namespaced,
+            "kind": kind, "verbs": _SUBRESOURCE_VERBS.get(subresource, ["get", "patch", "update"]),
         }  # fmt: skip
         listed.append({**shown, **({"group": g, "version": v} if g or v else {})})
     return listed

@@ -1,6 +1,6 @@
 """Sets of fields as `metadata.managedFields` has them (FieldsV1), and the comparison of two objects field by field.
 
-A path is a tuple of FieldsV1 keys: `f:spec`, `k:{"name":"main"}` for an item of a map list, `v:"x"` for one of a set list.
+A path is a tuple of FieldsV1 keys: `f:spec`, `k:{"name":"main"}` for an item of a map list, `v:"x"` of a set list.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ def _written(view: View, written: writes.Written) -> web.Response:
 # Kinds whose deletion answers with the object even when it is gone at once (RESTStorage.ReturnDeletedObject).
 _RETURN_DELETED = {
     ("", "pods"), ("", "services"), ("", "serviceaccounts"), ("", "persistentvolumeclaims"), ("", "persistentvolumes"),
-    ("", "resourcequotas"), ("", "podtemplates"), ("policy", "podsecuritypolicies"), ("storage.k8s.io", "storageclasses"),
-    ("storage.k8s.io", "csinodes"), ("storage.k8s.io", "volumeattachments"), ("storage.k8s.io", "csidrivers"),
+    ("", "resourcequotas"), ("", "podtemplates"), ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "volumeattachments"), ("storage.k8s.io", "csidrivers"),
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ _DELETE_FROM = "$deleteFromPrimitiveList/"
 
 
 def patch_kind(request: Request) -> str:
-    """`json`, `merge`, `strategic` or `apply` by the Content-Type. Raises 415 for others (strategic: on custom ones)."""
+    """`json`, `merge`, `strategic` or `apply` by the Content-Type. Raises 415 for others."""
     content_type = request.content_type.split(";", 1)[0].strip()
     kind = PATCH_TYPES.get(content_type)
     if kind is None or (kind == "strategic" and request.resource.custom):

@@ -224,7 +224,9 @@ COLUMNS: dict[tuple[str, str], list[Column]] = {
         Column("Available", _number("status.availableReplicas")), AGE, *_WORKLOAD,
     ],
     ("apps", "replicasets"): [NAME, *_REPLICAS, AGE, *_WORKLOAD],
-    ("apps", "statefulsets"): [NAME, Column("Ready", _of("status.readyReplicas", "spec.replicas")), AGE, *_WORKLOAD[:2]],
+    ("apps", "statefulsets"): [
+        NAME, Column("Ready", _of("status.readyReplicas", "spec.replicas")), AGE, *_WORKLOAD[:2],
+    ],
     ("apps", "daemonsets"): [
         NAME, Column("Desired", _number("status.desiredNumberScheduled"), "integer"),
         Column("Current", _number("status.currentNumberScheduled"), "integer"),
@@ -239,7 +241,8 @@ COLUMNS: dict[tuple[str, str], list[Column]] = {
     ],
     ("batch", "cronjobs"): [
         NAME, Column("Schedule", field("spec.schedule", "")), Column("Timezone", field("spec.timeZone", NONE)),
-        Column("Suspend", field("spec.suspend", False), "boolean"), Column("Active", _count("status.active"), "integer"),
+        Column("Suspend", field("spec.suspend", False), "boolean"),
+        Column("Active", _count("status.active"), "integer"),
         Column("Last Schedule", _since("status.lastScheduleTime")), AGE,
     ],
     ("policy", "poddisruptionbudgets"): [
@@ -249,12 +252,14 @@ COLUMNS: dict[tuple[str, str], list[Column]] = {
     ],
     ("coordination.k8s.io", "leases"): [NAME, Column("Holder", field("spec.holderIdentity", "")), AGE],
     ("scheduling.k8s.io", "priorityclasses"): [
-        NAME, Column("Value", field("value"), "integer"), Column("Global-Default", field("globalDefault", False), "boolean"),
+        NAME, Column("Value", field("value"), "integer"),
+        Column("Global-Default", field("globalDefault", False), "boolean"),
         AGE, Column("PreemptionPolicy", field("preemptionPolicy", "")),
     ],
     ("node.k8s.io", "runtimeclasses"): [NAME, Column("Handler", field("handler", "")), AGE],
     ("storage.k8s.io", "storageclasses"): [
-        NAME, Column("Provisioner", field("provisioner", "")), Column("ReclaimPolicy", field("reclaimPolicy", "Delete")),
+        NAME, Column("Provisioner", field("provisioner", "")),
+        Column("ReclaimPolicy", field("reclaimPolicy", "Delete")),
         Column("VolumeBindingMode", field("volumeBindingMode", "Immediate")),
         Column("AllowVolumeExpansion", _text("allowVolumeExpansion", "false")), AGE,
     ],

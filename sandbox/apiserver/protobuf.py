@@ -30,7 +30,8 @@ ObjectMeta 1:name:s 2:generateName:s 3:namespace:s 4:selfLink:s 5:uid:s 6:resour
 OwnerReference 1:kind:s 3:name:s 4:uid:s 5:apiVersion:s 6:controller:B 7:blockOwnerDeletion:B
 LabelSelector 1:matchLabels:ms 2:matchExpressions:*LabelSelectorRequirement
 LabelSelectorRequirement 1:key:s 2:operator:s 3:values:*s
-DeleteOptions 1:gracePeriodSeconds:I 2:preconditions:Preconditions 3:orphanDependents:B 4:propagationPolicy:s 5:dryRun:*s
+DeleteOptions 1:gracePeriodSeconds:I 2:preconditions:Preconditions 3:orphanDependents:B 4:propagationPolicy:s\
+ 5:dryRun:*s
 Preconditions 1:uid:s 2:resourceVersion:s
 ObjectReference 1:kind:s 2:namespace:s 3:name:s 4:uid:s 5:apiVersion:s 6:resourceVersion:s 7:fieldPath:s
 LocalObjectReference 1:name:s
@@ -62,8 +63,8 @@ PodSpec 2:containers:*Container 20:initContainers:*Container 3:restartPolicy:s 4
 PodSecurityContext 2:runAsUser:I 6:runAsGroup:I 3:runAsNonRoot:B 5:fsGroup:I
 Toleration 1:key:s 2:operator:s 3:value:s 4:effect:s 5:tolerationSeconds:I
 Container 1:name:s 2:image:s 3:command:*s 4:args:*s 5:workingDir:s 6:ports:*ContainerPort 7:env:*EnvVar\
- 8:resources:ResourceRequirements 13:terminationMessagePath:s 14:imagePullPolicy:s 16:stdin:b 17:stdinOnce:b 18:tty:b\
- 20:terminationMessagePolicy:s
+ 8:resources:ResourceRequirements 13:terminationMessagePath:s 14:imagePullPolicy:s 16:stdin:b 17:stdinOnce:b\
+ 18:tty:b 20:terminationMessagePolicy:s
 ContainerPort 1:name:s 2:hostPort:i 3:containerPort:i 4:protocol:s 5:hostIP:s
 EnvVar 1:name:s 2:value:s
 ResourceRequirements 1:limits:mq 2:requests:mq
@@ -96,7 +97,7 @@ _MESSAGES = _parsed()
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """A protobuf body as the JSON object that it stands for. Raises 415 for kinds and fields that are not in the table."""
+    """A protobuf body as the JSON object that it stands for. Raises 415 for what is not in the table."""
     if not body.startswith(_MAGIC):
         raise _refused("the body does not start with the prefix of Kubernetes' protobuf encoding")
     try:
@@ -164,7 +165,9 @@ def _value(value: Any, kind: str) -> Any:
             return next((part.decode() for number, part in _wire(value) if number == 1), "0")
         case "t":
             seconds = next((part for number, part in _wire(value) if number == 1), None)
-            return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            if seconds is None:
+                return None
+            return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         case "x":
             parts = dict(_wire(value))
             return parts.get(3, b"").decode() if parts.get(1) else parts.get(2, 0)

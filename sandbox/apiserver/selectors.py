@@ -63,7 +63,8 @@ def _term(text: str, at: int) -> tuple[Requirement, int]:
         op = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}[match["op"]]
         if op in ("Gt", "Lt") and not re.fullmatch(r"-?\d+", match["value"]):
             raise bad_request(
-                f"unable to parse requirement: values[0][{match['key']}]: for 'Gt', 'Lt' operators, the value must be an integer"
+                f"unable to parse requirement: values[0][{match['key']}]: "
+                "for 'Gt', 'Lt' operators, the value must be an integer"
             )
         return Requirement(match["key"], op, (match["value"],)), match.end()
     if match := _EXISTS.match(text, at):

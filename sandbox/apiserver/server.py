@@ -1,4 +1,4 @@
-"""The HTTP server: routes that are no resources (discovery, health, the sandbox's own), authentication, faults, errors."""
+"""The HTTP server: authentication, faults, errors, and the routes that are no resources (discovery, health)."""
 
 from __future__ import annotations
 

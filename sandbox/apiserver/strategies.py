@@ -13,11 +13,11 @@ Obj = dict[str, Any]
 
 # Built-in kinds that count their spec's versions; custom resources all do.
 _WITH_GENERATION = {
-    ("", "pods"), ("", "replicationcontrollers"), ("apps", "deployments"), ("apps", "replicasets"), ("apps", "daemonsets"),
-    ("apps", "statefulsets"), ("batch", "jobs"), ("batch", "cronjobs"), ("policy", "poddisruptionbudgets"),
-    ("networking.k8s.io", "ingresses"), ("networking.k8s.io", "ingressclasses"), ("networking.k8s.io", "networkpolicies"),
-    ("apiextensions.k8s.io", "customresourcedefinitions"), ("scheduling.k8s.io", "priorityclasses"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("", "pods"), ("", "replicationcontrollers"), ("apps", "deployments"), ("apps", "replicasets"),
+    ("apps", "daemonsets"), ("apps", "statefulsets"), ("batch", "jobs"), ("batch", "cronjobs"),
+    ("policy", "poddisruptionbudgets"), ("networking.k8s.io", "ingresses"), ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "networkpolicies"), ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("scheduling.k8s.io", "priorityclasses"), ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"), ("discovery.k8s.io", "endpointslices"),
     ("flowcontrol.apiserver.k8s.io", "flowschemas"), ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
 }  # fmt: skip
@@ -99,7 +99,7 @@ def prepare_update(resource: Resource, subresource: str, old: Obj, obj: Obj) -> 
 
 
 def _keep_metadata_on_status(resource: Resource, old: Obj, obj: Obj) -> None:
-    """Custom resources ignore all metadata but managedFields on `/status`; most built-in kinds take labels and annotations."""
+    """Custom resources ignore metadata on `/status`; most built-in kinds take labels and annotations."""
     if resource.custom:
         version = obj["metadata"].get("resourceVersion")
         managed = obj["metadata"].get("managedFields")
@@ -125,7 +125,7 @@ _NOT_SPEC = ("metadata", "status", "apiVersion", "kind")
 
 
 def bump_generation(resource: Resource, old: Obj, obj: Obj) -> None:
-    """Counts a change of anything but metadata and status (of a type without status subresource: anything but metadata)."""
+    """Counts a change of anything but metadata and status (without status subresource: but metadata)."""
     if not has_generation(resource):
         return
     ignored = (

@@ -61,7 +61,7 @@ class Validator:
 
 
 def _as_draft4(raw: Any) -> Any:
-    """OpenAPI v3 as JSON schema draft 4, whose exclusiveMinimum is a flag too: nullable and int-or-string become types."""
+    """OpenAPI v3 as JSON schema draft 4 (where exclusiveMinimum is a flag too): nullable becomes a type."""
     if isinstance(raw, list):
         return [_as_draft4(value) for value in raw]
     if not isinstance(raw, Mapping):
@@ -187,12 +187,10 @@ def _rules(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Cause]:
             continue
         holds, words = _evaluate(rule["rule"], value, old)
         if not holds:
-            message = rule.get("message") or _message(rule, value, old) or f"failed rule: {rule['rule']}"
-            yield Cause(
-                rule.get("reason", "FieldValueInvalid"),
-                f"Invalid value: {_shown(_type_of(value)) if isinstance(value, dict | list) else _shown(value)}: {words or message}",
-                f"{path}{rule.get('fieldPath', '')}".lstrip("."),
-            )
+            message = words or rule.get("message") or _message(rule, value, old) or f"failed rule: {rule['rule']}"
+            shown = _shown(_type_of(value) if isinstance(value, dict | list) else value)
+            where = f"{path}{rule.get('fieldPath', '')}".lstrip(".")
+            yield Cause(rule.get("reason", "FieldValueInvalid"), f"Invalid value: {shown}: {message}", where)
     for child_path, child, element in _children(value, schema, path):
         before = old.get(child_path.rpartition(".")[2]) if isinstance(old, dict) else None
         yield from _rules(element, before, child, child_path)
@@ -204,7 +202,7 @@ def _compiled(rule: str) -> Any:
 
 
 def _evaluate(rule: str, value: Any, old: Any) -> tuple[bool, str]:
-    """(holds, words on a failure to evaluate). A function that this CEL lacks is named in the refusal, never ignored."""
+    """(holds, words on a failure to evaluate): a function that this CEL lacks is named in the refusal."""
     try:
         return bool(_compiled(rule).execute({"self": value, "oldSelf": old})), ""
     except (ValueError, RuntimeError, KeyError, TypeError) as error:

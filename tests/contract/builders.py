@@ -78,14 +78,20 @@ def widget_crd(group: str) -> Obj:
         "spec": {
             "group": group,
             "scope": "Cluster",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"], "categories": ["toys"]},
+            "names": {
+                "plural": "widgets", "singular": "widget", "kind": "Widget",
+                "shortNames": ["wd"], "categories": ["toys"],
+            },
             "versions": [
                 {
                     "name": "v1", "served": True, "storage": True,
                     "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
                     "subresources": {
                         "status": {},
-                        "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"},
+                        "scale": {
+                            "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                            "labelSelectorPath": ".status.selector",
+                        },
                     },
                     "additionalPrinterColumns": [
                         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},

@@ -305,7 +305,8 @@ def test_events_are_one_thing_in_both_groups(api: Client) -> None:
 def test_new_events_show_in_the_core_group(api: Client) -> None:
     body = {
         "metadata": {"name": "e2"}, "regarding": {"kind": "Pod", "name": "p", "namespace": api.namespace},
-        "reason": "Nominated", "note": "hi", "type": "Normal", "action": "Nominate", "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reason": "Nominated", "note": "hi", "type": "Normal", "action": "Nominate",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "karpenter.sh/x", "reportingInstance": "x-1",
     }  # fmt: skip
     api.post(api.path("events", group="events.k8s.io"), body).ok()
