@@ -83,6 +83,14 @@ def _machines(context: Context, cloud: Cloud, settings: WorldSettings) -> list[C
     return [kubelets.run, workers.run, controller.run, ebs.run]
 
 
+async def _finish_tasks() -> None:
+    """Cancel what the parts left running (kubelets, bindings under way) and wait for it."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
 @contextmanager
 def serve(
     kubeconfig: Path,
@@ -111,6 +119,7 @@ def serve(
         except asyncio.CancelledError:
             log.debug("the world ends")
         finally:
+            loop.run_until_complete(_finish_tasks())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 

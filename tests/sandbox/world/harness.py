@@ -22,7 +22,7 @@ from sandbox.world.machines.instances import Instance
 from sandbox.world.machines.kubelet import BootTimes
 from sandbox.world.machines.podworker import PodTimes
 from sandbox.world.resources import PODS, Obj, Resource
-from sandbox.world.world import KUBELETS, PARTS, WorldSettings, serve
+from sandbox.world.world import KUBELETS, WorldSettings, serve
 
 T = TypeVar("T")
 DEADLINE_SECONDS = 20.0
@@ -32,6 +32,16 @@ SHAPES = {
     "m5.xlarge": MachineShape("m5.xlarge", "amd64", 4, 16 * GIB, 58, {}),
     "g4dn.xlarge": MachineShape("g4dn.xlarge", "amd64", 4, 16 * GIB, 29, {"nvidia.com/gpu": 1}),
 }
+
+
+FAST = WorldSettings(
+    time_scale=10.0,
+    poll_seconds=0.5,
+    boot=BootTimes(1.0, 1.0, 1.0),
+    pods=PodTimes(0.5, 0.5, 2.0),
+    gone_grace_seconds=5.0,
+)
+"""The whole world, ten times as fast, with short delays."""
 
 
 class ScriptedCloud:
@@ -205,14 +215,7 @@ def node_is_ready(node: Obj | None) -> bool:
 @contextmanager
 def living_cluster(kind: controlplane.Kind, state: Path) -> Iterator[tuple[Running, ScriptedCloud]]:
     """An embedded API server with the whole world, or a real control plane with kubelets only; ten times as fast."""
-    settings = WorldSettings(
-        parts=PARTS if kind == "embedded" else (KUBELETS,),
-        time_scale=10.0,
-        poll_seconds=0.5,
-        boot=BootTimes(1.0, 1.0, 1.0),
-        pods=PodTimes(0.5, 0.5, 2.0),
-        gone_grace_seconds=5.0,
-    )
+    settings = FAST if kind == "embedded" else replace(FAST, parts=(KUBELETS,))
     cloud = ScriptedCloud()
     components = ("kube-scheduler", "kube-controller-manager")
     with controlplane.start(kind, state=state, components=components) as running:
