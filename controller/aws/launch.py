@@ -137,6 +137,8 @@ class Launcher:
             if attempt.instance is not None:
                 used = {o.subnet_id for o in overrides if o.offering.zone == attempt.instance.zone}
             return attempt
+        except InsufficientCapacityError as error:
+            return _Attempt(errors=(FleetError(error.code, str(error)),))
         except CloudError as error:
             if error.code not in TOKEN_MISMATCH_CODES:
                 raise

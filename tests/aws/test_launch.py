@@ -122,6 +122,25 @@ class TestOneInstanceForAToken:
         assert provider.create(wanted).id == cloud.alive()[0]["instanceId"]
         assert len(cloud.alive()) == 1
 
+    @pytest.mark.parametrize("done", range(12))
+    def test_wherever_a_process_dies_between_two_calls_the_next_one_ends_with_one_instance(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...], done: int
+    ) -> None:
+        """The process dies when the answer to its `done`th call is on the way, and finds nobody for a while."""
+        wanted = request(types, names=SMALL)
+        provider.create(replace(wanted, token=f"{wanted.token}-warm-up"))
+        before = {i["instanceId"] for i in cloud.aws.instances()}
+        cloud.aws.world.instances.delays = Delays(unseen_seconds=3)
+        dying = cloud.restarted(provider)
+        cloud.aws.faults.add(Fault(skip=done, code="ServiceUnavailable", after=True))
+        try:
+            dying.create(wanted)
+        except CloudError:
+            assert "ServiceUnavailable" in "".join(cloud.aws.calls.errors())
+        cloud.aws.faults.clear()
+        instance = cloud.restarted(provider).create(wanted)
+        assert {i["instanceId"] for i in cloud.aws.instances()} - before == {instance.id}
+
 
 class TestWriteAheadRecord:
     def test_labels_are_the_same_just_launched_and_found_by_list(
@@ -219,6 +238,37 @@ class TestBadDays:
         wanted = request(types, names=SMALL)
         cloud.aws.faults.add_shortage(Shortage(instanceType=wanted.offerings[0].instance_type, code=code))
         assert provider.create(wanted).instance_type != wanted.offerings[0].instance_type
+
+    def test_throttled_at_every_kind_of_call_a_new_process_still_launches(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        actions = {"ec2": ("CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "DescribeLaunchTemplates",
+                           "DescribeSecurityGroups", "DescribeSubnets"),
+                   "ssm": ("GetParameter",), "eks": ("DescribeCluster",)}  # fmt: skip
+        for service, names in actions.items():
+            for action in names:
+                code = "RequestLimitExceeded" if service == "ec2" else "ThrottlingException"
+                cloud.aws.faults.add(Fault(service=service, action=action, code=code, times=2))
+        wanted = request(types, names=SMALL, template=template(detailed_monitoring=True))
+        instance = cloud.restarted(provider).create(wanted)
+        assert [i["instanceId"] for i in cloud.alive()] == [instance.id]
+        assert len(cloud.aws.calls.errors()) >= sum(map(len, actions.values()))
+
+    def test_a_new_instance_that_describe_does_not_show_for_ten_seconds_is_waited_for(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        cloud.aws.world.instances.delays = Delays(unseen_seconds=10)
+        began = cloud.clock.now()
+        assert provider.create(request(types, names=SMALL)).node_name
+        assert 10 <= cloud.clock.now() - began < 15
+
+    def test_a_fleet_that_is_refused_as_a_whole_for_capacity_is_treated_as_each_of_its_offerings(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="MaxSpotInstanceCountExceeded", times=1))
+        wanted = request(types, names=("m5.large",), capacity_types=(keys.SPOT, keys.ON_DEMAND))
+        assert provider.create(wanted).capacity_type == keys.ON_DEMAND
+        assert not any(available(provider, "m5.large", keys.SPOT))
 
     def test_throttled_beyond_the_clients_retries_nothing_is_lost(
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
