@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sandbox.world.client import ApiClient, Connection
 from sandbox.world.clock import WorldClock
@@ -28,6 +29,9 @@ KUBELETS, SCHEDULER, CONTROLLER_MANAGER = "kubelets", "scheduler", "controllers"
 PARTS = (KUBELETS, SCHEDULER, CONTROLLER_MANAGER)
 """`kubelets` is all that AWS and its machines do (kubelets, cloud controller, volume provisioner); the other two stand
 in for kube-scheduler and kube-controller-manager."""
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+"""A part's endless work."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +62,7 @@ async def run(
         informers = Informers(client)
         recorder = EventRecorder(client, clock)
         context = Context(client, informers, recorder, clock)
-        runs: list[Callable[[], object]] = [recorder.run]
+        runs: list[Run] = [recorder.run]
         if KUBELETS in settings.parts and cloud is not None:
             runs += _machines(context, cloud, settings)
         if SCHEDULER in settings.parts:
@@ -69,11 +73,11 @@ async def run(
             informers.start(group)
             await informers.wait_synced()
             for start in runs:
-                group.create_task(start())  # type: ignore[arg-type]
+                group.create_task(start())
             on_ready()
 
 
-def _machines(context: Context, cloud: Cloud, settings: WorldSettings) -> list[Callable[[], object]]:
+def _machines(context: Context, cloud: Cloud, settings: WorldSettings) -> list[Run]:
     client, informers, recorder, clock = context.client, context.informers, context.recorder, context.clock
     feed = InstanceFeed(cloud, clock, settings.poll_seconds)
     kubelets = Kubelets(client, informers, recorder, clock, feed, settings.boot, FaultPlan(settings.faults))

@@ -76,7 +76,8 @@ class PodInfo:
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        return self.obj["spec"]  # type: ignore[no-any-return]
+        found: dict[str, Any] = self.obj["spec"]
+        return found
 
     @cached_property
     def terminating(self) -> bool:

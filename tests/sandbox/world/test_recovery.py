@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import controlplane
+from sandbox.world import client
 from sandbox.world.resources import DEPLOYMENTS, PODS
 from sandbox.world.world import serve
 from tests.sandbox.world.conftest import Clusters
@@ -68,3 +69,17 @@ def test_a_world_that_starts_again_finds_its_machines_and_pods(tmp_path: Path) -
             assert [node["metadata"]["name"] for node in (kube.call("GET", "/api/v1/nodes") or {})["items"]] == [name]
             kube.delete(DEPLOYMENTS, "web")
             kube.eventually(lambda: not kube.list(PODS))
+
+
+def test_watches_that_fall_silent_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that stay open and say nothing: after the silence limit the world watches anew and catches up."""
+    monkeypatch.setattr(client, "WATCH_SILENCE_SECONDS", 1.0)
+    cloud = ScriptedCloud()
+    with controlplane.start("embedded", state=tmp_path) as running:
+        assert running.kubeconfig is not None
+        with serve(running.kubeconfig, cloud=cloud, settings=FAST):
+            kube = Cluster(running, cloud, real=False)
+            kube.machine()
+            kube.call("POST", "/sandbox/faults", {"kind": "silent-watches"})
+            kube.create(PODS, "late", kube.pod_spec())
+            kube.eventually(lambda: (kube.get(PODS, "late") or {})["status"].get("phase") == "Running")
