@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-import cel
 import orjson
 from jsonschema import Draft4Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
@@ -198,6 +197,8 @@ def _rules(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Cause]:
 
 @lru_cache(maxsize=1024)
 def _compiled(rule: str) -> Any:
+    import cel  # its command line tool comes along: half a second that a server without CEL rules need not wait
+
     return cel.compile(rule)
 
 
