@@ -99,8 +99,10 @@ class Launcher:
     def launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
         """The instance of the request's token. Raises as CloudProvider.create."""
         found = self._instances.by_token(request.token)
-        if found is not None and (named := self._seen(found.id)) is not None and named.state in STAYING_STATES:
-            return named
+        if found is not None:
+            found = self._seen(found.id)
+        if found is not None and found.state in STAYING_STATES:
+            return self._named(found)
         for tier in tiers(request.offerings, lambda name: is_exotic(request.instance_types[name])):
             instance = self._launch_tier(request, tier, cluster)
             if instance is not None:
@@ -121,7 +123,9 @@ class Launcher:
             if attempt.fresh:
                 self._mask(left, attempt.errors)
             if attempt.instance is not None:
-                return attempt.instance
+                instance = self._named(attempt.instance)
+                self._unavailable.clear(instance.capacity_type, instance.instance_type, instance.zone)
+                return instance
             if attempt.fresh:
                 _raise_unless_capacity(request, attempt.errors)
         return None
@@ -214,7 +218,7 @@ class Launcher:
         return _Attempt(instance=found, fresh=False)
 
     def _seen(self, instance_id: str) -> CloudInstance | None:
-        """The instance once EC2 shows it, with its node's name if it lives; None when it does not in time."""
+        """The instance once EC2 shows it with its node's name (or gone); what EC2 shows at the deadline otherwise."""
         return self._wait_for(lambda: self._instances.find(instance_id))
 
     def _wait_for(self, look: Callable[[], CloudInstance | None]) -> CloudInstance | None:
@@ -223,9 +227,20 @@ class Launcher:
             found = look()
             if found is not None and (found.node_name or found.state not in STAYING_STATES):
                 return found
-            if waited >= SEEN_DEADLINE_SECONDS or self._clock.wait(self._stop, wait):
-                return None
+            if waited >= SEEN_DEADLINE_SECONDS:
+                return found
+            if self._clock.wait(self._stop, wait):
+                raise CloudError("The controller stops while EC2 is asked for a new instance; the next one finds it")
             waited, wait = waited + wait, min(wait * 2, MAX_WAIT_SECONDS)
+
+    def _named(self, instance: CloudInstance) -> CloudInstance:
+        """The instance, if its node's name is known: without it there is no Node to make, nor a second launch."""
+        if not instance.node_name:
+            raise CloudError(
+                f"Instance {instance.id} has no private DNS name after {SEEN_DEADLINE_SECONDS:.0f} s; it is looked at "
+                "again (does its subnet's VPC have DNS host names enabled?)"
+            )
+        return instance
 
     def _fresh(self, answer: FleetAnswer, *, forgotten: bool = True) -> bool:
         """Whether the answer is to this very request; one whose age is not known counts as such.

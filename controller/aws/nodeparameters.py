@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from cachetools import LRUCache
@@ -48,6 +49,7 @@ class NodeParameters:
         self._images = images
         self._security_groups = security_groups
         self._launch_templates = launch_templates
+        self._lock = threading.Lock()
         self._by_name: LRUCache[str, LaunchParameters] = LRUCache(REMEMBERED_TEMPLATES)
 
     def launch_templates(
@@ -71,7 +73,9 @@ class NodeParameters:
         """Make sure again that launch templates exist which EC2 said it does not have."""
         for name in sorted(set(names)):
             self._launch_templates.forget(name)
-            if (parameters := self._by_name.get(name)) is not None:
+            with self._lock:
+                parameters = self._by_name.get(name)
+            if parameters is not None:
                 self._launch_templates.ensure(parameters)
 
     def launch_tags(self, request: LaunchRequest) -> dict[str, str]:
@@ -92,7 +96,8 @@ class NodeParameters:
 
     def _ensure(self, parameters: LaunchParameters) -> str:
         name = self._launch_templates.ensure(parameters)
-        self._by_name[name] = parameters
+        with self._lock:
+            self._by_name[name] = parameters
         return name
 
     def _parameters(

@@ -71,10 +71,12 @@ class UnavailableOfferings:
             return mask.reason if mask else ""
 
     def clear(self, capacity_type: str, instance_type: str, zone: str) -> None:
-        """Forget an offering's failures: it was launched."""
+        """Forget an offering's failures: it was launched. A mask that holds stays: others failed since that launch."""
+        key = (capacity_type, instance_type, zone)
         with self._lock:
-            if self._masks.pop((capacity_type, instance_type, zone), None) is not None:
-                self._settle(self._clock.monotonic())
+            held = self._masks.get(key)
+            if held is not None and self._clock.monotonic() >= held.until:
+                del self._masks[key]
 
     def _settle(self, now: float) -> None:
         self._masks = {key: mask for key, mask in self._masks.items() if now - mask.until <= FORGET_SECONDS}

@@ -122,6 +122,40 @@ class TestOneInstanceForAToken:
         assert provider.create(wanted).id == cloud.alive()[0]["instanceId"]
         assert len(cloud.alive()) == 1
 
+    def test_a_process_that_is_told_to_stop_while_it_waits_launches_no_second_one(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        wanted = request(types, names=SMALL)
+        cloud.aws.world.instances.delays = Delays(unseen_seconds=10)
+        cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="InternalError", after=True, times=4))
+        with pytest.raises(CloudError, match="InternalError"):
+            provider.create(wanted)
+        stopping = cloud.restarted(provider)
+        stopping._launcher._stop.set()
+        other = replace(wanted, offerings=wanted.offerings[:-1])
+        with pytest.raises(CloudError, match="The controller stops while"):
+            stopping.create(other)
+        assert len(cloud.aws.instances()) == 1
+        assert cloud.restarted(provider).create(other).id == cloud.aws.instances()[0]["instanceId"]
+
+    def test_an_instance_that_gets_no_name_is_neither_given_out_nor_launched_again(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        wanted = request(types, names=SMALL)
+        first = provider.create(wanted)
+        launched = cloud.aws.world.instances.get(first.id)
+        assert launched is not None
+        name = launched.entry["PrivateDnsName"]
+        launched.entry["PrivateDnsName"] = ""
+        launched._xml.clear()
+        for process in (provider, cloud.restarted(provider)):
+            with pytest.raises(CloudError, match="has no private DNS name after 20 s"):
+                process.create(wanted)
+        launched.entry["PrivateDnsName"] = name
+        launched._xml.clear()
+        assert provider.create(wanted).id == first.id
+        assert len(cloud.alive()) == 1
+
     @pytest.mark.parametrize("done", range(12))
     def test_wherever_a_process_dies_between_two_calls_the_next_one_ends_with_one_instance(
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...], done: int

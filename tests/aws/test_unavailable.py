@@ -57,6 +57,12 @@ def test_an_hour_without_failure_or_a_success_starts_over(masks: UnavailableOffe
     assert masks.mark(*POOL, "x") == 180
 
 
+def test_a_launch_that_succeeds_beside_failures_does_not_lift_their_mask(masks: UnavailableOfferings) -> None:
+    masks.mark(*POOL, "x")
+    masks.clear(*POOL)
+    assert masks.active()[1] == {POOL}
+
+
 def test_the_reason_is_kept_for_messages(masks: UnavailableOfferings) -> None:
     masks.mark(*POOL, "MaxSpotInstanceCountExceeded")
     assert masks.reason(POOL) == "MaxSpotInstanceCountExceeded"
