@@ -102,11 +102,10 @@ class Observer:
         total = sum(states.values())
         for state in ("Unschedulable", "Bound", "Running"):
             count = states[state]
-            if count != self._said_pods.get(state, 0) and count in (total, 0) and total:
-                if count:
-                    self._timeline.add(_POD_LINES[state].format(count=count))
+            if count == total > self._said_pods.get(state, 0):
+                self._timeline.add(_POD_LINES[state].format(count=count))
                 self._said_pods[state] = count
-        if not total and self._said_pods.pop("Running", 0):
+        if not total and self._said_pods:
             self._timeline.add("Pods are gone")
             self._said_pods.clear()
         self._changed.set()

@@ -6,7 +6,8 @@ reads (most heartbeats and status updates) gives a snapshot with the new resourc
 that it wakes nobody.
 
 Nominations and deletion marks live here alone, in memory, by node name: they may come before the node is known, they
-survive every update of it, and they go with it.
+survive every update of it, and they go with it. A nomination ends early when every pod that it was made for is bound or
+gone: the peer waits its 20 s out, which keeps a node that is empty again that much longer.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class Cluster:
         self._stores: dict[str, Store[Any, Any]] = {
             kind: Store(kind, spec.parse, spec.key) for kind, spec in KINDS.items()
         }
-        self._expected = frozenset(kinds)
+        self._watched = frozenset(kinds)
         self._pods_by_node: dict[str, dict[PodKey, Pod]] = {}
         self._nominated: dict[str, float] = {}
+        self._expected: dict[str, set[PodKey]] = {}
+        self._expected_on: dict[PodKey, tuple[str, str]] = {}
         self._marked: set[str] = set()
         self._startup_taints: dict[str, tuple[Taint, ...]] = {}
         self._instance_types: dict[str, Mapping[str, InstanceType]] = {}
@@ -57,11 +60,11 @@ class Cluster:
     @property
     def synced(self) -> bool:
         """Every watched kind has been listed once."""
-        return all(self._stores[kind].synced for kind in self._expected)
+        return all(self._stores[kind].synced for kind in self._watched)
 
     def unsynced(self) -> tuple[str, ...]:
         """The watched kinds that were not listed yet, sorted."""
-        return tuple(sorted(kind for kind in self._expected if not self._stores[kind].synced))
+        return tuple(sorted(kind for kind in self._watched if not self._stores[kind].synced))
 
     def apply(self, change: Change) -> tuple[InvalidObject, ...]:
         """Take a change in. Returns the objects that are refused, each once per error; they raise nothing.
@@ -80,17 +83,44 @@ class Cluster:
             self._changed = self._loud = True
         return tuple(refused)
 
-    def nominate(self, node_name: str, until: float) -> None:
-        """Pods are expected on this node until then (Unix seconds); a later time extends an earlier one."""
+    def nominate(self, node_name: str, until: float, pods: Iterable[Pod] = ()) -> None:
+        """Pods are expected on this node until then (Unix seconds); a later time extends an earlier one.
+
+        With `pods`, the nomination ends as soon as all of them are bound or gone; without, by time alone.
+        """
+        known: Mapping[PodKey, Pod] = self._stores["Pod"].values()
+        named = tuple(pods)
+        waiting = [pod for pod in named if (now := known.get(pod.key)) and now.uid == pod.uid and not now.node_name]
+        if named and not waiting:
+            return
+        for pod in waiting:
+            self._no_longer_expected(pod.key)
+            self._expected.setdefault(node_name, set()).add(pod.key)
+            self._expected_on[pod.key] = (pod.uid, node_name)
         if until > self._nominated.get(node_name, 0.0):
             self._nominated[node_name] = until
+            self._touch(node_name)
+
+    def _no_longer_expected(self, key: PodKey) -> None:
+        """A pod that a node was nominated for has found its place, here or elsewhere."""
+        _uid, node_name = self._expected_on.pop(key, ("", ""))
+        waiting = self._expected.get(node_name)
+        if waiting is None:
+            return
+        waiting.discard(key)
+        if not waiting:
+            self._end_nomination(node_name)
+
+    def _end_nomination(self, node_name: str) -> None:
+        for key in self._expected.pop(node_name, ()):
+            self._expected_on.pop(key, None)
+        if self._nominated.pop(node_name, None) is not None:
             self._touch(node_name)
 
     def expire(self, now: float) -> None:
         """Forget nominations that ran out by `now` (Unix seconds)."""
         for name in [name for name, until in self._nominated.items() if until <= now]:
-            del self._nominated[name]
-            self._touch(name)
+            self._end_nomination(name)
 
     def mark_for_deletion(self, names: Iterable[str]) -> None:
         """These nodes are about to go: they take no more pods."""
@@ -198,10 +228,13 @@ class Cluster:
         if new and delta.new is not None:
             self._pods_by_node.setdefault(new, {})[delta.key] = delta.new
             self._touch(new, delta.quiet)
+        uid, _node = self._expected_on.get(delta.key, ("", ""))
+        if uid and (delta.new is None or delta.new.uid != uid or delta.new.node_name or delta.new.terminal):
+            self._no_longer_expected(delta.key)
 
     def _node_changed(self, delta: Delta[str, Node]) -> None:
         if delta.reborn or delta.new is None:
-            self._nominated.pop(delta.key, None)
+            self._end_nomination(delta.key)
             self._marked.discard(delta.key)
         self._touch(delta.key, delta.quiet)
 

@@ -169,6 +169,32 @@ class TestNominationsAndMarks:
             cluster.nominate("n1", until)
         assert cluster.snapshot().nodes["n1"].nominated_until == 120.0
 
+    def test_a_nomination_ends_when_the_last_pod_it_was_made_for_is_bound_or_gone(self) -> None:
+        """The peer waits its time out; a node that is empty again would stand that much longer."""
+        cluster = Cluster()
+        waiting = [pod_object(name=name) for name in ("a", "b", "c")]
+        snapshot = take(cluster, added(node_object(name="n1")), *(added(pod) for pod in waiting))
+        cluster.nominate("n1", until=100.0, pods=snapshot.pods.values())
+        bound = at(pod_object(name="a", spec={"nodeName": "elsewhere"}), 2)
+        finished = at(pod_object(name="b", status={"phase": "Failed"}), 2)
+        assert take(cluster, modified(bound), modified(finished)).nodes["n1"].nominated_until == 100.0
+        assert take(cluster, deleted(at(waiting[2], 2))).nodes["n1"].nominated_until == 0.0
+
+    def test_a_pod_that_is_bound_already_nominates_nothing(self) -> None:
+        cluster = Cluster()
+        before = take(cluster, added(node_object(name="n1")), added(pod_object(name="a")))
+        take(cluster, modified(at(pod_object(name="a", spec={"nodeName": "n1"}), 2)))
+        cluster.nominate("n1", until=100.0, pods=before.pods.values())
+        assert cluster.snapshot().nodes["n1"].nominated_until == 0.0
+
+    def test_a_pod_that_is_expected_elsewhere_by_a_later_plan_frees_the_first_node(self) -> None:
+        cluster = Cluster()
+        snapshot = take(cluster, *(added(node_object(name=name)) for name in ("n1", "n2")), added(pod_object(name="a")))
+        for name in ("n1", "n2"):
+            cluster.nominate(name, until=100.0, pods=snapshot.pods.values())
+        nodes = cluster.snapshot().nodes
+        assert (nodes["n1"].nominated_until, nodes["n2"].nominated_until) == (0.0, 100.0)
+
     def test_nomination_and_mark_may_come_before_the_node_and_survive_its_updates(self) -> None:
         cluster = Cluster()
         cluster.nominate("n1", until=100.0)
