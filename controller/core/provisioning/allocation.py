@@ -64,7 +64,7 @@ class Allocator:
         self._reach: dict[int, dict[str, int]] = {}
 
     def allocate(self, pieces: Sequence[Piece], *, single: bool = False) -> list[Share]:
-        """Shares for all that can be dealt out. `single`: at most one unit per cell (then ask again)."""
+        """Shares for all that can be dealt out. `single`: one unit of each piece (then ask again)."""
         shares: list[Share] = []
         dealings = []
         for piece in pieces:
@@ -143,7 +143,7 @@ class Allocator:
         if not single:
             self._deal_evenly(dealing, given)
         while dealing.left:
-            best = self._best(dealing, [c for c in dealing.cells if not (single and given[c.values])])
+            best = None if single and given else self._best(dealing, dealing.cells)
             if best is None:
                 break
             amount = dealing.left if self._unlimited(dealing) and not single else 1
@@ -184,7 +184,7 @@ class Allocator:
         return best
 
     def _score(self, dealing: _Dealing, cell: Cell) -> tuple[float, ...] | None:
-        """Lower is better: spread kept, most followers reached, fewest there already, cheapest. None: forbidden."""
+        """Lower is better: others' rules kept, most followers reached, fewest there, cheapest. None: forbidden."""
         strained = level = reach = 0
         for rule in dealing.rules:
             place = dealing.places.get(rule.group.key.key)
@@ -200,6 +200,8 @@ class Allocator:
                     strained += group.most.get(value, 0) + rule.matched - group.floor() > group.key.max_skew
             elif kind is Kind.AFFINITY and not group.anywhere:
                 reach += self._reach.get(group.index, {}).get(value, 0)
+            elif kind is Kind.AFFINITY and not rule.obeys:
+                strained += group.batch_owners > 0 and not group.most.get(value, 0)
         return (strained, -reach, level, cell.cost)
 
     def _give(self, dealing: _Dealing, cell: Cell, amount: int, given: dict[tuple[str, ...], int]) -> None:

@@ -26,6 +26,10 @@ class Bundler:
         self.topology = topology
         self.masks = masks
         self.domains = domains
+        self._attempts: dict[frozenset[int], int] = defaultdict(int)
+        self._targets_first: set[frozenset[int]] = set()
+        self.waits = False
+        """Some bundle was held back for a round, so a round without progress is not the end."""
 
     def bundle(self, pieces: Sequence[Piece]) -> list[Piece]:
         """The pieces, those that must share a host replaced by bundles and what is left over of them."""
@@ -75,18 +79,50 @@ class Bundler:
         return [sorted(found) for _, found in sorted(components.items())]
 
     def _bundle(self, pieces: list[Piece]) -> Piece | None:
+        """The next bundle to try of a component: all owners; one pod of each; then one owner after the other.
+
+        First with the targets beside them. Once that failed the targets go first, wherever they can; only if none found
+        a place do the owners start alone.
+        """
         owners = [p for p in pieces if any(_bootstraps(rule) and rule.obeys for rule in p.rules)]
-        counts = {p.pod_class.index: p.count for p in owners}
+        key = frozenset(p.pod_class.index for p in pieces)
+        kinds = len(owners) + 2
+        for attempt in range(self._attempts[key], 2 * kinds):
+            self._attempts[key] = attempt
+            if attempt >= kinds and key not in self._targets_first:
+                self._targets_first.add(key)
+                self.waits = True
+                return None
+            step = attempt % kinds
+            chosen = owners if step < 2 else [owners[step - 2]]
+            counts = {p.pod_class.index: p.count if step == 0 else 1 for p in chosen}
+            made = self._with_targets(pieces if attempt < kinds else chosen, chosen, counts)
+            if made is not None:
+                made.component = key
+                return made
+        return None
+
+    def failed(self, piece: Piece) -> None:
+        """A bundle found no place: try a smaller one next time."""
+        self._attempts[piece.component] += 1
+
+    def _with_targets(self, pieces: list[Piece], owners: list[Piece], counts: dict[int, int]) -> Piece | None:
+        """A bundle of these owners and a pod of each target beside them; None: no node can hold it.
+
+        Targets that ask for nothing may be bound first, anywhere: from then on owners need one beside them, although
+        they match their own rule.
+        """
         needed = {r.group.index for p in owners for r in p.rules if _bootstraps(r) and r.obeys}
+        chosen, brought = list(owners), set[int]()
         for piece in sorted(pieces, key=lambda p: (p.count, p.name)):
-            brings = {r.group.index for p in pieces if p.pod_class.index in counts for r in p.rules if r.matched}
-            adds = {r.group.index for r in piece.rules if _bootstraps(r) and r.matched}
-            if needed - brings and adds & (needed - brings) and piece.pod_class.index not in counts:
+            adds = {r.group.index for r in piece.rules if _bootstraps(r) and r.matched and not r.obeys}
+            if piece.pod_class.index not in counts and adds & (needed - brought):
                 counts[piece.pod_class.index] = 1
-        chosen = [p for p in pieces if p.pod_class.index in counts]
+                chosen.append(piece)
+                brought |= adds
         if needed - {r.group.index for p in chosen for r in p.rules if r.matched}:
             return None
-        return self._cut_to_fit(chosen, counts)
+        return self._cut_to_fit(sorted(chosen, key=lambda p: p.name), counts)
 
     def _cut_to_fit(self, pieces: list[Piece], counts: dict[int, int]) -> Piece | None:
         """The largest even share of the bundle that some node can hold; None: not even one pod of each."""
@@ -126,10 +162,42 @@ class Bundler:
             for rule in piece.rules
         ):
             return False
-        if any(rule.group.key.kind is Kind.ANTI_AFFINITY and rule.obeys and rule.matched > 1 for rule in piece.rules):
+        if self._quarrels(piece) or not self._has_an_order(piece):
             return False
         mask = self.masks.mask(piece.level, piece.choices, None, piece.tolerations)
         return bool(np.isfinite(self.domains.cost(mask, piece.request)))
+
+    def _has_an_order(self, piece: Piece) -> bool:
+        """Whether kube-scheduler could bind the members one after the other: each finds the affinity it asks for."""
+        waiting, there = list(piece.members), set[int]()
+        while waiting:
+            for member in waiting:
+                involved = self.topology.involvements(member.pod_class, member.number)
+                asked = [one for one in involved if one.owner and one.group.key.kind is Kind.AFFINITY]
+                if all(one.group.anywhere or one.group.index in there or one.matched for one in asked):
+                    there.update(one.group.index for one in involved if one.matched)
+                    waiting.remove(member)
+                    break
+            else:
+                return False
+        return True
+
+    def _quarrels(self, piece: Piece) -> bool:
+        """Whether one pod of the unit has anti-affinity to another."""
+        owners: dict[int, int] = defaultdict(int)
+        matched: dict[int, int] = defaultdict(int)
+        alone: dict[int, bool] = {}
+        for member in piece.members:
+            for one in self.topology.involvements(member.pod_class, member.number):
+                index = one.group.index
+                if one.group.key.kind is Kind.ANTI_AFFINITY:
+                    owners[index] += member.pods * one.owner
+                    matched[index] += member.pods * one.matched
+                    alone[index] = one.owner and one.matched
+        return any(
+            owners[index] and matched[index] and not (owners[index] == matched[index] == 1 and alone[index])
+            for index in owners
+        )
 
 
 def _bootstraps(rule: UnitRule) -> bool:

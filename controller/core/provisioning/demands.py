@@ -30,9 +30,17 @@ class Demand:
     size: float = 0.0
     """The largest part of the largest node that a unit takes: what demands are sorted by."""
 
+    @property
+    def standing_only(self) -> bool:
+        """No node that could be launched would do: it goes first, while standing nodes have room."""
+        return not self.mask.bits.any()
+
 
 def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
-    """The shares as demands, largest units first. `scale` is one over the largest amount a node may have."""
+    """The shares as demands, those without a choice first, then the largest units.
+
+    `scale` is one over the largest amount of each resource that a node may have.
+    """
     found: dict[tuple[object, ...], Demand] = {}
     for share in shares:
         piece = share.piece
@@ -47,7 +55,7 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
         demand.count += share.count
     for demand in found.values():
         demand.shares.sort(key=lambda share: share.piece.name)
-    ordered = sorted(found.values(), key=lambda d: (-d.size, d.shares[0].piece.name, d.mask.index))
+    ordered = sorted(found.values(), key=lambda d: (not d.standing_only, -d.size, d.shares[0].piece.name, d.mask.index))
     for index, demand in enumerate(ordered):
         demand.index = index
     return ordered

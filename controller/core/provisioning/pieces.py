@@ -62,6 +62,8 @@ class Piece:
     """Of bundles: every member's tolerations, and whether it avoids PreferNoSchedule taints; else the level's hold."""
     bundled: bool = False
     """Its units bring what their host affinity asks for."""
+    component: frozenset[int] = frozenset()
+    """Of bundles: the classes that it was made from."""
     blocked: set[tuple[str, ...]] = field(default_factory=set)
     """Cells that had no room when they were tried."""
 

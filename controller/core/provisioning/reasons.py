@@ -56,6 +56,8 @@ def topology_reason(rules: Iterable[UnitRule]) -> str:
 def _rule(rule: UnitRule) -> str:
     group, key = rule.group, rule.group.key
     held = ", ".join(f"{domain}: {count}" for domain, count in sorted(group.most.items()) if count > 0)
+    if rule.host:
+        held = f"{sum(count > 0 for count in group.most.values())} nodes"
     if key.kind is Kind.AFFINITY:
         if group.anywhere:
             where = f"where matching pods stand ({_short(held)})"

@@ -52,20 +52,36 @@ class Rounds:
         self.allocator = Allocator(masks, domains)
         self.bundler = Bundler(topology, masks, domains)
         self.taken_back = False
+        self.retry = False
 
     def run(self, classes: Sequence[Progress], *, careful: bool = False) -> None:
-        """Place what can be placed; the rest stays in `left`. `careful`: one class and one unit a cell at a time."""
+        """Place what can be placed; the rest stays in `left`. `careful`: one class and one unit at a time."""
         if careful:
-            for one in classes:
+            for one in sorted(classes, key=self._obeys):
                 self._run([one], careful=True)
         self._run(list(classes), careful=careful)
 
+    def _obeys(self, one: Progress) -> bool:
+        """Pods that obey nothing go first: kube-scheduler may bind them before any other."""
+        return any(rule.obeys for rule in unit_rules(self.topology, (Member(one.pod_class, 1, one.steps[0][0]),)))
+
     def _run(self, waiting: list[Progress], *, careful: bool) -> None:
+        progressed = False
         while waiting:
             before = sum(one.left for one in waiting)
+            self.retry = False
             self._round(waiting, careful=careful)
             waiting = [one for one in waiting if one.left]
-            if sum(one.left for one in waiting) == before:
+            if sum(one.left for one in waiting) < before:
+                progressed = True
+            elif self.retry:
+                continue
+            elif progressed and any(one.blocked for one in waiting):
+                progressed = False
+                for one in waiting:
+                    one.blocked.clear()
+            else:
+                progressed = False
                 waiting = [one for one in waiting if self._relax(one)]
 
     def _relax(self, one: Progress) -> bool:
@@ -80,17 +96,28 @@ class Rounds:
         pieces = [self._piece(one) for one in waiting]
         self._find_universes(pieces)
         by_class = {one.pod_class.index: one for one in waiting}
-        shares = self.allocator.allocate(self.bundler.bundle(pieces), single=careful)
+        bundled = self.bundler.bundle(pieces)
+        shares = self.allocator.allocate(bundled, single=careful)
+        placed_bundles: set[int] = set()
         for demand in self._pack(shares):
             placed = demand.placed
             for share in demand.shares:
                 here = min(placed, share.count)
                 placed -= here
                 self._count_hosts(share, here)
+                if here:
+                    placed_bundles.add(id(share.piece))
                 for member in share.piece.members:
                     by_class[member.pod_class.index].left -= here * member.pods
                 if here < share.count:
                     self._return(share, share.count - here, by_class)
+
+        for piece in bundled:
+            if piece.bundled and id(piece) not in placed_bundles:
+                self.bundler.failed(piece)
+                self.retry = True
+        self.retry |= self.bundler.waits
+        self.bundler.waits = False
 
     def _count_hosts(self, share: Share, placed: int) -> None:
         """Once a matched pod stands on some host, those with affinity to it must join it there."""
@@ -108,6 +135,7 @@ class Rounds:
         self.allocator.take_back(share, amount)
         if share.cell is not None:
             self.taken_back = True
+            self.retry = True
             for member in share.piece.members:
                 by_class[member.pod_class.index].blocked.add(share.cell.values)
 
@@ -145,7 +173,9 @@ def holds(group: Group) -> bool:
     if group.key.key == labels.HOSTNAME or group.key.kind is Kind.ANTI_AFFINITY:
         return True
     if group.key.kind is Kind.AFFINITY:
-        return all(group.most.get(domain, 0) > 0 for domain in occupied)
+        if sum(count > 0 for count in group.most.values()) == 1:
+            return all(group.most.get(domain, 0) > 0 for domain in occupied)
+        return all(group.most.get(domain, 0) > group.owners[domain] for domain in occupied)
     return all(group.most.get(domain, 0) - group.floor() <= group.key.max_skew for domain in occupied)
 
 

@@ -1,0 +1,205 @@
+"""A slow, obvious scheduler: one pod at a time, every node asked, no arrays, no classes, nothing cached.
+
+It shares nothing with the solver but the values. Rules are kube-scheduler's; new nodes are every offering there is.
+Domains of a spread are those of nodes there are and of every node that the pod's selectors would allow (as the solver
+has it, and the peer); a hostname's least count is 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from controller.core.api import labels as keys
+from controller.core.api.node import Taint
+from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodKey, SelectorRequirement, Toleration
+from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
+
+
+@dataclass
+class Machine:
+    """A node, or one that could be launched."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    room: Mapping[str, int]
+    pods: list[Pod] = field(default_factory=list)
+
+
+class Reference:
+    """Places the problem's pods, largest first, each where the first machine accepts it."""
+
+    def __init__(self, problem: SchedulingProblem) -> None:
+        self.problem = problem
+        self.machines = [Machine(n.name, n.node.labels, n.taints, n.allocatable, list(n.pods)) for n in problem.nodes]
+        self.fresh = itertools.count()
+
+    def placed(self) -> set[PodKey]:
+        """The pods that found a place."""
+        found = set()
+        for pod in sorted(self.problem.pending, key=lambda p: (-p.spec.requests["cpu"], p.name)):
+            if self.place(pod):
+                found.add(pod.key)
+        return found
+
+    def adopt(self, plan: SchedulingPlan) -> None:
+        """Take over what a plan placed."""
+        pods = {pod.key: pod for pod in self.problem.pending}
+        for standing in plan.existing:
+            machine = next(m for m in self.machines if m.name == standing.node)
+            machine.pods.extend(pods[key] for key in standing.pods)
+        for planned in plan.new_nodes:
+            machine = next(
+                m
+                for m in self.launchable()
+                if m.labels[keys.PROVISIONER_NAME] == planned.provisioner
+                and m.labels[keys.INSTANCE_TYPE] == planned.offering.instance_type
+                and (m.labels[keys.ZONE], m.labels[keys.CAPACITY_TYPE])
+                == (planned.offering.zone, planned.offering.capacity_type)
+            )
+            machine.pods.extend(pods[key] for key in planned.pods)
+            self.machines.append(machine)
+
+    def fits_anywhere(self, pod: Pod) -> bool:
+        """Whether some machine, standing or new, would take the pod now."""
+        machines = [*self.machines, *self.launchable()]
+        return any(self.accepts(machine, pod) and not crowds(machine, pod) for machine in machines)
+
+    def place(self, pod: Pod) -> bool:
+        """Put one pod somewhere, launching a machine if need be."""
+        for machine in [*self.machines, *self.launchable()]:
+            if self.accepts(machine, pod):
+                if machine not in self.machines:
+                    self.machines.append(machine)
+                machine.pods.append(pod)
+                return True
+        return False
+
+    def launchable(self) -> Iterator[Machine]:
+        """One empty machine of every offering of every Provisioner."""
+        for pool in sorted(self.problem.provisioners, key=lambda p: -p.weight):
+            for kind in self.problem.catalog[pool.name]:
+                for offering in kind.offerings:
+                    name = f"fresh-{next(self.fresh)}"
+                    labels = {
+                        **{key: next(iter(r.values)) for key, r in kind.requirements.items() if r.values},
+                        **pool.labels,
+                        keys.ZONE: offering.zone,
+                        keys.CAPACITY_TYPE: offering.capacity_type,
+                        keys.PROVISIONER_NAME: pool.name,
+                        keys.HOSTNAME: name,
+                    }
+                    if offering.available and all(holds(r, labels) for r in pool.requirements):
+                        yield Machine(name, labels, pool.taints, kind.allocatable)
+
+    def accepts(self, machine: Machine, pod: Pod) -> bool:
+        """Every filter of kube-scheduler that the problem's pods can touch."""
+        used = {name: sum(p.spec.requests.get(name, 0) for p in machine.pods) for name in pod.spec.requests}
+        return (
+            all(amount + used[name] <= machine.room.get(name, 0) for name, amount in pod.spec.requests.items())
+            and all(tolerated(taint, pod) for taint in machine.taints)
+            and selected(machine, pod)
+            and not any(p.spec.host_ports and set(p.spec.host_ports) & set(pod.spec.host_ports) for p in machine.pods)
+            and self.spread(machine, pod)
+            and self.affinity(machine, pod)
+            and self.anti_affinity(machine, pod)
+        )
+
+    def spread(self, machine: Machine, pod: Pod) -> bool:
+        """PodTopologySpread."""
+        for rule in pod.spec.topology_spread:
+            domain = machine.labels.get(rule.topology_key)
+            if domain is None:
+                return False
+            counts: dict[str, int] = {}
+            for other in [*self.machines, *self.launchable()]:
+                if rule.topology_key in other.labels and selected(other, pod):
+                    matching = sum(match(rule.label_selector, p) and p.namespace == pod.namespace for p in other.pods)
+                    value = other.labels[rule.topology_key]
+                    counts[value] = counts.get(value, 0) + matching
+            least = 0 if rule.topology_key == keys.HOSTNAME else min(counts.values(), default=0)
+            if rule.min_domains and len(counts) < rule.min_domains:
+                least = 0
+            if counts.get(domain, 0) + match(rule.label_selector, pod) - least > rule.max_skew:
+                return False
+        return True
+
+    def affinity(self, machine: Machine, pod: Pod) -> bool:
+        """InterPodAffinity, required terms: every term's domain has a pod that matches all terms."""
+        terms = pod.spec.required_pod_affinity
+        beside = [m for m in self.machines for p in m.pods if all(wants(pod, t, p) for t in terms)]
+        if not beside and all(wants(pod, t, pod) for t in terms):
+            return all(t.topology_key in machine.labels for t in terms)
+        return all(any(same(m, machine, t.topology_key) for m in beside) for t in terms)
+
+    def anti_affinity(self, machine: Machine, pod: Pod) -> bool:
+        """InterPodAffinity, anti-affinity of the pod and of all that stand."""
+        for other in [*self.machines, machine]:
+            for standing in other.pods:
+                for one, two in ((pod, standing), (standing, pod)):
+                    for term in one.spec.required_pod_anti_affinity:
+                        if wants(one, term, two) and same(other, machine, term.topology_key):
+                            return False
+        return True
+
+
+def crowds(machine: Machine, pod: Pod) -> bool:
+    """Whether a host spread of pods that stand there would no longer hold, were they bound after this one."""
+    return any(
+        rule.topology_key == keys.HOSTNAME
+        and match(rule.label_selector, pod)
+        and sum(match(rule.label_selector, p) for p in machine.pods) >= rule.max_skew
+        for standing in machine.pods
+        for rule in standing.spec.topology_spread
+    )
+
+
+def same(one: Machine, two: Machine, key: str) -> bool:
+    return key in one.labels and one.labels.get(key) == two.labels.get(key)
+
+
+def wants(owner: Pod, term: PodAffinityTerm, other: Pod) -> bool:
+    return other.namespace in (term.namespaces or (owner.namespace,)) and match(term.label_selector, other)
+
+
+def match(selector: LabelSelector | None, pod: Pod) -> bool:
+    return selector is not None and all(holds(e, pod.labels) for e in selector.expressions)
+
+
+def tolerated(taint: Taint, pod: Pod) -> bool:
+    return taint.effect == "PreferNoSchedule" or any(covers(t, taint) for t in pod.spec.tolerations)
+
+
+def covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
+def selected(machine: Machine, pod: Pod) -> bool:
+    """NodeAffinity: nodeSelector, and any of the required terms."""
+    if any(machine.labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+        return False
+    terms = pod.spec.required_node_affinity
+    return terms is None or any(
+        term.match_expressions and all(holds(e, machine.labels) for e in term.match_expressions) for term in terms
+    )
+
+
+def holds(expression: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(expression.key)
+    match expression.operator:
+        case "In":
+            return value in expression.values
+        case "NotIn":
+            return value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and value.isdecimal() and int(value) > int(expression.values[0])
+        case _:
+            return value is not None and value.isdecimal() and int(value) < int(expression.values[0])
