@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from cachetools import LRUCache
+
 from controller.aws.capacity import CapacityRules, capacity, overhead, pod_capacity
 from controller.aws.errors import translated
 from controller.aws.images import Image
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
-MAX_ANSWERS = 64
+MAX_ANSWERS = 32
+"""Distinct combinations of kubelet settings, zones and images that are held; an answer is a few megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class InstanceTypeCatalog:
         self._learned = learned
         self._lock = threading.Lock()
         self._sold: SoldTypes | None = None
-        self._answers: dict[_Question, _Answer] = {}
+        self._answers: LRUCache[_Question, _Answer] = LRUCache(MAX_ANSWERS)
 
     @property
     def sold(self) -> SoldTypes | None:
@@ -111,8 +114,6 @@ class InstanceTypeCatalog:
             types = tuple(item for item in built if item is not None)
             if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
                 types = held.types
-            if len(self._answers) >= MAX_ANSWERS:
-                self._answers.pop(next(iter(self._answers)))
             self._answers[question] = _Answer(key, types)
             return types
 

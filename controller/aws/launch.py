@@ -39,6 +39,7 @@ from controller.aws.nodeparameters import NodeParameters
 from controller.aws.subnets import Reservation, Subnets
 from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
+from controller.core.api.labels import SPOT
 from controller.core.cloud import CloudInstance, LaunchRequest, PricedOffering
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
 
@@ -55,6 +56,9 @@ FIRST_WAIT_SECONDS = 0.25
 MAX_WAIT_SECONDS = 4.0
 FRESH_SECONDS = 300.0
 """An answer of a fleet elder than this is a repeated one. Generous: our clock and AWS's may differ by minutes."""
+
+FLEXIBLE_TYPES = 5
+"""Fewer types than this are a narrow choice for spot (Karpenter v0.27's threshold for its warning)."""
 
 REMEMBERED_LAUNCHES = 10_000
 NO_REASON = FleetError("UnfulfillableCapacity", "the fleet gave neither an instance nor a reason")
@@ -106,6 +110,7 @@ class Launcher:
         for tier in tiers(request.offerings, lambda name: is_exotic(request.instance_types[name])):
             instance = self._launch_tier(request, tier, cluster)
             if instance is not None:
+                self._advise(request, instance)
                 return instance
         raise InsufficientCapacityError(self._refusal(request))
 
@@ -277,6 +282,18 @@ class Launcher:
                         masked["/".join(key)] = error.code
         if masked:
             self._log.info("Offerings have no capacity", offerings=masked)
+
+    def _advise(self, request: LaunchRequest, instance: CloudInstance) -> None:
+        """Say it when on-demand was bought for want of choice among spot types."""
+        spot_types = {o.instance_type for o in request.offerings if o.capacity_type == SPOT}
+        if instance.capacity_type != SPOT and 0 < len(spot_types) < FLEXIBLE_TYPES:
+            self._log.warning(
+                "On-demand was launched although spot is allowed; with more instance types spot is had more often",
+                provisioner=request.provisioner.name,
+                instance=instance.id,
+                spot_types=sorted(spot_types),
+                recommended=FLEXIBLE_TYPES,
+            )
 
     def _next_attempt(self, token: str) -> int:
         with self._lock:

@@ -52,10 +52,11 @@ class LaunchParameters:
             "IamInstanceProfile": {"Name": self.instance_profile},
             "Monitoring": {"Enabled": bool(self.template.detailed_monitoring)},
             "SecurityGroupIds": list(self.security_groups),
-            "UserData": base64.b64encode(self.user_data.encode()).decode(),
             "MetadataOptions": metadata_options(self.template.metadata_options, self.ipv6),
             "TagSpecifications": [{"ResourceType": "network-interface", "Tags": tagging.as_list(self.tags)}],
         }
+        if self.user_data:
+            found["UserData"] = base64.b64encode(self.user_data.encode()).decode()
         devices = self.template.block_device_mappings
         mappings = self.family.block_devices if devices is None else devices
         if mappings:

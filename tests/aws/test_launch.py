@@ -249,6 +249,7 @@ class TestBadDays:
         instance = provider.create(wanted)
         assert instance.capacity_type == keys.ON_DEMAND
         assert instance.labels[keys.CAPACITY_TYPE] == keys.ON_DEMAND
+        assert any("spot is allowed" in event for event in cloud.events("warning"))
         assert len(cloud.alive()) == 1
 
     def test_after_a_failure_the_next_plan_for_the_same_pods_is_launched_without_waiting(

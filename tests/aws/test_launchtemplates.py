@@ -105,6 +105,9 @@ class TestMembers:
         found = parameters(family=FAMILIES[family]).data().get("BlockDeviceMappings", [])
         assert [(device["DeviceName"], device["Ebs"]["VolumeSize"]) for device in found] == devices
 
+    def test_without_user_data_there_is_no_empty_one(self) -> None:
+        assert "UserData" not in parameters(family=FAMILIES["Custom"], user_data="").data()
+
     def test_detailed_monitoring_is_passed(self) -> None:
         found = parameters(template=template(detailed_monitoring=True)).data()
         assert found["Monitoring"] == {"Enabled": True}
