@@ -21,6 +21,7 @@ from sandbox.apiserver.gc import GarbageCollector
 from sandbox.apiserver.handlers import JSON, answer, json_response, refusal
 from sandbox.apiserver.requests import Request, decode_object, parse_path, verb_of
 from sandbox.apiserver.watch import Watches
+from sandbox.apiserver.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")
@@ -37,6 +38,7 @@ class Server:
         self._token = token
         self._watches = Watches()
         self._calls = Calls()
+        api.admission.plugins.append(Webhooks())
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
         self._connections: set[asyncio.Transport] = set()

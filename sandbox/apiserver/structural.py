@@ -211,6 +211,15 @@ def _evaluate(rule: str, value: Any, old: Any) -> tuple[bool, str]:
         return False, f"rule evaluation error: {error} (rule: {rule})"
 
 
+def holds(expression: str, variables: Mapping[str, Any]) -> bool:
+    """Whether a CEL expression is true; one that cannot be evaluated is not."""
+    try:
+        return bool(_compiled(expression).execute(dict(variables)))
+    except (ValueError, RuntimeError, KeyError, TypeError) as error:
+        log.warning("expression %s: %s", expression, error)
+        return False
+
+
 def _message(rule: Mapping[str, Any], value: Any, old: Any) -> str:
     expression = rule.get("messageExpression")
     if not expression:
