@@ -13,6 +13,7 @@ import structlog
 from controller.catalogs import Catalogs, CatalogView, template_of
 from controller.clock import Clock
 from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest
 from controller.core.lifecycle.batching import BatchTimes, BatchWindow
 from controller.core.lifecycle.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
@@ -22,10 +23,18 @@ from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, Solve
 from controller.core.provisioning.problem import build, leaving_pods, opted_out, provisionable
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
-from controller.errors import CloudError, InsufficientCapacityError, KubeError, NodelessError, ValidationError
+from controller.errors import (
+    CloudError,
+    InsufficientCapacityError,
+    InvalidObjectError,
+    KubeError,
+    NodelessError,
+    ValidationError,
+)
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
+from controller.loops import BackoffTimes, ItemBackoff
 
 NOT_READY_SECONDS = 0.5
 STATE_TIMEOUT_SECONDS = 10.0
@@ -39,6 +48,8 @@ class ProvisioningOptions:
     times: BatchTimes = field(default_factory=BatchTimes)
     solve: SolveOptions = field(default_factory=SolveOptions)
     launch_workers: int = 10
+    hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
+    """How long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
 
     @property
     def nomination_seconds(self) -> float:
@@ -74,6 +85,8 @@ class ProvisioningReconciler:
         self._options = options or ProvisioningOptions()
         self._window = BatchWindow()
         self._known_types: dict[str, tuple[InstanceType, ...]] = {}
+        self._held_back = ItemBackoff(clock, self.name, self._options.hold_back)
+        self._said: tuple[int, ...] = ()
         self._log = structlog.get_logger(self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
 
@@ -86,11 +99,22 @@ class ProvisioningReconciler:
         closes_at = self._window.closes_at(times)
         if closes_at is None or closes_at > now:
             return max(0.0, self._window.wait_seconds(now, times))
-        view = self._catalogs.view(snapshot)
+        view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         retry = self._schedule(self._teach_state(snapshot, view), view)
         self._window = self._window.forget(retry)
         return 0.0
+
+    def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
+        """Leave out Provisioners whose last launch failed a moment ago, so that others may have their pods."""
+        keys = {name: _version(provisioner) for name, provisioner in snapshot.provisioners.items()}
+        self._held_back.keep(set(keys.values()))
+        held = {name for name in view.types if name in keys and not self._held_back.ready(keys[name])}
+        if not held:
+            return view
+        why = "its last launch failed; it is tried again in a while, or when it changes"
+        types = {name: types for name, types in view.types.items() if name not in held}
+        return CatalogView(types, {**view.problems, **dict.fromkeys(sorted(held), why)})
 
     def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
         """Give the cluster state the types that it has not seen, for nodes on their way; the snapshot that has them."""
@@ -107,19 +131,26 @@ class ProvisioningReconciler:
         if not problem.pending:
             return ()
         plan = solve(problem, self._options.solve)
-        self._log.info(
-            "Computed plan",
-            pods=len(problem.pending),
-            new_nodes=len(plan.new_nodes),
-            existing_nodes=len(plan.existing),
-            unplaced=len(plan.unplaced),
-            price_per_hour=round(plan.price_per_hour, 4),
-        )
+        self._say_plan(len(problem.pending), plan)
         for unplaced in plan.unplaced:
             self._say_unplaced(snapshot, [unplaced.pod], unplaced.reason)
         for placement in plan.existing:
             self._nominate(snapshot, placement.node, placement.pods)
         return self._launch_all(snapshot, view, plan)
+
+    def _say_plan(self, pods: int, plan: SchedulingPlan) -> None:
+        """Aloud when something new follows from it: pods that nothing can help are planned for again and again."""
+        counts = (pods, len(plan.new_nodes), len(plan.existing), len(plan.unplaced))
+        news = bool(plan.new_nodes) or counts != self._said
+        self._said = counts
+        (self._log.info if news else self._log.debug)(
+            "Computed plan",
+            pods=pods,
+            new_nodes=len(plan.new_nodes),
+            existing_nodes=len(plan.existing),
+            unplaced=len(plan.unplaced),
+            price_per_hour=round(plan.price_per_hour, 4),
+        )
 
     def _launch_all(self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan) -> tuple[str, ...]:
         fresh = self._informers.snapshot()
@@ -157,15 +188,18 @@ class ProvisioningReconciler:
         try:
             instance = self._launcher.launch(request)
         except NodelessError as error:
-            return self._launch_failed(snapshot, allotment, error)
+            return self._launch_failed(snapshot, allotment, request.provisioner, error)
         except Exception as error:  # noqa: BLE001 - one launch never takes the others with it; the trace is logged
             self._log.exception("Launch failed for a reason nobody foresaw", provisioner=request.provisioner.name)
             self._say_unplaced(snapshot, pods, f"Launch failed: {type(error).__name__}: {error}")
             return ()
+        self._held_back.succeeded(_version(request.provisioner))
         self._nominate(snapshot, instance.node_name, pods)
         return ()
 
-    def _launch_failed(self, snapshot: Snapshot, allotment: Allotment, error: NodelessError) -> tuple[str, ...]:
+    def _launch_failed(
+        self, snapshot: Snapshot, allotment: Allotment, provisioner: Provisioner, error: NodelessError
+    ) -> tuple[str, ...]:
         planned = allotment.planned
         self._log.error(
             "Launch failed",
@@ -174,16 +208,21 @@ class ProvisioningReconciler:
             pods=len(planned.pods),
             error=f"{type(error).__name__}: {error}",
         )
-        what = "The Node of a launched instance is not made yet" if isinstance(error, KubeError) else "Launch failed"
+        launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
+        what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
         self._say_unplaced(snapshot, planned.pods, f"{what}: {error}")
         if not isinstance(error, InsufficientCapacityError):
+            self._held_back.postpone(_version(provisioner))
             return ()  # the window opens again by itself, when the pods have waited for a while
         return tuple(pod.uid for pod in _known(snapshot, planned.pods))
 
     def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
         until = self._clock.now() + self._options.nomination_seconds
-        self._informers.submit(lambda cluster: cluster.nominate(node_name, until))
-        for pod in _known(snapshot, pods):
+        expected = _known(snapshot, pods)
+        # Pods that still run on a node that leaves arrive when they are evicted: then time alone ends the nomination.
+        waiting = () if any(pod.node_name for pod in expected) else expected
+        self._informers.submit(lambda cluster: cluster.nominate(node_name, until, waiting))
+        for pod in expected:
             message = f"Pod should schedule on node: {node_name}"
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
 
@@ -207,6 +246,11 @@ def _waiting(snapshot: Snapshot) -> set[str]:
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
     return [snapshot.pods[key] for key in keys if key in snapshot.pods]
+
+
+def _version(provisioner: Provisioner) -> tuple[str, int]:
+    """A Provisioner that was changed is another one: what failed may work now."""
+    return (provisioner.uid, provisioner.generation)
 
 
 def _pods_of(planned: Iterable[PlannedNode]) -> list[PodKey]:

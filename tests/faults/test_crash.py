@@ -124,13 +124,13 @@ class CrashWorld:
 
 
 @contextmanager
-def crash_world(folder: Path, when: When) -> Iterator[CrashWorld]:
+def crash_world(folder: Path, when: When, kills_per_step: int = 1) -> Iterator[CrashWorld]:
     """Everything but the controller, with all delays compressed."""
     delays = Delays(pending_seconds=0.3, shutting_down_seconds=0.3)
     with ExitStack() as stack:
         api = stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
         cloud = stack.enter_context(aws.serve(AwsSettings(cluster=CLUSTER, delays=delays)))
-        proxy = CrashProxy(when)
+        proxy = CrashProxy(when, kills_per_step)
         doors = stack.enter_context(proxy.serve({"kube": api.url, "aws": cloud.endpoint}))
         kube = KubeClient(connect(str(folder / "kubeconfig")))
         install(kube, cloud.endpoint)

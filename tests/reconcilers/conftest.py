@@ -38,7 +38,7 @@ from sandbox.apiserver import Running, serve
 from tests.reconcilers.cloud import MemoryCloud
 
 CRDS = Path(__file__).parents[2] / "crds"
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 20.0
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 
@@ -74,9 +74,11 @@ class World:
     def launcher(self) -> Launcher:
         return Launcher(kube=self.kube, informers=self.informers, cloud=self.cloud, clock=self.clock)
 
-    def until(self, condition: Callable[[Snapshot], Any], what: str = "") -> Snapshot:
+    def until(
+        self, condition: Callable[[Snapshot], Any], what: str = "", deadline_seconds: float = DEADLINE_SECONDS
+    ) -> Snapshot:
         """The first snapshot in which the condition holds."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + deadline_seconds
         snapshot = self.informers.snapshot()
         while not condition(snapshot):
             assert time.monotonic() < deadline, f"did not come true in time: {what or condition}"

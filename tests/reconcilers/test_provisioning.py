@@ -11,7 +11,7 @@ from controller.core.lifecycle.batching import BatchTimes
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import Snapshot
-from controller.errors import CloudError, InsufficientCapacityError
+from controller.errors import CloudError, InsufficientCapacityError, InvalidObjectError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
 from tests.reconcilers.conftest import World
@@ -174,6 +174,41 @@ def test_one_launch_that_fails_does_not_take_the_others_with_it(world: World) ->
     snapshot = world.passes(loop, nodes_are(1))
     assert len(world.cloud.requests) == 2
     assert len(snapshot.nodes) == 1
+
+
+def test_a_provisioner_whose_launch_failed_is_passed_over_for_a_while(world: World) -> None:
+    """Its pods go to another that can have them; when it is changed it counts as new."""
+    world.add_provisioner("first", weight=50)
+    world.add_provisioner("second")
+    world.add_pod("a")
+    world.cloud.create_errors = [CloudError("UnauthorizedOperation")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.2), SolveOptions()))
+    snapshot = world.passes(loop, nodes_are(1), "a node of the second")
+    assert [request.provisioner.name for request in world.cloud.requests] == ["first", "second"]
+    assert {node.provisioner_name for node in snapshot.nodes.values()} == {"second"}
+    world.kube.patch(PROVISIONERS, "first", {"spec": {"labels": {"mended": "true"}}})
+    world.add_pod("b", spec={"nodeSelector": {"mended": "true"}})
+    world.passes(loop, nodes_are(2), "a node of the first")
+
+
+def test_an_instance_whose_node_is_refused_is_not_launched_again_and_again(world: World) -> None:
+    """A label that the API server refuses must not turn into instances that start and stop for ever."""
+    world.add_provisioner(labels={"team": "web"})
+    world.add_pod("a")
+    healthy = world.kube.create
+
+    def refuse(resource: Any, obj: Any, *rest: Any, **more: Any) -> Any:
+        if resource is NODES:
+            raise InvalidObjectError("metadata.labels: Invalid value", 422)
+        return healthy(resource, obj, *rest, **more)
+
+    world.kube.create = refuse  # type: ignore[method-assign]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.05), SolveOptions()))
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.6)
+    assert len(world.cloud.requests) == 1
+    assert not world.cloud.running
+    assert "metadata.labels" in world.await_event("FailedScheduling")["message"]
 
 
 def test_the_limit_holds_at_launch_also_when_the_plan_did_not_know(world: World) -> None:

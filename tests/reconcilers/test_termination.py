@@ -196,6 +196,21 @@ def test_the_finalizer_stays_while_the_cloud_refuses(world: World) -> None:
     world.passes(loop, gone(instance))
 
 
+def test_the_finalizer_stays_until_the_instance_is_on_its_way_out(world: World) -> None:
+    """TerminateInstances that was accepted is not yet an instance that ends."""
+    instance = leaving_node(world)
+    delete(world, instance)
+    loop = reconciler(world)
+    asked: list[str] = []
+    really, world.cloud.delete = world.cloud.delete, asked.append  # type: ignore[assignment,method-assign]
+    for _ in range(5):
+        loop.reconcile(world.caught_up())
+    assert asked
+    assert TERMINATION_FINALIZER in world.node(instance.node_name)["metadata"]["finalizers"]
+    really(instance.provider_id)
+    world.passes(loop, gone(instance))
+
+
 @pytest.mark.parametrize("provider_id", ["", "kind://not/ours", "aws-but-not-quite"])
 def test_a_node_without_a_readable_provider_id_is_not_stuck_for_ever(world: World, provider_id: str) -> None:
     """Its instance is found by the node's name."""

@@ -1,0 +1,43 @@
+"""Invariant 7, on the real process: a lost lease ends it at once; SIGTERM ends it in peace and gives the lease up."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from controller.errors import NotFoundError
+from controller.kube.lease import LEASE_NAME
+from controller.kube.resources import LEASES
+from tests.faults.test_crash import NAMESPACE, CrashWorld, crash_world
+
+
+def holder(world: CrashWorld) -> str:
+    try:
+        return str(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"].get("holderIdentity") or "")
+    except NotFoundError:
+        return ""
+
+
+def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
+    with crash_world(tmp_path, "before", kills_per_step=0) as world:
+        world.until(lambda: holder(world) == "karpenter-0", "leading")
+        world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
+        first = world.controller
+        assert first is not None
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGTERM)
+        first.join(30)
+        assert first.exitcode == 0
+        assert holder(world) == "", "given up, so that another need not wait"
+
+        world.controller = None
+        world.until(lambda: holder(world) == "karpenter-0", "leading again")
+        second = world.controller
+        assert second is not None
+        lease = world.kube.get(LEASES, LEASE_NAME, NAMESPACE)
+        lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 15}
+        world.kube.update(LEASES, lease, NAMESPACE)
+        second.join(15)
+        assert second.exitcode == 1, "another leads: this process must not act any more"
+        assert holder(world) == "another"
