@@ -54,6 +54,8 @@ class JobController(Controller):
         if job["spec"].get("suspend"):
             await self._suspend(job, pods)
             return None
+        if self._has_uncounted(job):  # their change has queued the Job again; counted first, replaced then
+            return self._deadline_left(job)
         wait = await self._adjust(job, pods)
         pods = [pod for pod in self.pods.by("controller", job["metadata"]["uid"]) if is_active(pod)]
         await self._set(self.jobs.get(key) or job, {"active": len(pods) or None, "ready": sum(map(is_ready, pods))})
@@ -92,6 +94,16 @@ class JobController(Controller):
             job = await self._set(job, {**counts, "uncountedTerminatedPods": {"succeeded": None, "failed": None}})
         return job
 
+    def _has_uncounted(self, job: Obj) -> bool:
+        """A pod ended since the last count: it is neither active nor in the status yet."""
+        pods = self.pods.by("controller", job["metadata"]["uid"])
+        return any(not is_active(pod) and FINALIZER in (pod["metadata"].get("finalizers") or ()) for pod in pods)
+
+    async def _withdraw(self, pods: list[Obj]) -> None:
+        """Delete pods that the Job itself no longer wants: they count neither as succeeded nor as failed."""
+        await self._release(pods)
+        await asyncio.gather(*(self.delete(PODS, pod) for pod in pods))
+
     def _completed_indexes(self, job: Obj, pods: list[Obj]) -> Obj:
         if job["spec"].get("completionMode") != "Indexed":
             return {}
@@ -128,7 +140,7 @@ class JobController(Controller):
         return float(limit) - (self.clock.now() - parse_timestamp(start)).total_seconds() * self.clock.scale
 
     async def _end(self, job: Obj, active: list[Obj], kind: str, reason: str, message: str) -> None:
-        await asyncio.gather(*(self.delete(PODS, pod) for pod in active))
+        await self._withdraw(active)
         await self._release(self.pods.by("controller", job["metadata"]["uid"]))
         status: Obj = {"active": None, "ready": 0}
         status["conditions"] = with_condition(job, kind, "True", reason, message, self.now())
@@ -139,7 +151,7 @@ class JobController(Controller):
         self._event(job, *event, warning=kind == "Failed")
 
     async def _suspend(self, job: Obj, active: list[Obj]) -> None:
-        await asyncio.gather(*(self.delete(PODS, pod) for pod in active))
+        await self._withdraw(active)
         conditions = with_condition(job, "Suspended", "True", "JobSuspended", "Job suspended", self.now())
         await self._set(job, {"active": None, "ready": 0, "startTime": None, "conditions": conditions})
 
@@ -155,7 +167,7 @@ class JobController(Controller):
             wanted = 0 if succeeded else parallelism
         if len(active) > wanted and completions is not None:
             doomed = sorted(active, key=lambda pod: (is_ready(pod), pod["metadata"]["creationTimestamp"]))
-            await asyncio.gather(*(self.delete(PODS, pod) for pod in doomed[: len(active) - wanted]))
+            await self._withdraw(doomed[: len(active) - wanted])
             return None
         missing = wanted - len(active)
         if missing <= 0:

@@ -21,6 +21,8 @@ from sandbox.world.scheduling.pod import PodInfo
 from sandbox.world.scheduling.taints import first_untolerated
 from sandbox.world.workqueue import Workqueue
 
+KILLED = 137
+"""Exit code of containers that were killed, or never got to start."""
 CRASH_BACKOFF_SECONDS, MAX_CRASH_BACKOFF_SECONDS = 10.0, 300.0
 
 log = logging.getLogger(__name__)
@@ -220,7 +222,7 @@ class PodWorkers:
             return run.stopped_at - now
         if not is_terminal(pod):
             forced = (pod["metadata"].get("deletionGracePeriodSeconds") or 0) < asked_stop_seconds(pod)
-            code = 137 if forced else 0
+            code = KILLED if forced or run.started_at is None else 0
             await self._write(pod, podstatus.ended(pod, run.started or self._now(), self._now(), code))
         await self._client.delete(PODS, pod, grace_seconds=0)
         return None
