@@ -102,6 +102,7 @@ class AWSProvider:
         if settings.isolated_vpc:
             del self._schedule[ON_DEMAND_PRICES]
             self._say_shipped_prices()
+        self._unpriced: frozenset[str] = frozenset()
         self._due: dict[str, float] = {}
         self._failing: set[str] = set()
         self._refresh_lock = threading.Lock()
@@ -116,6 +117,7 @@ class AWSProvider:
             for what, (read, every) in self._schedule.items():
                 if self._clock.monotonic() >= self._due.get(what, 0.0):
                     self._refresh_one(what, read, every)
+            self._say_unpriced()
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """See CloudProvider. The same tuple as before while nothing changed."""
@@ -197,6 +199,18 @@ class AWSProvider:
         if what in self._failing:
             self._failing.discard(what)
             self._log.info("Reading from AWS works again", what=what, count=count)
+
+    def _say_unpriced(self) -> None:
+        """Name the types that cannot be planned because nobody says what they cost, whenever the list changes."""
+        sold = self._catalog.sold
+        unpriced = frozenset(sold.types if sold else ()) - self._pricing.prices.on_demand.keys()
+        if unpriced and unpriced != self._unpriced:
+            self._log.info(
+                "Instance types without an on-demand price are not used on demand",
+                count=len(unpriced),
+                instance_types=sorted(unpriced)[:10],
+            )
+        self._unpriced = unpriced
 
     def _say_shipped_prices(self) -> None:
         shipped = self._shipped

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.aws.pricing import Prices, Pricing, _hourly
+from controller.aws.provider import AWSProvider
 from controller.aws.shipped import branch_interfaces, shipped_prices
 from controller.errors import CloudError, CloudUnauthorizedError
 from controller.settings import Settings
@@ -116,3 +117,16 @@ class TestShippedTable:
         cloud.aws.faults.clear()
         provider.refresh()
         assert "Reading from AWS works again" in cloud.events("info")
+
+    def test_types_that_nobody_prices_are_named_once_and_not_offered_on_demand(
+        self, cloud: Cloud, provider: AWSProvider
+    ) -> None:
+        prices = dict(provider._pricing.prices.on_demand)
+        del prices["m5.large"]
+        provider._pricing._publish(on_demand=prices)
+        provider.refresh()
+        provider.refresh()
+        said = [entry for entry in cloud.logs.entries if "without an on-demand price" in entry["event"]]
+        assert [entry["instance_types"] for entry in said] == [["m5.large"]]
+        (m5,) = [item for item in provider.instance_types(provisioner(), template()) if item.name == "m5.large"]
+        assert {o.capacity_type for o in m5.offerings if o.available} == {"spot"}
