@@ -61,7 +61,12 @@ class RealControlPlane:
     """The processes of one control plane. The API server can be taken down and brought back on the same port."""
 
     def __init__(
-        self, assets: Path, state: Path, processes: Processes, controllers: Sequence[str], uncached: Sequence[str]
+        self,
+        assets: Path,
+        state: Path,
+        processes: Processes,
+        controllers: Sequence[str] = ("*",),
+        uncached: Sequence[str] = (),
     ) -> None:
         self._assets, self._state, self._processes = assets, state, processes
         self._controllers = ",".join(controllers)
