@@ -33,6 +33,10 @@ class Account:
         """An ARN of what AWS owns in this region: images, snapshots, public parameters."""
         return f"arn:{self.partition}:{service}:{self.region}::{resource}"
 
+    def access_policy_arn(self, name: str) -> str:
+        """An access policy of EKS."""
+        return f"arn:{self.partition}:eks::aws:cluster-access-policy/{name}"
+
     def managed_policy_arn(self, name: str) -> str:
         """An AWS-managed policy."""
         return f"arn:{self.partition}:iam::aws:policy/{name}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.config.addons import ExternalDnsConfig, OverprovisioningConfig
+from components.documents.labels import Later
 
 PAUSE_IMAGE = "public.ecr.aws/eks-distro/kubernetes/pause:3.7"
 
@@ -66,7 +67,9 @@ def default_storage_class(name: str) -> dict[str, Any]:
     }
 
 
-def load_balancer_values(cluster: str, region: str, vpc_id: str, role_arn: str, *, on_fargate: bool) -> dict[str, Any]:
+def load_balancer_values(
+    cluster: str, region: str, vpc_id: Later, role_arn: Later, *, on_fargate: bool
+) -> dict[str, Any]:
     """Region and VPC are said because Fargate has no instance metadata; targets there are pods, not nodes."""
     values: dict[str, Any] = {
         "clusterName": cluster,
@@ -84,7 +87,7 @@ def load_balancer_values(cluster: str, region: str, vpc_id: str, role_arn: str, 
     return values
 
 
-def external_dns_values(config: ExternalDnsConfig, cluster: str, region: str, role_arn: str) -> dict[str, Any]:
+def external_dns_values(config: ExternalDnsConfig, cluster: str, region: str, role_arn: Later) -> dict[str, Any]:
     """It owns records by a TXT record with the cluster's name, and leaves all others alone."""
     return {
         "provider": {"name": "aws"},

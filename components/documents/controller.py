@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.config.controller import ControllerConfig
-from components.documents.labels import NAME, SELECTOR, labels
+from components.documents.labels import NAME, SELECTOR, Later, labels
 
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
@@ -31,7 +31,7 @@ class ControllerSpec:
     """What the Deployment says beyond what never changes. `settings` is the ConfigMap's data: it rolls the pods."""
 
     config: ControllerConfig
-    image: str
+    image: Later
     region: str
     settings: Mapping[str, str]
 
@@ -42,7 +42,7 @@ def namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**labels(), **enforced}}}
 
 
-def service_account(namespace: str, role_arn: str, name: str = NAME) -> dict[str, Any]:
+def service_account(namespace: str, role_arn: Later, name: str = NAME) -> dict[str, Any]:
     """By its annotation EKS gives its pods the role (IRSA)."""
     metadata = {
         "name": name,

@@ -1,0 +1,30 @@
+"""The Pulumi program: read the stack's configuration, look at what is there, declare the platform, export outputs."""
+
+import sys
+from pathlib import Path
+
+import pulumi
+
+from components.config.load import load
+from components.lookup import look_up
+from components.platform import Platform
+from controller.errors import ValidationError
+
+FOLDER = Path(__file__).parent
+
+
+def main() -> None:
+    """Declare the stack, or say every problem of its configuration and end with exit code 1."""
+    stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
+    try:
+        stack = load(FOLDER)
+        outputs = Platform(stack, look_up(stack.config, stack_tag), FOLDER, stack_tag).declare()
+    except ValidationError as error:
+        for problem in error.problems:
+            pulumi.log.error(str(problem))
+        sys.exit(1)
+    for name, value in outputs.items():
+        pulumi.export(name, value)
+
+
+main()

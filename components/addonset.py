@@ -1,0 +1,162 @@
+"""Which add-ons a stack has, with what each of them needs: values, a role, objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from components.addons import ChartAddon, ManagedAddon, ManagedAddonArgs
+from components.config.schema import StackConfig
+from components.documents import addon_policies, addons
+from components.documents.account import Account
+from components.documents.policy import compact
+from components.role import Role, RoleArgs
+
+Trust = Callable[[str, str], pulumi.Output[str]]
+"""Namespace and name of a ServiceAccount → the trust policy of its role, as JSON."""
+
+
+def declare_addons(
+    config: StackConfig,
+    account: Account,
+    folder: Path,
+    *,
+    cluster_name: pulumi.Input[str],
+    vpc_id: pulumi.Input[str],
+    trust: Trust,
+    opts: pulumi.ResourceOptions,
+) -> None:
+    """Declare those that the stack has switched on."""
+    declared = _Addons(config, account, cluster_name, trust, opts)
+    declared.managed()
+    declared.load_balancer_controller(vpc_id)
+    declared.external_dns()
+    declared.monitoring(folder / "dashboards")
+    declared.keda()
+
+
+@dataclass(slots=True)
+class _Addons:
+    config: StackConfig
+    account: Account
+    cluster_name: pulumi.Input[str]
+    trust: Trust
+    opts: pulumi.ResourceOptions
+
+    def managed(self) -> None:
+        chosen, on_fargate = self.config.addons, self.config.fargate.enabled
+        if chosen.vpc_cni:
+            self._managed("vpc-cni", chosen.vpc_cni.version, {}, chosen.vpc_cni.values)
+        if chosen.kube_proxy:
+            self._managed("kube-proxy", chosen.kube_proxy.version, {}, chosen.kube_proxy.values)
+        if chosen.core_dns:
+            values = addons.core_dns_values(on_fargate=on_fargate)
+            self._managed("coredns", chosen.core_dns.version, values, chosen.core_dns.values)
+        if chosen.ebs_csi:
+            policy = self.account.managed_policy_arn("service-role/AmazonEBSCSIDriverPolicy")
+            role = self._role("ebs-csi", "kube-system", "ebs-csi-controller-sa", managed=(policy,))
+            name = chosen.ebs_csi.default_storage_class
+            objects = {"storage-class": addons.default_storage_class(name)} if name else {}
+            values = addons.ebs_csi_values(self.account.region)
+            self._managed("aws-ebs-csi-driver", chosen.ebs_csi.version, values, chosen.ebs_csi.values, role, objects)
+
+    def load_balancer_controller(self, vpc_id: pulumi.Input[str]) -> None:
+        chosen = self.config.addons.load_balancer_controller
+        if not chosen:
+            return
+        name = self.config.cluster.name
+        policy = compact(addon_policies.load_balancer_policy(self.account, name))
+        account = "aws-load-balancer-controller"
+        role = self._role("load-balancer-controller", "kube-system", account, policy=policy)
+        values = addons.load_balancer_values(
+            name, self.account.region, vpc_id, role.arn, on_fargate=self.config.fargate.enabled
+        )
+        self._chart("load-balancer-controller", chosen.version, values, chosen.values)
+
+    def external_dns(self) -> None:
+        chosen = self.config.addons.external_dns
+        if not chosen:
+            return
+        policy = compact(addon_policies.external_dns_policy(self.account, chosen.zone_id))
+        role = self._role("external-dns", "kube-system", "external-dns", policy=policy)
+        values = addons.external_dns_values(chosen, self.config.cluster.name, self.account.region, role.arn)
+        self._chart("external-dns", chosen.version, values, chosen.values)
+
+    def monitoring(self, dashboards: Path) -> None:
+        chosen = self.config.addons
+        if chosen.prometheus:
+            values = addons.prometheus_values(self.config.controller.namespace)
+            self._chart("prometheus", chosen.prometheus.version, values, chosen.prometheus.values)
+        if chosen.grafana:
+            shown = {path.stem: path.read_text() for path in sorted(dashboards.glob("*.json"))}
+            self._chart("grafana", chosen.grafana.version, addons.grafana_values(shown), chosen.grafana.values)
+
+    def keda(self) -> None:
+        chosen = self.config.addons
+        if not chosen.keda:
+            return
+        placeholders = chosen.overprovisioning
+        objects = addons.overprovisioning_objects(placeholders, "default") if placeholders else {}
+        self._chart("keda", chosen.keda.version, {}, chosen.keda.values, objects)
+
+    def _managed(
+        self,
+        addon: str,
+        version: str,
+        ours: Mapping[str, Any],
+        theirs: Mapping[str, Any],
+        role: Role | None = None,
+        objects: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        values = addons.merged(ours, theirs)
+        args: ManagedAddonArgs = {
+            "cluster_name": self.cluster_name,
+            "addon_name": addon,
+            "version": version,
+            "values": json.dumps(values, sort_keys=True) if values else "",
+            "objects": objects or {},
+        }
+        if role:
+            args["service_account_role_arn"] = role.arn
+        ManagedAddon(addon, args, opts=self.opts)
+
+    def _chart(
+        self,
+        name: str,
+        version: str,
+        ours: Mapping[str, Any],
+        theirs: Mapping[str, Any],
+        objects: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        chart = addons.CHARTS[name]
+        ChartAddon(
+            name,
+            {
+                "chart": chart.name,
+                "repository": chart.repository,
+                "version": version or chart.version,
+                "namespace": chart.namespace,
+                "values": addons.merged(ours, theirs),
+                "objects": objects or {},
+            },
+            opts=self.opts,
+        )
+
+    def _role(
+        self, name: str, namespace: str, account: str, *, policy: str = "", managed: tuple[str, ...] = ()
+    ) -> Role:
+        cluster, identity = self.config.cluster.name, self.config.identity
+        args: RoleArgs = {
+            "role_name": f"{name}-{cluster}"[:64],
+            "trust_policy": self.trust(namespace, account),
+            "path": identity.path,
+            "permissions_boundary_arn": identity.permissions_boundary_arn,
+            "managed_policy_arns": managed,
+            "policies": {f"{name}-{cluster}": policy} if policy else {},
+        }
+        return Role(f"{name}-identity", args)

@@ -1,0 +1,58 @@
+"""The controller in the cluster: its API's definitions, and itself."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import pulumi
+
+from components.objects import declare
+
+
+class CustomResourceDefinitionsArgs(TypedDict):
+    """The API that the controller serves."""
+
+    definitions: Sequence[Mapping[str, Any]]
+    """Documents of kind CustomResourceDefinition."""
+
+
+class CustomResourceDefinitions(pulumi.ComponentResource):
+    """Kept on destroy: with a definition the API server deletes every object of it, and with those their nodes."""
+
+    def __init__(
+        self, name: str, args: CustomResourceDefinitionsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("nodeless:index:CustomResourceDefinitions", name, {}, opts)
+        for definition in args["definitions"]:
+            kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
+            declare(f"{name}-{definition['spec']['names']['plural']}", definition, kept)
+        self.register_outputs({})
+
+
+class ControllerArgs(TypedDict):
+    """The controller's objects, as documents; values inside may be outputs of other resources."""
+
+    namespace: Mapping[str, Any]
+    """Its Namespace."""
+    identity: Mapping[str, Mapping[str, Any]]
+    """ServiceAccount, roles and bindings, by name."""
+    configuration: Mapping[str, Mapping[str, Any]]
+    """ConfigMaps, by name."""
+    workload: Mapping[str, Mapping[str, Any]]
+    """Service, PodDisruptionBudget and Deployment, by name."""
+
+
+class Controller(pulumi.ComponentResource):
+    """In the order in which its pods need them: the namespace, who they are and what they are told, themselves."""
+
+    def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("nodeless:index:Controller", name, {}, opts)
+        namespace = declare(f"{name}-namespace", args["namespace"], pulumi.ResourceOptions(parent=self))
+        inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
+        needed = [
+            declare(f"{name}-{key}", document, inside)
+            for key, document in {**args["identity"], **args["configuration"]}.items()
+        ]
+        after = pulumi.ResourceOptions(parent=self, depends_on=[namespace, *needed])
+        for key, document in args["workload"].items():
+            declare(f"{name}-{key}", document, after)
+        self.register_outputs({})

@@ -1,0 +1,354 @@
+"""The whole stack, in the order in which its parts need each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as kubernetes
+import yaml
+
+from components.addonset import declare_addons
+from components.cluster import NewCluster
+from components.config.load import Stack
+from components.config.schema import StackConfig
+from components.controller import Controller, CustomResourceDefinitions
+from components.discovery import DiscoveryTags
+from components.documents import controller as documents
+from components.documents import controller_policy, fargate
+from components.documents.kubeconfig import kubeconfig
+from components.documents.labels import NAME
+from components.documents.nodes import node_policy_arns
+from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
+from components.documents.rbac import rbac
+from components.documents.settings import settings_data, settings_map
+from components.fargate import FargateLogging, FargateProfiles
+from components.image import ControllerImage, content_tag
+from components.interruption import InterruptionQueue
+from components.lookup import STACK_TAG, Surroundings
+from components.nodes import NodeAccess, NodeIdentity
+from components.provisioning import Provisioning
+from components.role import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster, new or existing, as the other parts see it."""
+
+    name: pulumi.Input[str]
+    endpoint: pulumi.Input[str]
+    certificate_authority_data: pulumi.Input[str]
+    issuer: pulumi.Input[str]
+    vpc_id: pulumi.Input[str]
+    security_group_id: pulumi.Input[str]
+    access_entries: bool
+    resources: tuple[pulumi.Resource, ...] = ()
+    """What must be there before it can be used."""
+
+
+@dataclass(slots=True)
+class Platform:
+    """Declares the parts. Each method is one of them; `declare` has the order."""
+
+    stack: Stack
+    there: Surroundings
+    folder: Path
+    stack_tag: str
+
+    @property
+    def config(self) -> StackConfig:
+        """The stack's keys."""
+        return self.stack.config
+
+    def declare(self) -> dict[str, Any]:
+        """Everything. Returns the stack's outputs."""
+        cluster = self._cluster()
+        provider = self._provider(cluster)
+        issuer = self._oidc_provider(cluster)
+        nodes = self._node_identity()
+        queue = self._queue()
+        role = self._controller_role(cluster, nodes, queue)
+        self._spot_role()
+        tags = self._discovery(cluster)
+        profiles = self._fargate(cluster, provider)
+        inside = pulumi.ResourceOptions(provider=provider, depends_on=profiles)
+        access = self._node_access(cluster, nodes, provider)
+        definitions = self._definitions(provider)
+        controller = self._controller(role, pulumi.ResourceOptions.merge(inside, _after([*definitions, *issuer])))
+        ready = [controller, access, nodes, tags, *definitions, *([queue] if queue else [])]
+        self._provisioning(pulumi.ResourceOptions(provider=provider, depends_on=ready))
+        self._addons(cluster, provider, [*profiles, *issuer])
+        return self._outputs(cluster, nodes, role, queue)
+
+    def _cluster(self) -> Cluster:
+        config, account = self.config.cluster, self.there.account
+        if self.there.cluster is not None:
+            it = self.there.cluster
+            facts = (it.endpoint, it.certificate_authority_data, it.issuer, it.vpc_id, it.security_group_id)
+            return Cluster(config.name, *facts, it.access_entries)
+        assert config.create is not None
+        new = NewCluster(
+            "cluster",
+            {
+                "cluster_name": config.name,
+                "version": config.create.version,
+                "subnet_ids": config.create.subnet_ids,
+                "cluster_policy_arn": account.managed_policy_arn("AmazonEKSClusterPolicy"),
+                "admin_policy_arn": account.access_policy_arn("AmazonEKSClusterAdminPolicy"),
+                "admin_principal_arns": config.create.admin_principal_arns,
+                "public_access_cidrs": config.create.public_access_cidrs,
+                "log_types": config.create.log_types,
+                "secrets_key_arn": config.create.secrets_key_arn,
+                "deletion_protection": config.create.deletion_protection,
+                "path": self.config.identity.path,
+                "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
+            },
+        )
+        facts_of_new = (new.endpoint, new.certificate_authority_data, new.issuer, new.vpc_id, new.security_group_id)
+        return Cluster(new.cluster_name, *facts_of_new, True, (new,))
+
+    def _provider(self, cluster: Cluster) -> kubernetes.Provider:
+        config, region = self.config.cluster, self.there.account.region
+        text: pulumi.Input[str] = config.kubeconfig
+        if not config.kubeconfig:
+            text = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
+                lambda found: kubeconfig(config.name, region, found[0], found[1])
+            )
+        arn = self.there.account.arn("eks", f"cluster/{config.name}")
+        return kubernetes.Provider("kubernetes", kubeconfig=text, cluster_identifier=arn)
+
+    def _oidc_provider(self, cluster: Cluster) -> list[pulumi.Resource]:
+        if self.there.foreign_oidc_provider:
+            return []
+        provider = aws.iam.OpenIdConnectProvider(
+            "oidc-provider",
+            url=cluster.issuer,
+            client_id_lists=["sts.amazonaws.com"],
+            tags={STACK_TAG: self.stack_tag},
+        )
+        return [provider]
+
+    def _node_identity(self) -> NodeIdentity:
+        identity, account = self.config.identity, self.there.account
+        return NodeIdentity(
+            "nodes",
+            {
+                "role_name": self.config.node_role_name,
+                "instance_profile_name": self.config.instance_profile_name,
+                "trust_policy": compact(service_trust(f"ec2.{account.dns_suffix}")),
+                "policy_arns": node_policy_arns(account, identity.node_policy_arns),
+                "path": identity.path,
+                "permissions_boundary_arn": identity.permissions_boundary_arn,
+            },
+        )
+
+    def _queue(self) -> InterruptionQueue | None:
+        if not self.config.interruption.enabled:
+            return None
+        return InterruptionQueue(
+            "interruption",
+            {
+                "cluster_name": self.config.cluster.name,
+                "queue_name": self.config.queue_name,
+                "kms_key_arn": self.config.interruption.kms_key_arn,
+            },
+        )
+
+    def _controller_role(self, cluster: Cluster, nodes: NodeIdentity, queue: InterruptionQueue | None) -> Role:
+        identity, account, name = self.config.identity, self.there.account, self.config.cluster.name
+
+        def grants(node_role_arn: str) -> controller_policy.ControllerGrants:
+            return controller_policy.ControllerGrants(
+                account=account,
+                cluster=name,
+                node_role_arn=node_role_arn,
+                queue_arn=account.arn("sqs", self.config.queue_name) if queue else "",
+                queue_key_arn=self.config.interruption.kms_key_arn,
+                terminate_scope=identity.terminate_scope,
+                terminate_name_pattern=identity.terminate_name_pattern,
+            )
+
+        launch = nodes.role_arn.apply(lambda arn: compact(controller_policy.launch_policy(grants(arn))))
+        read = compact(controller_policy.read_policy(grants("")))
+        return Role(
+            "controller-identity",
+            {
+                "role_name": self.config.controller_role_name,
+                "trust_policy": self._service_account(cluster, self.config.controller.namespace, NAME),
+                "path": identity.path,
+                "permissions_boundary_arn": identity.permissions_boundary_arn,
+                "policies": {
+                    f"KarpenterControllerPolicy-{name}": launch,
+                    f"KarpenterControllerReadPolicy-{name}": read,
+                },
+            },
+        )
+
+    def _service_account(self, cluster: Cluster, namespace: str, name: str) -> pulumi.Output[str]:
+        """The trust policy of a ServiceAccount's role."""
+        account = self.there.account
+        return pulumi.Output.from_input(cluster.issuer).apply(
+            lambda issuer: compact(service_account_trust(account, issuer, namespace, name))
+        )
+
+    def _spot_role(self) -> None:
+        if self.config.identity.spot_service_linked_role and not self.there.foreign_spot_role:
+            # Kept on destroy: other spot users of the account have come to rely on it.
+            aws.iam.ServiceLinkedRole(
+                "spot-role",
+                aws_service_name="spot.amazonaws.com",
+                tags={STACK_TAG: self.stack_tag},
+                opts=pulumi.ResourceOptions(retain_on_delete=True),
+            )
+
+    def _discovery(self, cluster: Cluster) -> DiscoveryTags:
+        wanted = self.config.discovery.security_group
+        name, subnets = self.config.cluster.name, self.there.node_subnet_ids
+        if wanted == "none":
+            return DiscoveryTags("discovery", {"cluster_name": name, "subnet_ids": subnets})
+        group = self.there.node_group_id or cluster.security_group_id
+        return DiscoveryTags("discovery", {"cluster_name": name, "subnet_ids": subnets, "security_group_id": group})
+
+    def _fargate(self, cluster: Cluster, provider: kubernetes.Provider) -> list[pulumi.Resource]:
+        config, account, name = self.config.fargate, self.there.account, self.config.cluster.name
+        if not config.enabled:
+            return []
+        role = Role(
+            "fargate-identity",
+            {
+                "role_name": self.config.pod_execution_role_name,
+                "trust_policy": compact(fargate_trust(account, name)),
+                "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
+                "managed_policy_arns": [account.managed_policy_arn(fargate.POD_EXECUTION_POLICY)],
+            },
+        )
+        in_fargate = self.config.controller.placement == "fargate"
+        profiles = FargateProfiles(
+            "fargate",
+            {
+                "cluster_name": cluster.name,
+                "pod_execution_role_arn": role.arn,
+                "subnet_ids": self.there.pod_subnet_ids,
+                "profiles": fargate.profiles(config, self.config.controller.namespace, in_fargate=in_fargate),
+            },
+            opts=_after(cluster.resources),
+        )
+        if not config.logging:
+            return [profiles]
+        logging = FargateLogging(
+            "fargate-logging",
+            {
+                "log_group_name": fargate.log_group(name),
+                "retention_days": config.log_retention_days,
+                "objects": fargate.logging_objects(account.region, name),
+                "pod_execution_role_name": role.role_name,
+                "policy": compact(fargate.logging_policy(account, name)),
+            },
+            opts=pulumi.ResourceOptions(provider=provider),
+        )
+        return [profiles, logging]
+
+    def _node_access(self, cluster: Cluster, nodes: NodeIdentity, provider: kubernetes.Provider) -> pulumi.Resource:
+        join = self.config.identity.node_join
+        if join == "none":
+            return nodes
+        by_entry = join == "accessEntry" or (join == "auto" and cluster.access_entries)
+        return NodeAccess(
+            "node-access",
+            {"cluster_name": cluster.name, "role_arn": nodes.role_arn, "by_access_entry": by_entry},
+            opts=pulumi.ResourceOptions(provider=provider),
+        )
+
+    def _definitions(self, provider: kubernetes.Provider) -> list[pulumi.Resource]:
+        if not self.config.controller.manage_crds:
+            return []
+        files = sorted((self.folder / "crds").glob("*.yaml"))
+        definitions = [yaml.safe_load(path.read_text()) for path in files]
+        return [
+            CustomResourceDefinitions(
+                "definitions", {"definitions": definitions}, opts=pulumi.ResourceOptions(provider=provider)
+            )
+        ]
+
+    def _image(self) -> pulumi.Input[str]:
+        build = self.config.controller.build
+        if build is None:
+            return self.config.controller.image
+        image = ControllerImage(
+            "image",
+            {
+                "repository_name": build.repository or f"nodeless/{self.config.cluster.name}".lower(),
+                "platforms": build.platforms,
+                "context": str(self.folder),
+                "tag": content_tag(self.folder, build.platforms),
+            },
+        )
+        return image.reference
+
+    def _controller(self, role: Role, opts: pulumi.ResourceOptions) -> Controller:
+        config, namespace = self.config.controller, self.config.controller.namespace
+        names = (self.config.cluster.name, self.config.instance_profile_name, self.config.queue_name)
+        data = settings_data(self.config.settings, *names)
+        spec = documents.ControllerSpec(config, self._image(), self.there.account.region, data)
+        return Controller(
+            "controller",
+            {
+                "namespace": documents.namespace(namespace),
+                "identity": {"service-account": documents.service_account(namespace, role.arn), **rbac(namespace)},
+                "configuration": {"settings": settings_map(namespace, data)},
+                "workload": {
+                    "service": documents.service(namespace),
+                    "disruption-budget": documents.disruption_budget(namespace),
+                    "deployment": documents.deployment(spec),
+                },
+            },
+            opts=opts,
+        )
+
+    def _provisioning(self, opts: pulumi.ResourceOptions) -> None:
+        kinds: dict[str, list[dict[str, Any]]] = {"AWSNodeTemplate": [], "Provisioner": []}
+        for each in self.stack.objects:
+            kinds[each["kind"]].append(dict(each))
+        Provisioning(
+            "provisioning", {"templates": kinds["AWSNodeTemplate"], "provisioners": kinds["Provisioner"]}, opts=opts
+        )
+
+    def _addons(self, cluster: Cluster, provider: kubernetes.Provider, after: list[pulumi.Resource]) -> None:
+        declare_addons(
+            self.config,
+            self.there.account,
+            self.folder,
+            cluster_name=cluster.name,
+            vpc_id=cluster.vpc_id,
+            trust=lambda namespace, name: self._service_account(cluster, namespace, name),
+            opts=pulumi.ResourceOptions(provider=provider, depends_on=after),
+        )
+
+    def _outputs(
+        self, cluster: Cluster, nodes: NodeIdentity, role: Role, queue: InterruptionQueue | None
+    ) -> dict[str, Any]:
+        name, region = self.config.cluster.name, self.there.account.region
+        text = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
+            lambda found: kubeconfig(name, region, found[0], found[1])
+        )
+        return {
+            "clusterName": cluster.name,
+            "nodeRoleArn": nodes.role_arn,
+            "instanceProfileName": nodes.instance_profile_name,
+            "controllerRoleArn": role.arn,
+            "interruptionQueueName": queue.queue_name if queue else "",
+            "kubeconfig": pulumi.Output.secret(text),
+            "next": [
+                f"aws eks update-kubeconfig --name {name} --region {region}",
+                f"kubectl get pods --namespace {self.config.controller.namespace}",
+                "kubectl get provisioners,awsnodetemplates,nodes",
+            ],
+        }
+
+
+def _after(resources: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(depends_on=list(resources))

@@ -1,0 +1,190 @@
+"""Runs the Pulumi program without an engine and records what it declares: parents, inputs, order, protection.
+
+What this does not prove: that the AWS and Kubernetes providers accept the inputs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.config import CONFIG
+from pulumi.runtime.stack import run_in_stack
+
+from tests.components.stacks import ROOT
+
+ACCOUNT_ID = "111122223333"
+VPC = "vpc-0123456789abcdef0"
+PRIVATE = ("subnet-00000000000000001", "subnet-00000000000000002")
+PUBLIC = "subnet-00000000000000003"
+CLUSTER_GROUP = "sg-0123456789abcdef0"
+ISSUER = "https://oidc.eks.ap-northeast-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A resource that the program declared."""
+
+    urn: str
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+    parent: str
+    dependencies: frozenset[str]
+    provider: str
+    protect: bool
+    retained: bool
+
+
+@dataclass
+class Cloud(mocks.Mocks):
+    """Answers as AWS would. `answers` by token, over the usual ones; an exception is raised."""
+
+    region: str = "ap-northeast-2"
+    answers: dict[str, Any] = field(default_factory=dict)
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        found = self.answers.get(args.token, USUAL.get(args.token))
+        if callable(found):
+            found = found(args.args)
+        if isinstance(found, Exception):
+            raise found
+        assert found is not None, f"the program asks {args.token}, and nobody answers"
+        return {**found, **({"region": self.region} if args.token.endswith("getRegion") else {})}
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        short = str(args.inputs.get("name") or args.name)
+        outputs = {"arn": f"arn:aws:mock:{self.region}:{ACCOUNT_ID}:{args.typ}/{short}", "name": short}
+        return f"{args.name}-id", {**outputs, **OUTPUTS.get(args.typ, {}), **args.inputs}
+
+
+class Recorder(mocks.MockMonitor):
+    """A monitor that keeps every registration as it came."""
+
+    def __init__(self, answers: mocks.Mocks) -> None:
+        super().__init__(answers)
+        self.declared: dict[str, Declared] = {}
+        self.outputs: dict[str, Any] = {}
+
+    def RegisterResource(self, request: Any) -> Any:
+        answer = super().RegisterResource(request)
+        self.declared[answer.urn] = Declared(
+            urn=answer.urn,
+            type=request.type,
+            name=request.name,
+            inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
+            parent=request.parent.split("::")[-1],
+            dependencies=frozenset(each.split("::")[-1] for each in request.dependencies),
+            provider=request.provider,
+            protect=request.protect,
+            retained=request.retainOnDelete,
+        )
+        return answer
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:
+        if "pulumi:pulumi:Stack" in request.urn:
+            self.outputs = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
+        return super().RegisterResourceOutputs(request)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of the program declared."""
+
+    declared: Mapping[str, Declared]
+    outputs: Mapping[str, Any]
+
+    def of_type(self, type_: str) -> list[Declared]:
+        """Sorted by name."""
+        return sorted((each for each in self.declared.values() if each.type == type_), key=lambda each: each.name)
+
+    def one(self, name: str) -> Declared:
+        """By its logical name."""
+        found = [each for each in self.declared.values() if each.name == name]
+        assert len(found) == 1, f"{len(found)} resources are called {name}"
+        return found[0]
+
+    def tree(self) -> list[str]:
+        """Every resource under its parents, as a line of a golden file."""
+        return sorted(urn.split("::", 2)[2] for urn in self.declared if "pulumi:pulumi:Stack" not in urn)
+
+
+def run(program: Callable[[], None], cloud: Cloud | None = None, *, preview: bool = False, stack: str = "test") -> Run:
+    """Run a program that declares resources."""
+    answers = cloud or Cloud()
+    recorder = Recorder(answers)
+    mocks.set_mocks(answers, project="nodeless", stack=stack, preview=preview, monitor=recorder)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(run_in_stack(program))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+    return Run(recorder.declared, recorder.outputs)
+
+
+def run_stack(name: str, config: Mapping[str, str], cloud: Cloud | None = None, *, preview: bool = False) -> Run:
+    """Run __main__.py with a stack's configuration."""
+
+    def program() -> None:
+        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+
+    pulumi.runtime.set_all_config(dict(config))
+    try:
+        return run(program, cloud, preview=preview, stack=name)
+    finally:
+        CONFIG.set({})
+
+
+def _subnet(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": args["id"], "vpcId": VPC, "mapPublicIpOnLaunch": args["id"] == PUBLIC}
+
+
+USUAL: dict[str, Any] = {
+    "aws:index/getRegion:getRegion": {"id": "r", "name": "r"},
+    "aws:index/getPartition:getPartition": {"partition": "aws", "dnsSuffix": "amazonaws.com", "id": "aws"},
+    "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT_ID, "arn": "a", "id": "a", "userId": "u"},
+    "aws:eks/getClusters:getClusters": {"names": ["myeks", "nodeless-demo"], "id": "r"},
+    "aws:eks/getCluster:getCluster": {
+        "name": "myeks",
+        "endpoint": "https://EXAMPLE.gr7.ap-northeast-2.eks.amazonaws.com",
+        "certificateAuthorities": [{"data": "Y2E="}],
+        "identities": [{"oidcs": [{"issuer": ISSUER}]}],
+        "vpcConfig": {
+            "vpcId": VPC,
+            "subnetIds": [*PRIVATE, PUBLIC],
+            "clusterSecurityGroupId": CLUSTER_GROUP,
+            "securityGroupIds": [],
+        },
+        "accessConfigs": [{"authenticationMode": "API_AND_CONFIG_MAP"}],
+    },
+    "aws:ec2/getSubnets:getSubnets": {"ids": [*PRIVATE, PUBLIC], "id": "r"},
+    "aws:ec2/getSubnet:getSubnet": _subnet,
+    "aws:ec2/getSecurityGroups:getSecurityGroups": {"ids": [], "id": "r"},
+    "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider": Exception("NoSuchEntity: no such provider"),
+    "aws:iam/getRole:getRole": Exception("NoSuchEntity: no such role"),
+    "aws:ecr/getAuthorizationToken:getAuthorizationToken": {"userName": "AWS", "password": "secret", "id": "r"},
+}
+
+OUTPUTS: dict[str, dict[str, Any]] = {
+    "aws:eks/cluster:Cluster": {
+        "endpoint": "https://NEW.gr7.ap-northeast-2.eks.amazonaws.com",
+        "certificateAuthority": {"data": "bmV3"},
+        "identities": [{"oidcs": [{"issuer": ISSUER}]}],
+        "vpcConfig": {"vpcId": VPC, "clusterSecurityGroupId": CLUSTER_GROUP, "subnetIds": list(PRIVATE)},
+    },
+    "aws:ecr/repository:Repository": {
+        "repositoryUrl": f"{ACCOUNT_ID}.dkr.ecr.ap-northeast-2.amazonaws.com/nodeless/test",
+        "registryId": ACCOUNT_ID,
+    },
+    "docker-build:index:Image": {
+        "ref": f"{ACCOUNT_ID}.dkr.ecr.ap-northeast-2.amazonaws.com/nodeless/test@sha256:{'0' * 64}"
+    },
+    "aws:sqs/queue:Queue": {"url": f"https://sqs.ap-northeast-2.amazonaws.com/{ACCOUNT_ID}/test"},
+}
