@@ -90,7 +90,7 @@ def test_an_outage_of_the_api_server_is_outlived(world: World) -> None:
         world.until(lambda _: _answers(world), "the API server is back")
         big = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "14"}}}]}
         world.add_pod("big", spec=big)
-        world.until(lambda s: len(s.nodes) == 2, "a node for the pod that came after", 40.0)
+        world.until(lambda s: len(s.nodes) == 2, "a node for the pod that came after")
     assert len(world.cloud.running) == 2
 
 

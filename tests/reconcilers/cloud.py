@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -54,6 +55,7 @@ class MemoryCloud:
                 instance_type=chosen.instance_type,
                 tags={LAUNCH_TOKEN: request.token},
                 labels={keys.ARCH: "amd64", keys.OS: "linux", **request.labels},
+                launched_at=time.time(),
             )
             self.instances[instance.provider_id] = instance
             return instance
