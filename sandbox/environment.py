@@ -116,7 +116,7 @@ class _ControlPlane:
 
 def _start_control_plane(settings: EnvironmentSettings, processes: Processes) -> _ControlPlane:
     if settings.kube == "real":
-        plane = RealControlPlane(assets_folder(), settings.folder, processes, controllers=("*",))
+        plane = RealControlPlane(assets_folder(), settings.folder, processes, controllers=("*",), uncached=())
         plane.start(("kube-scheduler", "kube-controller-manager"))
         authority = base64.b64encode(plane.certificate.read_bytes()).decode()
         return _ControlPlane(plane.url, plane.kubeconfig, authority)
