@@ -7,7 +7,7 @@ dealt one after the other to the lowest permitted cell, so every step is one tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,11 +16,15 @@ import numpy as np
 from controller.core.provisioning.compiler import Mask, MaskCompiler
 from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.pieces import Piece, UnitRule
-from controller.core.provisioning.topology import Group, Kind
+from controller.core.provisioning.topology import Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 ABSENT = "\0absent"
 """The domain of nodes without the label: anti-affinity does not hold there."""
+
+
+Reach = Mapping[int, Mapping[str, int]]
+"""For each affinity group, how many pods could join in each domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,10 @@ class _Dealing:
     """A piece being dealt out."""
 
     piece: Piece
-    rules: tuple[UnitRule, ...]
-    keys: tuple[str, ...]
+    rules: list[tuple[UnitRule, int]]
+    """Each with the position of its key in a cell's values."""
     cells: list[Cell]
     left: int
-    places: dict[str, int]
-    """Key → position in a cell's values."""
 
 
 class Allocator:
@@ -61,22 +63,19 @@ class Allocator:
     def __init__(self, masks: MaskCompiler, domains: Domains) -> None:
         self.masks = masks
         self.domains = domains
-        self._reach: dict[int, dict[str, int]] = {}
+        self._reach: Reach = {}
+        self._cells: dict[object, list[Cell]] = {}
 
     def allocate(self, pieces: Sequence[Piece], *, single: bool = False) -> list[Share]:
         """Shares for all that can be dealt out. `single`: one unit of each piece (then ask again)."""
         shares: list[Share] = []
         dealings = []
         for piece in pieces:
-            rules = tuple(rule for rule in piece.rules if not rule.host)
-            if rules:
-                dealings.append(self._dealing(piece, rules))
+            if piece.rules.domain:
+                dealings.append(self._dealing(piece))
             else:
-                shares.append(
-                    Share(
-                        piece, self.masks.mask(piece.level, piece.choices, None, piece.tolerations), None, piece.count
-                    )
-                )
+                mask = self.masks.mask(piece.level, piece.choices, None, piece.tolerations)
+                shares.append(Share(piece, mask, None, piece.count))
         dealings.sort(key=_turn)
         self._measure_reach(dealings)
         while dealings:
@@ -92,14 +91,31 @@ class Allocator:
             dealings = waiting
         return shares
 
-    def _dealing(self, piece: Piece, rules: tuple[UnitRule, ...]) -> _Dealing:
-        keys = tuple(sorted({rule.group.key.key for rule in rules if rule.group.batch_owners or rule.obeys}))
+    def _dealing(self, piece: Piece) -> _Dealing:
+        rules, keys = piece.rules.domain, piece.rules.keys
         pins = self._exclusions(rules, keys)
+        must = tuple(
+            any(r.obeys and r.group.key.key == key and r.group.key.kind is not Kind.ANTI_AFFINITY for r in rules)
+            for key in keys
+        )
+        cache = (piece.choices, piece.level.tolerations, piece.tolerations, piece.request_key, keys, must, pins)
+        cells = self._cells.get(cache)
+        if cells is None:
+            cells = self._cells[cache] = self._find_cells(piece, keys, must, pins)
+        if piece.blocked:
+            cells = [cell for cell in cells if cell.values not in piece.blocked]
+        places = {key: index for index, key in enumerate(keys)}
+        active = [(rule, places[rule.group.key.key]) for rule in rules if rule.group.key.key in places]
+        return _Dealing(piece, active, cells, piece.count)
+
+    def _find_cells(
+        self, piece: Piece, keys: tuple[str, ...], must: tuple[bool, ...], pins: Requirements | None
+    ) -> list[Cell]:
         base = self.masks.mask(piece.level, piece.choices, pins, piece.tolerations)
         cells = []
-        for values in product(*(self._values(key, base, rules) for key in keys)):
-            if values in piece.blocked:
-                continue
+        values_of = [self.domains.values(key, base) for key in keys]
+        options = [values if needed else [*values, ABSENT] for values, needed in zip(values_of, must, strict=True)]
+        for values in product(*options):
             pinned = Requirements(
                 (*(pins.values() if pins else ()), *(_pin(k, v) for k, v in zip(keys, values, strict=True)))
             )
@@ -107,7 +123,7 @@ class Allocator:
             cost = self.domains.cost(mask, piece.request)
             if np.isfinite(cost):
                 cells.append(Cell(values, mask, cost))
-        return _Dealing(piece, rules, keys, cells, piece.count, {key: index for index, key in enumerate(keys)})
+        return cells
 
     def _exclusions(self, rules: tuple[UnitRule, ...], keys: tuple[str, ...]) -> Requirements | None:
         """Running pods' anti-affinity alone needs no cell: their domains are left out."""
@@ -120,102 +136,59 @@ class Allocator:
                     found.append(Requirement.of(group.key.key, "NotIn", values))
         return Requirements(found) if found else None
 
-    def _values(self, key: str, base: Mask, rules: tuple[UnitRule, ...]) -> list[str]:
-        values = self.domains.values(key, base)
-        must = any(
-            rule.obeys and rule.group.key.key == key and rule.group.key.kind is not Kind.ANTI_AFFINITY for rule in rules
-        )
-        return values if must else [*values, ABSENT]
-
     def _measure_reach(self, dealings: list[_Dealing]) -> None:
         """For each affinity group, how many pods could join in each domain: where its first pod should go."""
-        self._reach = defaultdict(lambda: defaultdict(int))
+        reach: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for dealing in dealings:
-            for rule in dealing.rules:
+            for rule, place in dealing.rules:
                 if rule.group.key.kind is Kind.AFFINITY and rule.obeys:
-                    place = dealing.places[rule.group.key.key]
                     for cell in dealing.cells:
-                        self._reach[rule.group.index][cell.values[place]] += dealing.left
+                        reach[rule.group.index][cell.values[place]] += dealing.left
+        self._reach = reach
 
     def _deal(self, dealing: _Dealing, shares: list[Share], *, single: bool) -> None:
         given: dict[tuple[str, ...], int] = defaultdict(int)
-        by_values = {cell.values: cell for cell in dealing.cells}
         if not single:
             self._deal_evenly(dealing, given)
-        while dealing.left:
-            best = None if single and given else self._best(dealing, dealing.cells)
+        unlimited = not single and self._unlimited(dealing)
+        while dealing.left and not (single and given):
+            best = _best(dealing, self._reach)
             if best is None:
                 break
-            amount = dealing.left if self._unlimited(dealing) and not single else 1
-            self._give(dealing, best, amount, given)
-        for values, amount in given.items():
-            if amount:
-                cell = by_values[values]
-                shares.append(Share(dealing.piece, cell.mask, cell, amount))
+            self._give(dealing, best, dealing.left if unlimited else 1, given)
+        if given:
+            by_values = {cell.values: cell for cell in dealing.cells}
+            shares.extend(Share(dealing.piece, by_values[v].mask, by_values[v], n) for v, n in given.items() if n)
 
     def _unlimited(self, dealing: _Dealing) -> bool:
         """Nothing but affinity holds: all may go to one cell."""
         return not any(
             (rule.obeys or (rule.matched and rule.group.hard)) and rule.group.key.kind is not Kind.AFFINITY
-            for rule in dealing.rules
-            if rule.group.key.key in dealing.places
+            for rule, _ in dealing.rules
         )
 
     def _deal_evenly(self, dealing: _Dealing, given: dict[tuple[str, ...], int]) -> None:
         """Whole rounds at once, where one spread rule binds and its domains stand level."""
-        rules = [rule for rule in dealing.rules if rule.group.key.key in dealing.places]
         each = dealing.left // max(1, len(dealing.cells))
-        if each < 2 or len(rules) != 1 or rules[0].group.key.kind is not Kind.SPREAD:
+        if each < 2 or len(dealing.rules) != 1 or dealing.rules[0][0].group.key.kind is not Kind.SPREAD:
             return
-        group = rules[0].group
+        group = dealing.rules[0][0].group
         values = {cell.values[0] for cell in dealing.cells}
         counts = {group.most.get(value, 0) for value in values} | {group.least.get(value, 0) for value in values}
         if values == group.domains and len(counts) == 1 and group.key.min_domains <= len(values):
             for cell in dealing.cells:
                 self._give(dealing, cell, each, given)
 
-    def _best(self, dealing: _Dealing, cells: list[Cell]) -> Cell | None:
-        best: Cell | None = None
-        best_score: tuple[float, ...] = ()
-        for cell in cells:
-            score = self._score(dealing, cell)
-            if score is not None and (best is None or score < best_score):
-                best, best_score = cell, score
-        return best
-
-    def _score(self, dealing: _Dealing, cell: Cell) -> tuple[float, ...] | None:
-        """Lower is better: others' rules kept, most followers reached, fewest there, cheapest. None: forbidden."""
-        strained = level = reach = 0
-        for rule in dealing.rules:
-            place = dealing.places.get(rule.group.key.key)
-            if place is None:
-                continue
-            value, group = cell.values[place], rule.group
-            kind = group.key.kind
-            if not _permits(rule, value):
-                return None
-            if kind is Kind.SPREAD and value != ABSENT:
-                level += group.most.get(value, 0)
-                if not rule.obeys and rule.matched and group.hard:
-                    strained += group.most.get(value, 0) + rule.matched - group.floor() > group.key.max_skew
-            elif kind is Kind.AFFINITY and not group.anywhere:
-                reach += self._reach.get(group.index, {}).get(value, 0)
-            elif kind is Kind.AFFINITY and not rule.obeys:
-                strained += group.batch_owners > 0 and not group.most.get(value, 0)
-        return (strained, -reach, level, cell.cost)
-
     def _give(self, dealing: _Dealing, cell: Cell, amount: int, given: dict[tuple[str, ...], int]) -> None:
         given[cell.values] += amount
         dealing.left -= amount
-        self.record(dealing.rules, dealing.keys, cell, amount)
+        self.record(dealing.rules, cell, amount)
 
-    def record(self, rules: tuple[UnitRule, ...], keys: tuple[str, ...], cell: Cell, amount: int) -> None:
+    def record(self, rules: list[tuple[UnitRule, int]], cell: Cell, amount: int) -> None:
         """Count units (negative: take back) in a cell."""
-        for rule in rules:
+        for rule, place in rules:
             group = rule.group
-            if group.key.key not in keys:
-                continue
-            value = cell.values[keys.index(group.key.key)]
+            value = cell.values[place]
             if value == ABSENT:
                 continue
             surely, maybe = self.domains.counted(group, cell.mask)
@@ -229,15 +202,15 @@ class Allocator:
         """Units that found no room in their cell after all."""
         if share.cell is None:
             return
-        rules = tuple(rule for rule in share.piece.rules if not rule.host)
-        keys = tuple(sorted({rule.group.key.key for rule in rules if rule.group.batch_owners or rule.obeys}))
-        self.record(rules, keys, share.cell, -amount)
+        keys = share.piece.rules.keys
+        rules = [(r, keys.index(r.group.key.key)) for r in share.piece.rules.domain if r.group.key.key in keys]
+        self.record(rules, share.cell, -amount)
         share.piece.blocked.add(share.cell.values)
 
 
 def _turn(dealing: _Dealing) -> tuple[bool, int, str]:
     """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those with the least choice."""
-    obeys = any(rule.obeys for rule in dealing.rules)
+    obeys = any(rule.obeys for rule, _ in dealing.rules)
     return (obeys, len(dealing.cells), dealing.piece.name)
 
 
@@ -245,9 +218,47 @@ def _pin(key: str, value: str) -> Requirement:
     return Requirement.of(key, "DoesNotExist") if value == ABSENT else Requirement.of(key, "In", (value,))
 
 
+def _best(dealing: _Dealing, reach: Reach) -> Cell | None:
+    """The permitted cell with the lowest score: others' rules kept, most followers reached, fewest there, cheapest."""
+    best: Cell | None = None
+    best_score: tuple[float, ...] = ()
+    rules = [(rule, place, rule.group, rule.group.key.kind, _bar(rule)) for rule, place in dealing.rules]
+    for cell in dealing.cells:
+        strained = level = followers = 0
+        for rule, place, group, kind, bar in rules:
+            value = cell.values[place]
+            if kind is Kind.SPREAD and value != ABSENT:
+                count = group.most.get(value, 0)
+                if count > bar:
+                    if rule.obeys:
+                        break
+                    strained += 1
+                level += count
+            elif not _permits(rule, value):
+                break
+            elif kind is Kind.AFFINITY:
+                if not group.anywhere:
+                    followers += reach.get(group.index, {}).get(value, 0)
+                elif not rule.obeys and group.batch_owners and not group.most.get(value, 0):
+                    strained += 1
+        else:
+            score = (strained, -followers, level, cell.cost)
+            if best is None or score < best_score:
+                best, best_score = cell, score
+    return best
+
+
+def _bar(rule: UnitRule) -> float:
+    """Spread: how many matched pods a domain may have before one more unit is too much; pods not bound mind it too."""
+    group = rule.group
+    if group.key.kind is not Kind.SPREAD or not (rule.obeys or (rule.matched and group.hard)):
+        return np.inf
+    return group.floor() + group.key.max_skew - rule.matched
+
+
 def _permits(rule: UnitRule, value: str) -> bool:
-    """Whether one more unit may go to the domain."""
-    group: Group = rule.group
+    """Whether affinity and anti-affinity allow one more unit in the domain; spread only asks that there is one."""
+    group = rule.group
     kind = group.key.kind
     if value == ABSENT:
         return kind is Kind.ANTI_AFFINITY or not rule.obeys
@@ -255,8 +266,6 @@ def _permits(rule: UnitRule, value: str) -> bool:
         if rule.obeys and (group.most.get(value, 0) or rule.matched > 1):
             return False
         return not (rule.matched and group.owners.get(value, 0) > 0)
-    if not rule.obeys:
+    if kind is Kind.SPREAD or not rule.obeys:
         return True
-    if kind is Kind.SPREAD:
-        return group.most.get(value, 0) + rule.matched - group.floor() <= group.key.max_skew
     return group.most.get(value, 0) > 0 or (rule.matched > 0 and not group.anywhere)

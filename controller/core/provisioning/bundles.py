@@ -14,7 +14,7 @@ import numpy as np
 
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.domains import Domains
-from controller.core.provisioning.pieces import Member, Piece, UnitRule, unit_rules
+from controller.core.provisioning.pieces import Member, Piece, RuleSet, UnitRule, unit_rules
 from controller.core.provisioning.resources import Floats
 from controller.core.provisioning.topology import Kind, Topology
 
@@ -150,7 +150,8 @@ class Bundler:
         choices = tuple(terms for piece in pieces for terms in piece.choices)
         joined = Piece(members, level, tuple(dict.fromkeys(choices)), request, 1)
         joined.bundled = True
-        joined.rules = unit_rules(self.topology, members)
+        joined.rules = RuleSet.of(unit_rules(self.topology, members), bundled=True)
+        joined.request_key = request.tobytes()
         joined.tolerations = tuple(
             dict.fromkeys((p.level.tolerations, p.level.avoids_preferred_taints) for p in pieces)
         )

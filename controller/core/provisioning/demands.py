@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.core.provisioning.allocation import Share
 from controller.core.provisioning.compiler import Mask
-from controller.core.provisioning.pieces import UnitRule, host_rules
+from controller.core.provisioning.pieces import UnitRule
 from controller.core.provisioning.resources import Floats
 
 
@@ -44,11 +44,10 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
     found: dict[tuple[object, ...], Demand] = {}
     for share in shares:
         piece = share.piece
-        rules = host_rules(piece.rules, bundled=piece.bundled)
-        key = (share.mask.index, piece.request.tobytes(), tuple(rule.identity for rule in rules))
+        key = (share.mask.index, piece.request_key, piece.rules.identity)
         demand = found.get(key)
         if demand is None:
-            demand = found[key] = Demand(len(found), share.mask, piece.request, rules, [])
+            demand = found[key] = Demand(len(found), share.mask, piece.request, piece.rules.host, [])
             demand.columns = np.flatnonzero(piece.request > 0).tolist()
             demand.size = float(np.max(piece.request * scale, initial=0.0))
         demand.shares.append(share)

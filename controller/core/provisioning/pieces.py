@@ -6,6 +6,7 @@ A unit is what is placed at once: usually one pod; for pods that must share a ho
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from controller.core.api import labels
@@ -48,6 +49,33 @@ class UnitRule:
         return (self.group.index, self.matched, self.owned, self.obeys)
 
 
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """A unit's rules, sorted into those that label values decide and those that rows decide."""
+
+    every: tuple[UnitRule, ...] = ()
+    domain: tuple[UnitRule, ...] = ()
+    host: tuple[UnitRule, ...] = ()
+    keys: tuple[str, ...] = ()
+    """The label keys that a cell of the unit has values for."""
+    identity: tuple[tuple[int, int, int, bool], ...] = ()
+    """Equal for units that rows treat alike."""
+
+    @classmethod
+    def of(cls, rules: tuple[UnitRule, ...], *, bundled: bool = False) -> RuleSet:
+        """Sort rules. `bundled`: the unit brings its own affinity targets, so it needs none on its row."""
+        domain = tuple(rule for rule in rules if not rule.host)
+        host = host_rules(rules, bundled=bundled)
+        keys = tuple(sorted({r.group.key.key for r in domain if r.group.batch_owners or r.obeys}))
+        return cls(rules, domain, host, keys, tuple(rule.identity for rule in host))
+
+    def __iter__(self) -> Iterator[UnitRule]:
+        return iter(self.every)
+
+
+NO_RULES = RuleSet()
+
+
 @dataclass(slots=True)
 class Piece:
     """`count` units of the same members, at one level, with one variant of its choices."""
@@ -57,7 +85,9 @@ class Piece:
     choices: tuple[Choice, ...]
     request: Floats
     count: int
-    rules: tuple[UnitRule, ...] = ()
+    rules: RuleSet = NO_RULES
+    request_key: bytes = b""
+    """The request as bytes, to tell requests apart."""
     tolerations: tuple[tuple[tuple[Toleration, ...], bool], ...] = ()
     """Of bundles: every member's tolerations, and whether it avoids PreferNoSchedule taints; else the level's hold."""
     bundled: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.core.api import labels
+from controller.core.api.pod import Resources
 from controller.core.provisioning.allocation import Allocator, Share
 from controller.core.provisioning.bundles import Bundler
 from controller.core.provisioning.classes import PodClass
@@ -16,7 +17,7 @@ from controller.core.provisioning.demands import Demand, demands
 from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.packing import Packer
-from controller.core.provisioning.pieces import Member, Piece, unit_rules
+from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
 from controller.core.provisioning.resources import Floats
 from controller.core.provisioning.topology import Group, Kind, Topology
 
@@ -52,6 +53,8 @@ class Rounds:
         self.allocator = Allocator(masks, domains)
         self.bundler = Bundler(topology, masks, domains)
         self.taken_back = False
+        self._requests: dict[Resources, tuple[Floats, bytes]] = {}
+        self._rule_sets: dict[int, RuleSet] = {}
         self.retry = False
 
     def run(self, classes: Sequence[Progress], *, careful: bool = False) -> None:
@@ -142,10 +145,25 @@ class Rounds:
     def _piece(self, one: Progress) -> Piece:
         number, level, choices = one.steps[one.step]
         members = (Member(one.pod_class, 1, number),)
-        request = self.masks.catalog.space.vector(one.pod_class.requests)
-        piece = Piece(members, level, choices, request, one.left, blocked=set(one.blocked))
-        piece.rules = unit_rules(self.topology, members)
-        return piece
+        request, key = self._request(one.pod_class)
+        rules = self._rules(members)
+        blocked = set(one.blocked) if one.blocked else set()
+        return Piece(members, level, choices, request, one.left, rules, key, blocked=blocked)
+
+    def _request(self, pod_class: PodClass) -> tuple[Floats, bytes]:
+        found = self._requests.get(pod_class.requests)
+        if found is None:
+            vector = self.masks.catalog.space.vector(pod_class.requests)
+            found = self._requests[pod_class.requests] = (vector, vector.tobytes())
+        return found
+
+    def _rules(self, members: tuple[Member, ...]) -> RuleSet:
+        """The rules of one pod of a class; classes with the same involvements share them."""
+        involved = self.topology.involvements(members[0].pod_class, members[0].number)
+        found = self._rule_sets.get(id(involved))
+        if found is None:
+            found = self._rule_sets[id(involved)] = RuleSet.of(unit_rules(self.topology, members))
+        return found
 
     def _find_universes(self, pieces: list[Piece]) -> None:
         """Spread groups count the domains of nodes there are, and of nodes that this batch may launch."""

@@ -101,8 +101,9 @@ class Topology:
         self.index = world.index
         self.groups: dict[GroupKey, Group] = {}
         self._of_selector: dict[int, list[Group]] = defaultdict(list)
-        self._own: dict[tuple[int, int], tuple[tuple[Group, bool], ...]] = {}
-        self._involved: dict[tuple[int, int], tuple[Involvement, ...]] = {}
+        self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
+        self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
+        self._listed: list[Group] = []
         self._repellers()
 
     def _repellers(self) -> None:
@@ -119,6 +120,7 @@ class Topology:
         if group is None:
             group = self.groups[key] = Group(len(self.groups), key)
             self._of_selector[key.selectors[0]].append(group)
+            self._listed.append(group)
         return group
 
     def add(self, pod_class: PodClass, number: int, level: Level) -> None:
@@ -149,7 +151,7 @@ class Topology:
         for group, required in own:
             group.hard |= required
             group.batch_owners += len(pod_class.pods)
-        self._own[(pod_class.index, number)] = tuple(own)
+        self._own[(pod_class.index, number)] = tuple(sorted({(group.index, required) for group, required in own}))
 
     def _affinity(self, pod_class: PodClass, level: Level) -> list[tuple[Group, bool]]:
         """Required terms count pods that match all of them (kube-scheduler); preferred ones stand alone."""
@@ -165,18 +167,23 @@ class Topology:
         return term_selector(self.index, term, pod_class.namespace, pod_class.labels)
 
     def involvements(self, pod_class: PodClass, number: int) -> tuple[Involvement, ...]:
-        """Every group that the class owns at this level or is matched by."""
-        cache = (pod_class.index, number)
-        found = self._involved.get(cache)
+        """Every group that the class owns at this level or is matched by; the same tuple for classes that are alike."""
+        matching = self.index.matching(pod_class.namespace, pod_class.labels)
+        key = (matching, self._own[(pod_class.index, number)])
+        found = self._involved.get(key)
         if found is None:
-            matching = self.index.matching(pod_class.namespace, pod_class.labels)
-            own = {group.index: required for group, required in self._own[cache]}
-            groups = {group.index: group for group, _ in self._own[cache]}
-            for selector in matching:
-                groups.update((g.index, g) for g in self._of_selector.get(selector, ()))
-            found = self._involved[cache] = tuple(
-                Involvement(group, index in own, matching.issuperset(group.key.selectors), own.get(index, False))
-                for index, group in sorted(groups.items())
-                if index in own or matching.issuperset(group.key.selectors)
-            )
+            found = self._involved[key] = self._involve(*key)
         return found
+
+    def _involve(self, matching: frozenset[int], owned: tuple[tuple[int, bool], ...]) -> tuple[Involvement, ...]:
+        own: dict[int, bool] = {}
+        for index, required in owned:
+            own[index] = own.get(index, False) or required
+        groups = {index: self._listed[index] for index in own}
+        for selector in matching:
+            groups.update((group.index, group) for group in self._of_selector.get(selector, ()))
+        return tuple(
+            Involvement(group, index in own, matching.issuperset(group.key.selectors), own.get(index, False))
+            for index, group in sorted(groups.items())
+            if index in own or matching.issuperset(group.key.selectors)
+        )
