@@ -185,6 +185,6 @@ def test_daemons_that_a_limit_range_defaulted_count_as_they_run() -> None:
 
 def test_a_daemon_set_whose_empty_term_matches_nothing_is_not_counted() -> None:
     """An empty nodeSelectorTerm matches no node (Kubernetes API)."""
-    nothing = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    nothing: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
     agent = daemon_set(requests=ONE, spec={"affinity": {"nodeAffinity": nothing}})
     assert with_daemons(agent).provision(pending_pod(requests=ONE)).types == [SMALL]

@@ -139,10 +139,10 @@ def test_a_weightless_or_empty_preference_changes_nothing() -> None:
 @pytest.mark.parametrize("kind", ["preferred_pod_affinity", "preferred_pod_anti_affinity"], ids=["T48", "T49"])
 def test_preferred_pod_affinity_and_anti_affinity_may_be_violated(kind: str) -> None:
     """T48: nobody to stand beside. T49: more pods than zones."""
-    wish = (WeightedPodAffinityTerm(50, near()),)
-    pods = pending_pods(5, labels={"app": "web"}, **{kind: wish})
+    wish: dict[str, Any] = {kind: (WeightedPodAffinityTerm(50, near()),)}
+    pods = pending_pods(5, labels={"app": "web"}, **wish)
     assert Cluster().provision(*pods).left == set()
-    lonely = pending_pod(**{kind: wish})
+    lonely = pending_pod(**wish)
     assert Cluster().provision(lonely).placed(lonely)
 
 

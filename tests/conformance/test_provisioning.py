@@ -7,6 +7,7 @@ tests/core/lifecycle and tests/reconcilers hold them.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_pods_schedule_to_tainted_nodes_when_they_tolerate(tolerations: tuple[To
     assert all(TAINT in planned.taints for planned in done.new)
 
 
-def offered_types(planned_by: Cluster, **fields: object) -> set[str]:
+def offered_types(planned_by: Cluster, **fields: Any) -> set[str]:
     """All types that the plan's one node may be launched as."""
     planned = planned_by.provision(pending_pod(**fields)).only
     return {offering.instance_type for offering in (planned.offering, *planned.alternatives)}
