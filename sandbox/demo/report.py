@@ -53,7 +53,7 @@ def nodes_table(lines: Iterable[NodeLine]) -> Table:
 
 def events_table(events: Iterable[Obj]) -> Table:
     """Events as `kubectl get events` prints them, oldest first."""
-    table = Table(title="Events", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title="Events of the controller", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("TYPE", "REASON", "OBJECT"):
         table.add_column(heading, no_wrap=True)
     table.add_column("MESSAGE", overflow="fold")
