@@ -11,6 +11,7 @@ from typing import Any
 from bench.problems import Objects, arrange, load
 from controller.core.api import labels
 from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions, solve
+from controller.core.provisioning.bound import Bound, bound
 from controller.core.provisioning.problem import build
 
 
@@ -21,6 +22,8 @@ class Run:
     problem: SchedulingProblem
     plan: SchedulingPlan
     seconds: float
+    bound: Bound
+    """Found after the clock stopped."""
 
     @property
     def pods_per_second(self) -> float:
@@ -39,7 +42,8 @@ def timed(objects: Objects, options: SolveOptions) -> Run:
     snapshot, catalog = arrange(objects)
     problem = build(snapshot, catalog)
     plan = solve(problem, options)
-    return Run(problem, plan, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Run(problem, plan, seconds, bound(problem))
 
 
 def document(found: Run) -> dict[str, Any]:
@@ -50,7 +54,7 @@ def document(found: Run) -> dict[str, Any]:
         "existing": [{"node": placed.node, "pods": ["/".join(key) for key in placed.pods]} for placed in plan.existing],
         "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in plan.unplaced],
         "price": plan.price_per_hour,
-        "bound": None,
+        "bound": found.bound.price_per_hour,
         "seconds": found.seconds,
         "pods": len(found.problem.pending),
         "peakMemoryBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
