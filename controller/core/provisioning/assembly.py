@@ -28,6 +28,8 @@ class PoolOfferings:
     configs: Ints
     pairs: Bits
     offerings: list[PricedOffering]
+    allocatable: Floats
+    """R x offerings."""
 
 
 class Assembler:
@@ -41,6 +43,7 @@ class Assembler:
         self._masks: list[set[int]] = [set() for _ in range(packer.table.count)]
         self._mask: dict[int, Mask] = {}
         self._bits: dict[frozenset[int], Bits] = {}
+        self._allowing: dict[tuple[int, frozenset[int], int, int], Bools] = {}
         self._requirements: dict[tuple[int, frozenset[int], int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._offerings = [self._sorted_offerings(index) for index in range(len(self.catalog.pools))]
@@ -85,6 +88,7 @@ class Assembler:
             np.array([row for _, row, _ in found], dtype=np.int64),
             np.array([1 << pair for _, _, pair in found], dtype=np.uint64),
             [offering for offering, _, _ in found],
+            catalog.allocatable[:, [row for _, row, _ in found]],
         )
 
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
@@ -138,21 +142,29 @@ class Assembler:
         """The offerings that would hold the row's pods, cheapest first. The row's own is always among them."""
         offered = self._offerings[pool]
         need: Floats = self.catalog.allocatable[:, config] - self.packer.table.free[:, row]
-        holds = self._holds(config, pool, need)
-        bits = self._row_bits(masks)[offered.configs] & offered.pairs
-        kept = np.flatnonzero((bits != 0) & holds[offered.configs])
-        return [offered.offerings[index] for index in kept[: self.packer.options.max_alternatives].tolist()]
+        holds = self._allowed(config, pool, masks)
+        for have, asked in zip(offered.allocatable, need.tolist(), strict=True):
+            if asked > 0:
+                holds = holds & (have >= asked)
+        kept = np.flatnonzero(holds)[: self.packer.options.max_alternatives]
+        return [offered.offerings[index] for index in kept.tolist()]
 
-    def _holds(self, config: int, pool: int, need: Floats) -> Bools:
-        catalog, signatures = self.catalog, self.packer.signatures
-        asked = need > 0
-        holds: Bools = np.all(catalog.allocatable[asked] >= need[asked][:, None], axis=0)
-        if catalog.open_keys:
-            holds &= signatures.base == signatures.base[config]
+    def _allowed(self, config: int, pool: int, masks: frozenset[int]) -> Bools:
+        """Per offering of the pool, whether labels, open labels and limits let it stand in for the configuration."""
+        signatures, offered = self.packer.signatures, self._offerings[pool]
         no_larger = self.packer.limits.no_larger(pool, config)
-        if no_larger is not None:
-            holds[catalog.pool_of == pool] &= no_larger
-        return holds
+        key = (pool, masks, int(signatures.base[config]), config if no_larger is not None else -1)
+        found = self._allowing.get(key)
+        if found is None:
+            found = (self._row_bits(masks)[offered.configs] & offered.pairs) != 0
+            if self.catalog.open_keys:
+                found = found & (signatures.base == signatures.base[config])[offered.configs]
+            if no_larger is not None:
+                every = np.ones(len(self.catalog), dtype=np.bool_)
+                every[self.catalog.pool_of == pool] = no_larger
+                found = found & every[offered.configs]
+            self._allowing[key] = found
+        return found
 
     def _row_bits(self, masks: frozenset[int]) -> Bits:
         bits = self._bits.get(masks)

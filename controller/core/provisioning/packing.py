@@ -48,24 +48,33 @@ class Packer:
         self.table = NodeTable(existing.free)
         self.hosts = HostCounts(self.table.room)
         self.placements: list[Placement] = []
-        self._need: Floats = np.zeros_like(catalog.allocatable)
+        self._expect(())
         self._weights = sorted({pool.provisioner.weight for pool in catalog.pools}, reverse=True)
         self._weight_of = np.array([pool.provisioner.weight for pool in catalog.pools], dtype=np.int64)[catalog.pool_of]
 
     def pack(self, demands: Sequence[Demand]) -> None:
         """Place what can be placed; what is left stays in each demand's `count`."""
-        self._need = np.zeros_like(self.catalog.allocatable)
-        for demand in demands:
-            self._expect(demand, demand.count)
-        for demand in demands:
+        self._expect(demands)
+        for number, demand in enumerate(demands):
             self.fill_rows(demand)
-            self.open_rows(demand)
-            self._expect(demand, -demand.count)
+            self._left[number] = demand.count
+            self.open_rows(demand, number)
 
-    def _expect(self, demand: Demand, count: int) -> None:
-        """Add to what each configuration may yet have to hold."""
-        if count:
-            self._need += (count * demand.request)[:, None] * (demand.mask.bits != 0)
+    def _expect(self, demands: Sequence[Demand]) -> None:
+        """Note what is to be placed, by mask: what configurations may yet have to hold is then one product."""
+        masks = {demand.mask.index: demand.mask for demand in demands}
+        number = {index: position for position, index in enumerate(masks)}
+        self._mask_of = np.array([number[demand.mask.index] for demand in demands], dtype=np.int64)
+        self._allowed_by = np.array([mask.bits != 0 for mask in masks.values()], dtype=np.float64)
+        self._requests = np.array([demand.request for demand in demands], dtype=np.float64)
+        self._left = np.array([demand.count for demand in demands], dtype=np.float64)
+
+    def _need(self, first: int) -> Floats:
+        """R x configurations: what each may yet have to hold, of the demands from `first` on."""
+        totals = self._requests[first:] * self._left[first:, None]
+        masks = len(self._allowed_by)
+        by_mask = [np.bincount(self._mask_of[first:], weights=total, minlength=masks) for total in totals.T]
+        return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
     def fits(self, demand: Demand) -> Floats:
         """Per row, how many more pods of the demand it can take (possibly more than there are)."""
@@ -121,13 +130,12 @@ class Packer:
         placed = int(counts.sum())
         demand.count -= placed
         demand.placed += placed
-        self._expect(demand, -placed)
         self.placements.append(Placement(demand, rows.tolist(), counts.astype(np.int64).tolist()))
 
-    def open_rows(self, demand: Demand) -> None:
+    def open_rows(self, demand: Demand, number: int) -> None:
         """Open new rows for what is left, while a configuration and its pool's limits allow."""
         while demand.count:
-            choice = self._choose(demand)
+            choice = self._choose(demand, number)
             if choice is None:
                 return
             config, each, allowed = choice
@@ -135,6 +143,7 @@ class Packer:
             if allowed is not None:
                 copies = min(copies, allowed)
             self._open(demand, config, each, copies)
+            self._left[number] = demand.count
 
     def _open(self, demand: Demand, config: int, each: int, copies: int) -> None:
         catalog, mask = self.catalog, demand.mask
@@ -157,7 +166,7 @@ class Packer:
         room[demand.mask.bits == 0] = 0
         return np.maximum(room, 0, out=room)
 
-    def _choose(self, demand: Demand) -> tuple[int, int, int | None] | None:
+    def _choose(self, demand: Demand, number: int) -> tuple[int, int, int | None] | None:
         """The configuration to open, pods per node, and how many nodes the limits allow (None: any number)."""
         room = self.room_on_new(demand)
         fine = (room > 0) & self.limits.allows(len(room))
@@ -167,14 +176,14 @@ class Packer:
             rows = np.flatnonzero(fine & (self._weight_of == weight))
             if len(rows):
                 break
-        config = int(rows[np.argmin(self._scores(demand, rows))])
+        config = int(rows[np.argmin(self._scores(demand, rows, number))])
         return config, int(room[config]), self.limits.copies(int(self.catalog.pool_of[config]), config)
 
-    def _scores(self, demand: Demand, rows: Ints) -> Floats:
+    def _scores(self, demand: Demand, rows: Ints, number: int) -> Floats:
         """What it would cost to hold all that is expected in nodes of each configuration alone."""
         price = self.catalog.cheapest(demand.mask.bits[rows], rows) + self.options.node_cost_per_hour
         with np.errstate(divide="ignore", invalid="ignore"):
-            nodes = np.nanmax(self._need[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
+            nodes = np.nanmax(self._need(number)[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
         nodes = np.where(np.isfinite(nodes), np.maximum(np.ceil(nodes - 1e-9), 1.0), np.inf)
         scores = price * nodes
         if not np.isfinite(scores).any():
