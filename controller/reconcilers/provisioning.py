@@ -47,7 +47,7 @@ class ProvisioningOptions:
 
     times: BatchTimes = field(default_factory=BatchTimes)
     solve: SolveOptions = field(default_factory=SolveOptions)
-    launch_workers: int = 10
+    launch_workers: int = 20
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
     """How long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
 

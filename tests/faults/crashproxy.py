@@ -39,6 +39,8 @@ class CrashProxy:
 
     when: When
     times: int = 1
+    only: frozenset[str] = frozenset()
+    """The kinds around which to kill; empty: all."""
     victim_pid: int | None = None
     """Who is to die; None once it did."""
     kills: list[str] = field(default_factory=list)
@@ -51,7 +53,8 @@ class CrashProxy:
         """Count a write; whether the process is to die around this one."""
         with self._lock:
             self.writes[kind] += 1
-            if self.victim_pid is None or self.kills.count(kind) >= self.times:
+            spared = bool(self.only) and kind not in self.only
+            if spared or self.victim_pid is None or self.kills.count(kind) >= self.times:
                 return False
             self.kills.append(kind)
             return True

@@ -124,9 +124,9 @@ class CrashWorld:
 
 
 @contextmanager
-def crash_world(folder: Path, when: When, kills_per_step: int = 1) -> Iterator[CrashWorld]:
-    """Everything but the controller, with all delays compressed."""
-    delays = Delays(pending_seconds=0.3, shutting_down_seconds=0.3)
+def crash_world(folder: Path, when: When, kills_per_step: int = 1, unseen_seconds: float = 0.0) -> Iterator[CrashWorld]:
+    """Everything but the controller, with all delays compressed. Describe does not know new instances for a while."""
+    delays = Delays(pending_seconds=0.3, shutting_down_seconds=0.3, unseen_seconds=unseen_seconds)
     with ExitStack() as stack:
         api = stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
         cloud = stack.enter_context(aws.serve(AwsSettings(cluster=CLUSTER, delays=delays)))
@@ -235,6 +235,19 @@ def test_a_controller_that_dies_around_every_step_of_a_nodes_life_ends_right(tmp
         assert not missing, f"never died around {missing}; there were {dict(world.proxy.writes)}"
         world.until(lambda: world.proxy.victim_pid is not None, "a last start")
         assert world.stop_controller() == 0, "SIGTERM ends it in peace"
+
+
+@pytest.mark.timeout(120)
+def test_a_launch_that_ec2_does_not_show_yet_is_not_repeated(tmp_path: Path) -> None:
+    """EC2 is eventually consistent: the next process finds none by its tags, plans the same, and asks for the same."""
+    with crash_world(tmp_path, "after", kills_per_step=2, unseen_seconds=4.0) as world:
+        world.proxy.only = frozenset({"CreateFleet"})
+        world.scale(REPLICAS)
+        world.until(lambda: len(world.nodes()) == REPLICAS, f"{REPLICAS} Nodes")
+        assert world.proxy.kills == ["CreateFleet", "CreateFleet"]
+        world.start_kubelets()
+        world.until(lambda: world.running() == REPLICAS, f"{REPLICAS} pods running")
+        assert len(world.instances()) == REPLICAS
 
 
 def initialized(node: dict[str, Any]) -> bool:
