@@ -53,6 +53,9 @@ T = TypeVar("T")
 STOP_SECONDS = 20.0
 """For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
 
+EXIT_SECONDS = 28.0
+"""After SIGTERM; then the process ends whatever is at hand."""
+
 SETTINGS_POLL_SECONDS = 0.5
 """The peer's interval while the ConfigMap does not exist."""
 
@@ -171,8 +174,7 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
     times = times or OperatorTimes()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connect(kubeconfig), limits, clock, stop)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    _stop_on_signals(stop)
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
@@ -201,6 +203,20 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
         elector.release()
     _log.info("Stopped", finished=ended)
     return 0
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    """SIGTERM and SIGINT set `stop`, and the process ends in time even if a call to AWS hangs in its retries."""
+
+    def handle(*_: object) -> None:
+        if not stop.is_set():
+            stop.set()
+            limit = threading.Timer(EXIT_SECONDS, _end_at_once, ["an action at hand does not end"])
+            limit.daemon = True
+            limit.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
 
 
 def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: threading.Event) -> Settings | None:
@@ -284,11 +300,11 @@ def _lead(
     identity = options.pod_name or f"{socket.gethostname()}_{uuid.uuid4()}"
     elector = LeaderElector(kube, options.system_namespace, identity, clock, options=times.lease)
     if elector.acquire(stop):
-        elector.keep(_end_at_once)
+        elector.keep(lambda: _end_at_once("the lease is lost: another may act by now"))
     return elector
 
 
-def _end_at_once() -> None:
-    """Another process may lead by now: no thread of this one may act any more, not even to tidy up."""
-    _log.error("Ends because the lease is lost")
+def _end_at_once(because: str) -> None:
+    """End without tidying up: what is half done, the next process finds and repairs."""
+    _log.error("Ends at once", because=because)
     os._exit(1)
