@@ -27,6 +27,10 @@ class HostCounts:
         self._array(self._matched, group)[row] += matched
         self._array(self._owners, group)[row] += owners
 
+    def counts(self, group: int, rows: int) -> tuple[Floats, Floats]:
+        """Matched pods and owners on each of the first `rows` rows, as it stands. Shared: don't change them."""
+        return self._array(self._matched, group)[:rows], self._array(self._owners, group)[:rows]
+
     def grow(self, room: int) -> None:
         """Follow the table's growth."""
         if room == self._room:
