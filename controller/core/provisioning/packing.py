@@ -49,8 +49,7 @@ class Packer:
         self.hosts = HostCounts(self.table.room)
         self.placements: list[Placement] = []
         self._expect(())
-        self._weights = sorted({pool.provisioner.weight for pool in catalog.pools}, reverse=True)
-        self._weight_of = np.array([pool.provisioner.weight for pool in catalog.pools], dtype=np.int64)[catalog.pool_of]
+        self.premium = weight_premium(catalog, options.weight_premium)
 
     def pack(self, demands: Sequence[Demand]) -> None:
         """Place what can be placed; what is left stays in each demand's `count`."""
@@ -59,6 +58,11 @@ class Packer:
             self.fill_rows(demand)
             self._left[number] = demand.count
             self.open_rows(demand, number)
+
+    def fill_standing(self, demands: Sequence[Demand]) -> None:
+        """Place what fits on the rows that there are, and open none."""
+        for demand in demands:
+            self.fill_rows(demand)
 
     def _expect(self, demands: Sequence[Demand]) -> None:
         """Note what is to be placed, by mask: what configurations may yet have to hold is then one product."""
@@ -146,15 +150,19 @@ class Packer:
             self._left[number] = demand.count
 
     def _open(self, demand: Demand, config: int, each: int, copies: int) -> None:
-        catalog, mask = self.catalog, demand.mask
-        signature = self.signatures.merge(int(self.signatures.base[config]), mask.signature)
-        free = catalog.allocatable[:, config]
-        first = self.table.open(config, free, int(mask.bits[config]), signature, copies)
-        self.hosts.grow(self.table.room)
-        self.limits.spend(int(catalog.pool_of[config]), config, copies)
+        first = self.open_blank(config, copies)
         counts = np.full(copies, float(each))
         counts[-1] = min(each, demand.count - each * (copies - 1))
         self.place(demand, np.arange(first, first + copies), counts)
+
+    def open_blank(self, config: int, copies: int) -> int:
+        """Add empty rows of a configuration, and count them against its pool's limits; the first row."""
+        catalog = self.catalog
+        bits, signature = int(catalog.available[config]), int(self.signatures.base[config])
+        first = self.table.open(config, catalog.allocatable[:, config], bits, signature, copies)
+        self.hosts.grow(self.table.room)
+        self.limits.spend(int(catalog.pool_of[config]), config, copies)
+        return first
 
     def room_on_new(self, demand: Demand) -> Floats:
         """Per configuration, how many pods of the demand an empty node would hold."""
@@ -172,16 +180,15 @@ class Packer:
         fine = (room > 0) & self.limits.allows(len(room))
         if not fine.any():
             return None
-        for weight in self._weights:
-            rows = np.flatnonzero(fine & (self._weight_of == weight))
-            if len(rows):
-                break
+        rows = np.flatnonzero(fine)
         config = int(rows[np.argmin(self._scores(demand, rows, number))])
         return config, int(room[config]), self.limits.copies(int(self.catalog.pool_of[config]), config)
 
     def _scores(self, demand: Demand, rows: Ints, number: int) -> Floats:
         """What it would cost to hold all that is expected in nodes of each configuration alone."""
-        price = self.catalog.cheapest(demand.mask.bits[rows], rows) + self.options.node_cost_per_hour
+        price = (
+            self.catalog.cheapest(demand.mask.bits[rows], rows) * self.premium[rows] + self.options.node_cost_per_hour
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             nodes = np.nanmax(self._need(number)[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
         nodes = np.where(np.isfinite(nodes), np.maximum(np.ceil(nodes - 1e-9), 1.0), np.inf)
@@ -189,3 +196,20 @@ class Packer:
         if not np.isfinite(scores).any():
             return price
         return np.asarray(scores, dtype=np.float64)
+
+
+def weight_premium(catalog: CompiledCatalog, share: float | None) -> Floats:
+    """Per configuration, the factor on its price that makes up for its Provisioner's lack of weight.
+
+    1 for the heaviest, 1 + share for one without weight; with None, so much that weight alone decides.
+    """
+    weights = np.array([pool.provisioner.weight for pool in catalog.pools], dtype=np.float64)
+    heaviest = weights.max(initial=0.0)
+    if heaviest <= 0:
+        return np.ones(len(catalog))
+    if share is None:
+        ranks = np.unique(weights)
+        factors = 1e4 ** (len(ranks) - 1 - np.searchsorted(ranks, weights))
+    else:
+        factors = 1.0 + share * (1.0 - weights / heaviest)
+    return np.asarray(factors[catalog.pool_of], dtype=np.float64)

@@ -16,9 +16,14 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """How to solve. `budget_seconds` is a work limit given as such: 0 returns the first plan."""
+    """How to solve."""
 
-    budget_seconds: float = 0.0
+    budget_seconds: float = 1.0
+    """A work limit, given as the seconds that it is about worth (the core has no clock): 0 returns the first plan,
+    which packs class by class; more fills nodes by what pods are worth, and looks at more candidates."""
+    weight_premium: float | None = 0.05
+    """The heaviest Provisioner is taken unless it costs more than this share above the lightest's price; None: it is
+    always taken."""
     node_cost_per_hour: float = 0.002
     """What a node costs beside its price (daemons, image pulls, addresses, attention), in $/hour: it keeps a thousand
     tiny nodes from winning by a cent."""

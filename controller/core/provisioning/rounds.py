@@ -15,6 +15,7 @@ from controller.core.provisioning.classes import PodClass
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.demands import Demand, demands
 from controller.core.provisioning.domains import Domains
+from controller.core.provisioning.filling import fill
 from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
@@ -130,6 +131,7 @@ class Rounds:
 
     def _pack(self, shares: list[Share]) -> list[Demand]:
         asked = demands(shares, self.scale)
+        fill(self.packer, asked)
         self.packer.pack(asked)
         return asked
 
