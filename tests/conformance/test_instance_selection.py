@@ -1,0 +1,154 @@
+"""The cheapest of 1,344 types for every wish: I1-I25."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.core.api import labels as keys
+from controller.core.api.pod import SelectorRequirement
+from controller.core.cloud import InstanceType, Offering
+from controller.core.provisioning import PlannedNode
+from tests.conformance.fixtures import ZONE_1, ZONE_2, ZONE_3, Cluster, Round, assorted_types, fake_type, terms
+from tests.factories import pending_pod, pending_pods, provisioner, requirement
+
+ASSORTED = assorted_types()
+BY_NAME = {each.name: each for each in ASSORTED}
+Wish = dict[str, str]
+
+
+def labels_of(kind: InstanceType, offering: Offering) -> dict[str, str]:
+    """Labels of a node of this type and offering."""
+    own = {key: next(iter(r.values)) for key, r in kind.requirements.items() if len(r.values) == 1}
+    return {**own, keys.ZONE: offering.zone, keys.CAPACITY_TYPE: offering.capacity_type}
+
+
+def expressions(wish: Wish) -> list[SelectorRequirement]:
+    return [requirement(key, "In", value) for key, value in wish.items()]
+
+
+def provision(of_pod: Wish, of_pool: Wish, **fields: Any) -> Round:
+    """One pod with requirements of its own, from a Provisioner with others."""
+    waiting = pending_pod(required_node_affinity=terms(expressions(of_pod)) if of_pod else None, **fields)
+    return Cluster([provisioner(requirements=expressions(of_pool))], ASSORTED).provision(waiting)
+
+
+def offered(planned: PlannedNode) -> list[dict[str, str]]:
+    """Labels of every offering that the node may be launched as."""
+    found = []
+    for each in (planned.offering, *planned.alternatives):
+        kind = BY_NAME[each.instance_type]
+        found.append(labels_of(kind, Offering(each.zone, each.capacity_type, each.price)))
+    return found
+
+
+def cheapest(wish: Wish, cpu: int = 1000) -> float:
+    """$/hour of the cheapest offering of the whole catalog that meets the wish and holds the pod."""
+    return min(
+        offering.price
+        for kind in ASSORTED
+        for offering in kind.offerings
+        if kind.allocatable["cpu"] >= cpu and wish.items() <= labels_of(kind, offering).items()
+    )
+
+
+AMD, ARM = {keys.ARCH: "amd64"}, {keys.ARCH: "arm64"}
+LINUX, WINDOWS = {keys.OS: "linux"}, {keys.OS: "windows"}
+SPOT, ON_DEMAND = {keys.CAPACITY_TYPE: keys.SPOT}, {keys.CAPACITY_TYPE: keys.ON_DEMAND}
+IN_1, IN_2, IN_3 = {keys.ZONE: ZONE_1}, {keys.ZONE: ZONE_2}, {keys.ZONE: ZONE_3}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_pool"),
+    [
+        pytest.param({}, {}, id="I1-no-wish"),
+        pytest.param(AMD, {}, id="I2-pod-amd64"),
+        pytest.param(ARM, {}, id="I3-pod-arm64"),
+        pytest.param({}, AMD, id="I4-pool-amd64"),
+        pytest.param({}, ARM, id="I5-pool-arm64"),
+        pytest.param({}, WINDOWS, id="I6-pool-windows"),
+        pytest.param(WINDOWS, {}, id="I7-pod-windows"),
+        pytest.param({}, LINUX, id="I8-pool-linux"),
+        pytest.param(LINUX, {}, id="I9-pod-linux"),
+        pytest.param({}, IN_2, id="I10-pool-zone"),
+        pytest.param(IN_2, {}, id="I11-pod-zone"),
+        pytest.param({}, SPOT, id="I12-pool-spot"),
+        pytest.param(SPOT, {}, id="I13-pod-spot"),
+        pytest.param({}, ON_DEMAND | IN_1, id="I14-pool-on-demand-zone"),
+        pytest.param(SPOT | IN_1, {}, id="I15-pod-spot-zone"),
+        pytest.param(IN_2, SPOT, id="I16-pool-spot-pod-zone"),
+        pytest.param({}, ON_DEMAND | IN_1 | ARM | WINDOWS, id="I17-pool-everything"),
+        pytest.param(IN_2 | LINUX, SPOT | ARM, id="I18-both-sides"),
+        pytest.param(SPOT | IN_2 | AMD | LINUX, {}, id="I19-pod-everything"),
+        pytest.param(ON_DEMAND | IN_3, ARM | WINDOWS, id="I20-two-and-two"),
+    ],
+)
+def test_the_cheapest_of_all_that_match_is_planned_and_every_offer_matches(of_pod: Wish, of_pool: Wish) -> None:
+    """I1-I20: the peer's price rule, and every alternative meets pod and Provisioner."""
+    planned = provision(of_pod, of_pool).only
+    wish = of_pool | of_pod
+    assert planned.offering.price == cheapest(wish)
+    assert all(wish.items() <= labels.items() for labels in offered(planned))
+    assert len(planned.alternatives) > 0
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_pool"),
+    [
+        pytest.param({keys.ARCH: "arm"}, {}, id="I21-no-such-architecture"),
+        pytest.param({keys.ARCH: "arm"} | IN_2, {}, id="I22-no-such-architecture-in-the-zone"),
+        pytest.param(IN_2, {keys.ARCH: "arm"}, id="I23-the-pool-s-no-such-architecture"),
+        pytest.param(SPOT, ON_DEMAND, id="sides-that-exclude-each-other"),
+    ],
+)
+def test_nothing_is_launched_when_no_type_matches(of_pod: Wish, of_pool: Wish) -> None:
+    """I21-I23."""
+    done = provision(of_pod, of_pool)
+    assert done.new == ()
+    assert done.plan.unplaced[0].reason
+
+
+@pytest.mark.parametrize("cpu", ["100m", "1", "2", "2500m", "4", "8", "16"])
+def test_three_pods_of_a_size_fit_whatever_their_node_is_launched_as(cpu: str) -> None:
+    """I24: the sizing grid. Every offered type holds the node's pods, and the catalog is left as it was."""
+    before = [replace(kind) for kind in ASSORTED]
+    for memory in ("100Mi", "1Gi", "2Gi", "4Gi", "8Gi", "16Gi", "32Gi"):
+        pods = pending_pods(3, requests={"cpu": cpu, "memory": memory})
+        done = Cluster(catalog=ASSORTED).provision(*pods)
+        assert done.left == set()
+        for planned in done.new:
+            for offering in (planned.offering, *planned.alternatives):
+                room = BY_NAME[offering.instance_type].allocatable
+                assert all(room[name] >= amount for name, amount in planned.requests.items())
+        cheap_each = sum(
+            min(o.price for k in ASSORTED for o in k.offerings if all(k.allocatable[n] >= a for n, a in r.items()))
+            for r in (pod.spec.requests for pod in pods)
+        )
+        assert done.plan.price_per_hour <= cheap_each + 1e-9
+    assert list(ASSORTED) == before
+
+
+def test_prices_of_what_may_be_launched_decide_alone() -> None:
+    """I25: on-demand only; spot prices run the other way round and are no matter."""
+    catalog = [
+        fake_type(
+            f"size-{cpu}",
+            cpu=cpu,
+            memory=f"{cpu}Gi",
+            offered=(Offering(ZONE_1, keys.ON_DEMAND, 1.0 + cpu), Offering(ZONE_1, keys.SPOT, 1.0 - cpu / 100)),
+        )
+        for cpu in (2, 4, 8)
+    ]
+    pool = provisioner(requirements=[requirement(keys.CAPACITY_TYPE, "In", keys.ON_DEMAND)])
+    planned = Cluster([pool], catalog).provision(pending_pod()).only
+    prices = [offering.price for offering in (planned.offering, *planned.alternatives)]
+    assert prices == [3.0, 5.0, 9.0]
+
+
+def test_an_offering_without_capacity_is_never_planned() -> None:
+    """Sheet 3.4: only available offerings count, for the plan and its alternatives."""
+    offers = (Offering(ZONE_1, keys.SPOT, 0.1, available=False), Offering(ZONE_2, keys.SPOT, 0.2))
+    planned = Cluster(catalog=[fake_type("t", offered=offers)]).provision(pending_pod()).only
+    assert [each.zone for each in (planned.offering, *planned.alternatives)] == [ZONE_2]
