@@ -294,9 +294,6 @@ def test_dependencies_that_cannot_be_met_end() -> None:
     assert len(Cluster().provision(*pods).left) == 4
 
 
-@pytest.mark.xfail(
-    strict=True, reason="pods that wait for each other are planned together; kube-scheduler binds neither"
-)
 def test_rings_of_affinity_wait_for_ever() -> None:
     """T65's other form: two pods that wait for each other; kube-scheduler could place neither first."""
     one = pending_pod(labels={"app": "one"}, required_pod_affinity=(near(HOST, selector(app="two")),))
