@@ -67,6 +67,7 @@ class Filler:
         self.worth: Floats = np.where(np.isfinite(prices.values), prices.values, 0.0)
         self._signatures: Ints = np.array([demand.mask.signature for demand in demands], dtype=np.int64)
         self._rivals = self._find_rivals()
+        self.exclusive: Bools = np.array([packer.limited_only(demand) for demand in demands], dtype=np.bool_)
         self._banned: Bools = np.zeros(len(offered.config), dtype=np.bool_)
 
     def _find_rivals(self) -> dict[int, Ints]:
@@ -85,12 +86,17 @@ class Filler:
     def run(self, tries: int) -> None:
         """Open and fill rows until no demand can be placed so. `tries`: candidates filled in thought for each row."""
         restricted = np.isfinite(self.prices.charges).sum(axis=1)
-        order = sorted(range(len(self.demands)), key=lambda n: (restricted[n], -self.demands[n].size, n))
+        order = sorted(range(len(self.demands)), key=lambda n: self._turn(n, int(restricted[n])))
         for seed in order:
             while self.left[seed] > 0 and self.caps[seed] >= 1 and restricted[seed]:
                 filling = self._best(seed, tries)
                 if filling is None or not self._open(filling):
                     break
+
+    def _turn(self, number: int, choices: int) -> tuple[bool, int, float, int]:
+        """Who depends on limits goes first, the small before the large; then who has the least choice, large first."""
+        exclusive, size = bool(self.exclusive[number]), self.demands[number].size
+        return (not exclusive, choices, size if exclusive else -size, number)
 
     def _best(self, seed: int, tries: int) -> Filling | None:
         """The filling with the most worth for its price, of the candidates that look best for the seed."""
@@ -120,6 +126,7 @@ class Filler:
         requests, worth = self.requests[eligible], self.worth[eligible]
         room = np.minimum(self.left, self.caps)[eligible]
         place = int(np.searchsorted(eligible, seed))
+        first_in = self.exclusive[eligible] if self.exclusive[seed] else None
         signature = int(self.packer.signatures.base[self.offered.config[candidate]])
         first = True
         while True:
@@ -127,6 +134,8 @@ class Filler:
                 with np.errstate(divide="ignore", invalid="ignore"):
                     shares = np.where(requests > 0, requests / free, 0.0).max(axis=1)
                 density = np.where((room >= 1) & (shares <= 1.0), worth / np.maximum(shares, 1e-12), -1.0)
+                if first_in is not None:
+                    density = np.where(first_in & (density >= 0), density + 1e12, density)
                 place = int(density.argmax())
                 if density[place] < 0:
                     break

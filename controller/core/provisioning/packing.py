@@ -49,7 +49,28 @@ class Packer:
         self.hosts = HostCounts(self.table.room)
         self.placements: list[Placement] = []
         self._expect(())
+        limited = [limits.limited(pool) for pool in range(len(catalog.pools))]
+        self._limited: Bools = np.array(limited, dtype=np.bool_)[catalog.pool_of]
         self.premium = weight_premium(catalog, options.weight_premium)
+
+    def limited_only(self, demand: Demand) -> bool:
+        """Whether every configuration that the demand could go to belongs to a pool with limits."""
+        return bool(self._limited.any()) and bool(demand.mask.bits.any()) and not demand.mask.bits[~self._limited].any()
+
+    def in_turn(self, demands: Sequence[Demand]) -> list[Demand]:
+        """Demands in the order of placement: where limits may run out, those who depend on them come first, the small
+        ones before the large, so that the limits go to the most pods."""
+        if not self._limited.any():
+            return list(demands)
+        return sorted(
+            demands,
+            key=lambda d: (
+                not d.standing_only,
+                not (bound := self.limited_only(d)),
+                d.size if bound else -d.size,
+                d.index,
+            ),
+        )
 
     def pack(self, demands: Sequence[Demand]) -> None:
         """Place what can be placed; what is left stays in each demand's `count`."""

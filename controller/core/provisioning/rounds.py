@@ -20,6 +20,7 @@ from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
 from controller.core.provisioning.resources import Floats
+from controller.core.provisioning.shrinking import shrink
 from controller.core.provisioning.topology import Group, Kind, Topology
 
 PLANNED = "\0planned"
@@ -131,8 +132,12 @@ class Rounds:
 
     def _pack(self, shares: list[Share]) -> list[Demand]:
         asked = demands(shares, self.scale)
+        asked = self.packer.in_turn(asked)
         fill(self.packer, asked)
         self.packer.pack(asked)
+        left = [demand for demand in asked if demand.count]
+        if left and shrink(self.packer):
+            self.packer.pack(left)
         return asked
 
     def _return(self, share: Share, amount: int, by_class: dict[int, Progress]) -> None:
