@@ -11,9 +11,8 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 
@@ -28,13 +27,13 @@ from controller.core.cloud import CloudProvider
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
-from controller.errors import CloudError, CloudUnauthorizedError, KubeError, NotFoundError
+from controller.errors import CloudUnauthorizedError, KubeError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
 from controller.kube.lease import LeaderElector, LeaseOptions
-from controller.kube.resources import CONFIG_MAPS, SERVICES
+from controller.kube.resources import SERVICES
 from controller.launcher import Launcher, LaunchTimes
 from controller.loops import BackoffTimes, Loop, Reconciler
 from controller.reconcilers.conditions import ConditionsReconciler
@@ -46,18 +45,17 @@ from controller.reconcilers.provisioning import ProvisioningOptions, Provisionin
 from controller.reconcilers.refresh import RefreshReconciler
 from controller.reconcilers.registration import RegistrationReconciler
 from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
-from controller.settings import CONFIG_MAP, Options, Settings
-
-T = TypeVar("T")
+from controller.settings import Options, Settings
+from controller.startup import until_it_works, wait_for_settings
 
 STOP_SECONDS = 20.0
 """For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
 
+WITHOUT_DELAY = frozenset({"provisioning", "registration", "termination"})
+"""Loops that pods wait for; the others look less often while the cluster is restless."""
+
 EXIT_SECONDS = 28.0
 """After SIGTERM; then the process ends whatever is at hand."""
-
-SETTINGS_POLL_SECONDS = 0.5
-"""The peer's interval while the ConfigMap does not exist."""
 
 _log = structlog.get_logger("operator")
 
@@ -71,6 +69,8 @@ class OperatorTimes:
     garbage: GarbageTimes = field(default_factory=GarbageTimes)
     lease: LeaseOptions = field(default_factory=LeaseOptions)
     backoff: BackoffTimes = field(default_factory=BackoffTimes)
+    settle_seconds: float = 0.05
+    """Between two passes of a loop that pods wait for; ten times as long for the others."""
 
 
 class Operator:
@@ -103,7 +103,10 @@ class Operator:
         self._standing = [self._loop(RefreshReconciler(refresh))] if refresh is not None else []
 
     def _loop(self, reconciler: Reconciler) -> Loop:
-        return Loop(reconciler, self.informers, self._clock, self._stop, backoff=self._times.backoff)
+        settle = self._times.settle_seconds if reconciler.name in WITHOUT_DELAY else 10 * self._times.settle_seconds
+        return Loop(
+            reconciler, self.informers, self._clock, self._stop, settle_seconds=settle, backoff=self._times.backoff
+        )
 
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
@@ -219,28 +222,6 @@ def _stop_on_signals(stop: threading.Event) -> None:
         signal.signal(number, handle)
 
 
-def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: threading.Event) -> Settings | None:
-    """The settings once their ConfigMap exists; None when `stop` comes first. Raises ValidationError."""
-    said = False
-    while not stop.is_set():
-        found = until_it_works(lambda: _config_map(kube, namespace), "Kubernetes", clock, stop)
-        if found:
-            return Settings.parse(found[0])
-        if found is not None and not said:
-            _log.warning("Waits for the settings", config_map=f"{namespace}/{CONFIG_MAP}")
-            said = True
-        clock.wait(stop, SETTINGS_POLL_SECONDS)
-    return None
-
-
-def _config_map(kube: KubeClient, namespace: str) -> Sequence[dict[str, str]]:
-    """Its data in a list of one; an empty list when there is no such ConfigMap."""
-    try:
-        return [kube.get(CONFIG_MAPS, CONFIG_MAP, namespace).get("data") or {}]
-    except NotFoundError:
-        return []
-
-
 def make_provider(settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event) -> AWSProvider:
     """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
     logger = structlog.get_logger("aws")
@@ -267,28 +248,6 @@ def _dns_ip(kube: KubeClient) -> str:
         _log.info("ClusterIP of kube-dns is not known; nodes use their own default", because=str(error))
         return ""
     return "" if address == "None" else address
-
-
-def until_it_works(
-    ask: Callable[[], T], what: str, clock: Clock, stop: threading.Event, backoff: BackoffTimes | None = None
-) -> T | None:
-    """Ask until there is an answer; None when `stop` is set before. An outage is said once, and its end."""
-    backoff = backoff or BackoffTimes(0.5, 10.0)
-    failures, said = 0, ""
-    while not stop.is_set():
-        try:
-            answer = ask()
-        except (KubeError, CloudError) as error:
-            failures += 1
-            if (kind := type(error).__name__) != said:
-                _log.warning(f"{what} does not answer as it should; trying again", error=f"{kind}: {error}")
-                said = kind
-            clock.wait(stop, backoff.delay_seconds(failures))
-        else:
-            if failures:
-                _log.info(f"{what} answers again", failures=failures)
-            return answer
-    return None
 
 
 def _lead(

@@ -15,10 +15,11 @@ from controller.core.lifecycle.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from controller.loops import BackoffTimes
-from controller.operator import Operator, OperatorTimes, check, until_it_works, wait_for_settings
+from controller.operator import Operator, OperatorTimes, check
 from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
 from controller.settings import CONFIG_MAP, Settings
+from controller.startup import until_it_works, wait_for_settings
 from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World, apply_fault, world
 

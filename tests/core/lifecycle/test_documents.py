@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.aws import tags as tagging
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
@@ -86,3 +87,7 @@ def test_values_that_exist_are_kept() -> None:
 def test_no_finalizer_is_added_to_a_node_that_is_being_deleted() -> None:
     node = Node(name=INSTANCE.node_name, deleted_at=1.0)
     assert "finalizers" not in missing_metadata(node, node_document(INSTANCE, PROVISIONER))["metadata"]
+
+
+def test_the_tag_that_the_cloud_writes_is_the_one_that_adoption_reads() -> None:
+    assert tagging.LAUNCH_TOKEN == LAUNCH_TOKEN
