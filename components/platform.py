@@ -283,7 +283,7 @@ class Platform:
             {
                 "repository_name": build.repository or f"nodeless/{self.config.cluster.name}".lower(),
                 "platforms": build.platforms,
-                "context": str(self.folder),
+                "context": ".",
                 "tag": content_tag(self.folder, build.platforms),
             },
         )

@@ -26,7 +26,8 @@ def _rule(groups: str, resources: tuple[str, ...], verbs: tuple[str, ...], names
 CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("karpenter.sh", ("provisioners",), READ),
     _rule("karpenter.sh", ("provisioners/status",), ("patch",)),
-    _rule("karpenter.k8s.aws", ("awsnodetemplates",), ("list", "watch")),
+    _rule("karpenter.k8s.aws", ("awsnodetemplates",), READ),
+    _rule("karpenter.k8s.aws", ("awsnodetemplates/status",), ("patch",)),
     _rule("", ("namespaces", "persistentvolumeclaims", "persistentvolumes", "pods"), ("list", "watch")),
     _rule("", ("nodes",), (*READ, "create", "patch", "delete")),
     _rule("", ("pods/eviction",), ("create",)),

@@ -5,16 +5,16 @@ What this does not prove: that the AWS and Kubernetes providers accept the input
 
 from __future__ import annotations
 
-import asyncio
 import runpy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.config import CONFIG
-from pulumi.runtime.stack import run_in_stack
+from pulumi.runtime.settings import get_root_resource
+from pulumi.runtime.stack import Stack
 
 from tests.components.stacks import ROOT
 
@@ -40,24 +40,40 @@ class Declared:
     protect: bool
     retained: bool
 
+    @property
+    def line(self) -> str:
+        """Its types and name, as in its URN, without what is the same for all."""
+        return self.urn.split("::", 2)[2].removeprefix("pulumi:pulumi:Stack$")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A look-up that the provider answers with an error, as it does where there is no such thing."""
+
+    reason: str
+
 
 @dataclass
 class Cloud(mocks.Mocks):
-    """Answers as AWS would. `answers` by token, over the usual ones; an exception is raised."""
+    """Answers as AWS would. `answers` by token, over the usual ones."""
 
     region: str = "ap-northeast-2"
     answers: dict[str, Any] = field(default_factory=dict)
+    preview: bool = False
+    """Nothing exists yet: outputs are unknown that are not inputs."""
 
     def call(self, args: mocks.MockCallArgs) -> Any:
         found = self.answers.get(args.token, USUAL.get(args.token))
         if callable(found):
             found = found(args.args)
-        if isinstance(found, Exception):
-            raise found
+        if isinstance(found, Refusal):
+            return {}, [("", found.reason)]
         assert found is not None, f"the program asks {args.token}, and nobody answers"
         return {**found, **({"region": self.region} if args.token.endswith("getRegion") else {})}
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if self.preview:
+            return "", dict(args.inputs)
         short = str(args.inputs.get("name") or args.name)
         outputs = {"arn": f"arn:aws:mock:{self.region}:{ACCOUNT_ID}:{args.typ}/{short}", "name": short}
         return f"{args.name}-id", {**outputs, **OUTPUTS.get(args.typ, {}), **args.inputs}
@@ -69,10 +85,11 @@ class Recorder(mocks.MockMonitor):
     def __init__(self, answers: mocks.Mocks) -> None:
         super().__init__(answers)
         self.declared: dict[str, Declared] = {}
-        self.outputs: dict[str, Any] = {}
 
     def RegisterResource(self, request: Any) -> Any:
-        answer = super().RegisterResource(request)
+        answer = super().RegisterResource(request)  # type: ignore[no-untyped-call]
+        if request.type == "pulumi:pulumi:Stack":
+            return answer
         self.declared[answer.urn] = Declared(
             urn=answer.urn,
             type=request.type,
@@ -85,11 +102,6 @@ class Recorder(mocks.MockMonitor):
             retained=request.retainOnDelete,
         )
         return answer
-
-    def RegisterResourceOutputs(self, request: Any) -> Any:
-        if "pulumi:pulumi:Stack" in request.urn:
-            self.outputs = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
-        return super().RegisterResourceOutputs(request)
 
 
 @dataclass(frozen=True)
@@ -111,22 +123,26 @@ class Run:
 
     def tree(self) -> list[str]:
         """Every resource under its parents, as a line of a golden file."""
-        return sorted(urn.split("::", 2)[2] for urn in self.declared if "pulumi:pulumi:Stack" not in urn)
+        return sorted(each.line for each in self.declared.values())
 
 
 def run(program: Callable[[], None], cloud: Cloud | None = None, *, preview: bool = False, stack: str = "test") -> Run:
     """Run a program that declares resources."""
-    answers = cloud or Cloud()
+    answers = replace(cloud or Cloud(), preview=preview)
     recorder = Recorder(answers)
     mocks.set_mocks(answers, project="nodeless", stack=stack, preview=preview, monitor=recorder)
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_until_complete(run_in_stack(program))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
-    return Run(recorder.declared, recorder.outputs)
+    outputs: dict[str, Any] = {}
+
+    @pulumi.runtime.test  # type: ignore[untyped-decorator]
+    def body() -> pulumi.Output[None]:
+        root = get_root_resource()
+        assert isinstance(root, Stack)
+        root.outputs.clear()  # the process has one root stack, whose exports would pile up
+        program()
+        return pulumi.Output.from_input(dict(root.outputs)).apply(outputs.update)
+
+    body()
+    return Run(recorder.declared, outputs)
 
 
 def run_stack(name: str, config: Mapping[str, str], cloud: Cloud | None = None, *, preview: bool = False) -> Run:
@@ -167,8 +183,8 @@ USUAL: dict[str, Any] = {
     "aws:ec2/getSubnets:getSubnets": {"ids": [*PRIVATE, PUBLIC], "id": "r"},
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getSecurityGroups:getSecurityGroups": {"ids": [], "id": "r"},
-    "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider": Exception("NoSuchEntity: no such provider"),
-    "aws:iam/getRole:getRole": Exception("NoSuchEntity: no such role"),
+    "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider": Refusal("NoSuchEntity: no such provider"),
+    "aws:iam/getRole:getRole": Refusal("NoSuchEntity: no such role"),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": {"userName": "AWS", "password": "secret", "id": "r"},
 }
 

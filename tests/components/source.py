@@ -8,7 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+import boto3
 
 from controller.kube import resources
 from controller.kube.resources import CLUSTER_STATE, PODS, Resource
@@ -36,33 +39,47 @@ class KubeCall:
     verb: str
 
 
-def _trees(folder: Path) -> Iterator[ast.AST]:
-    for path in sorted(folder.rglob("*.py")):
-        yield ast.parse(path.read_text(), str(path))
+def _modules() -> Iterator[tuple[Path, ast.AST]]:
+    for path in sorted((ROOT / "controller").rglob("*.py")):
+        yield path, ast.parse(path.read_text(), str(path))
 
 
-def _calls() -> Iterator[ast.Call]:
-    for tree in _trees(ROOT / "controller"):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                yield node
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {alias.name for node in nodes if node.module == "controller.kube.resources" for alias in node.names}
+
+
+@cache
+def _operations(service: str) -> dict[str, str]:
+    """boto3's method → the API's operation, which IAM's action is called after."""
+    client = boto3.client(service, region_name="us-east-1")  # type: ignore[call-overload]
+    found: dict[str, str] = client.meta.method_to_api_mapping
+    return found
 
 
 def aws_actions() -> set[str]:
     """Every action that a boto3 client is asked for, such as ec2:CreateFleet."""
     found = set()
-    for call in _calls():
+    for call in (call for _, tree in _modules() for call in _calls(tree)):
         assert isinstance(call.func, ast.Attribute)
         receiver = call.func.value
         name = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
         service = name.lstrip("_")
         if service not in SERVICES:
             continue
+        operations = _operations(service)
         method = call.func.attr
         if method == "get_paginator":
             assert isinstance(call.args[0], ast.Constant)
             method = str(call.args[0].value)
-        found.add(f"{service}:{''.join(part.capitalize() for part in method.split('_'))}")
+        if method in operations:
+            found.add(f"{service}:{operations[method]}")
     return found
 
 
@@ -70,16 +87,19 @@ def kube_calls() -> set[KubeCall]:
     """Every verb that the Kubernetes client is asked for, and the watches of the cluster state."""
     known = {name: value for name, value in vars(resources).items() if isinstance(value, Resource)}
     found = {KubeCall(each.group, each.plural, verb) for each in CLUSTER_STATE for verb in ("list", "watch")}
-    for call in _calls():
-        assert isinstance(call.func, ast.Attribute)
-        if call.func.attr == "evict":
-            found.add(KubeCall(PODS.group, "pods/eviction", "create"))
-        if call.func.attr not in _VERBS or not call.args or not isinstance(call.args[0], ast.Name):
-            continue
-        resource = known.get(call.args[0].id)
-        if resource is None:
-            continue
-        sub = next((k.value for k in call.keywords if k.arg == "subresource"), None)
-        plural = f"{resource.plural}/{sub.value!s}" if isinstance(sub, ast.Constant) else resource.plural
-        found |= {KubeCall(resource.group, plural, verb) for verb in _VERBS[call.func.attr]}
+    for path, tree in _modules():
+        generic = [known[name] for name in _imported(tree) & set(known)]
+        for call in _calls(tree):
+            assert isinstance(call.func, ast.Attribute)
+            if call.func.attr == "evict":
+                found.add(KubeCall(PODS.group, "pods/eviction", "create"))
+            if call.func.attr not in _VERBS or not call.args or not isinstance(call.args[0], ast.Name):
+                continue
+            name = call.args[0].id
+            # A variable stands for any resource that its module knows; the client's own modules know none.
+            chosen = generic if name == "resource" and path.parent.name != "kube" else [known.get(name)]
+            sub = next((k.value for k in call.keywords if k.arg == "subresource"), None)
+            suffix = f"/{sub.value!s}" if isinstance(sub, ast.Constant) else ""
+            for each in filter(None, chosen):
+                found |= {KubeCall(each.group, each.plural + suffix, verb) for verb in _VERBS[call.func.attr]}
     return found

@@ -1,0 +1,30 @@
+# syntax=docker/dockerfile:1
+# The controller's image: Python, the locked packages of [project].dependencies, and nothing else.
+ARG PYTHON=python:3.13-slim-trixie
+ARG UV=ghcr.io/astral-sh/uv:0.9
+
+FROM ${UV} AS uv
+
+FROM ${PYTHON} AS build
+COPY --from=uv /uv /usr/local/bin/uv
+ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/app/.venv
+WORKDIR /app
+RUN --mount=type=cache,target=/root/.cache/uv \
+    --mount=type=bind,source=pyproject.toml,target=pyproject.toml \
+    --mount=type=bind,source=uv.lock,target=uv.lock \
+    uv sync --locked --no-install-project --no-default-groups
+COPY pyproject.toml uv.lock README.md ./
+COPY controller ./controller
+COPY crds ./crds
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv sync --locked --no-editable --no-default-groups
+
+FROM ${PYTHON}
+LABEL org.opencontainers.image.title="nodeless" \
+      org.opencontainers.image.description="EC2 nodes for pods that wait, and none for pods that are gone"
+COPY --from=build /app/.venv /app/.venv
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONFAULTHANDLER=1
+USER 65532:65532
+EXPOSE 8080 8081
+ENTRYPOINT ["/app/.venv/bin/nodeless"]
+CMD ["run"]

@@ -1,0 +1,279 @@
+"""Documents: what they say, and that they agree with the controller, the image and the services that read them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import yaml
+
+from components.config.controller import ControllerConfig, SettingsConfig
+from components.documents import addons, controller, fargate, interruption
+from components.documents.account import Account
+from components.documents.addon_policies import external_dns_policy, load_balancer_policy
+from components.documents.kubeconfig import kubeconfig
+from components.documents.nodes import USERNAME, with_node_role
+from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
+from components.documents.settings import KEYS, settings_data
+from controller.core.api.frozen import FrozenMap
+from controller.settings import Options, Settings, setting_keys
+from tests.components.policies import Request, allowed
+from tests.components.stacks import ROOT
+
+ACCOUNT = Account("aws", "111122223333", "ap-northeast-2")
+ROLE = ACCOUNT.iam_arn("role/KarpenterNodeRole-myeks")
+
+
+def deployment(**keys: Any) -> dict[str, Any]:
+    config = ControllerConfig(**{"image": "i", **keys})
+    return controller.deployment(controller.ControllerSpec(config, "i:1", "ap-northeast-2", {"aws.clusterName": "c"}))
+
+
+def pod(**keys: Any) -> dict[str, Any]:
+    found: dict[str, Any] = deployment(**keys)["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
+    given = SettingsConfig(
+        batch_max_duration="20s", batch_idle_duration="2s", drift_enabled=True, cluster_endpoint="https://a.example",
+        enable_pod_eni=True, enable_eni_limited_pod_density=False, isolated_vpc=True,
+        node_name_convention="resource-name", vm_memory_overhead_percent=0.1, tags=FrozenMap({"team": "a"}),
+    )  # fmt: skip
+    assert set(KEYS) == {each.name for each in fields(SettingsConfig)}
+    read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
+    for name in KEYS:
+        want = getattr(given, name)
+        seconds = {"20s": 20.0, "2s": 2.0}
+        assert getattr(read, f"{name}_seconds" if name.startswith("batch") else name) == seconds.get(str(want), want)
+    assert (read.cluster_name, read.default_instance_profile, read.interruption_queue_name) == (
+        "myeks",
+        "profile",
+        "queue",
+    )
+
+
+def test_settings_left_alone_are_left_to_the_controllers_own_defaults() -> None:
+    assert settings_data(SettingsConfig(), "myeks", "profile", "") == {
+        "aws.clusterName": "myeks",
+        "aws.defaultInstanceProfile": "profile",
+    }
+    assert Settings.parse({"aws.clusterName": "myeks"}) == Settings("myeks")
+    written = set(KEYS.values()) | {"aws.clusterName", "aws.defaultInstanceProfile", "aws.interruptionQueueName"}
+    assert written <= set(setting_keys())
+
+
+def test_the_containers_environment_is_what_the_controller_reads() -> None:
+    container = pod(env=FrozenMap({"KUBE_CLIENT_QPS": "50"}))["containers"][0]
+    sample = {"SYSTEM_NAMESPACE": "karpenter", "POD_NAME": "karpenter-0", "MEMORY_LIMIT": "1073741824"}
+    environment = {each["name"]: each.get("value") or sample[each["name"]] for each in container["env"]}
+    options = Options.parse(environment)
+    assert options.system_namespace == "karpenter"
+    assert options.kube_client_qps == 50
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports == {"http-metrics": options.metrics_port, "http": options.health_probe_port}
+
+
+def test_the_arguments_are_the_commands() -> None:
+    from click.testing import CliRunner
+
+    from controller.cli import main
+
+    command, *options = pod()["containers"][0]["args"]
+    told = CliRunner().invoke(main, [command, "--help"]).output
+    assert all(option.split("=")[0] in told for option in options)
+    bad = CliRunner().invoke(main, [command, *options, "--no-such-option"])
+    assert "No such option" in bad.output, "the options before it were refused"
+
+
+def test_the_image_and_the_deployment_agree() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    user = re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE)
+    context = pod()["securityContext"]
+    assert user == [(str(context["runAsUser"]), str(context["runAsGroup"]))]
+    exposed = re.findall(r"^EXPOSE (.*)$", dockerfile, re.MULTILINE)[0].split()
+    assert exposed == [str(each["containerPort"]) for each in pod()["containers"][0]["ports"]]
+    entry = json.loads(re.findall(r"^ENTRYPOINT (.*)$", dockerfile, re.MULTILINE)[0])
+    assert entry == ["/app/.venv/bin/nodeless"], "vector form: no shell between Kubernetes' SIGTERM and the controller"
+    assert "--locked" in dockerfile
+    assert "--no-default-groups" in dockerfile, "Pulumi and the sandbox have no business in the image"
+
+
+def test_pods_meet_the_restricted_pod_security_standard() -> None:
+    spec = pod()
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["capabilities"] == {"drop": ["ALL"]}
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(spec)
+
+
+@pytest.mark.parametrize("placement", ["fargate", "any"])
+def test_the_controller_never_runs_on_its_own_nodes(placement: str) -> None:
+    terms = _terms(pod(placement=placement))
+    assert terms == [{"matchExpressions": [{"key": "karpenter.sh/provisioner-name", "operator": "DoesNotExist"}]}]
+
+
+def test_a_node_group_binds_because_both_rules_are_in_one_term() -> None:
+    (term,) = _terms(pod(placement="nodeGroup", node_group="ng-1"))
+    assert {each["key"]: each.get("values") for each in term["matchExpressions"]} == {
+        "karpenter.sh/provisioner-name": None,
+        "eks.amazonaws.com/nodegroup": ["ng-1"],
+    }
+
+
+def _terms(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms: list[dict[str, Any]] = required["nodeSelectorTerms"]
+    return terms
+
+
+def test_selectors_of_service_budget_and_deployment_meet_the_pods_labels() -> None:
+    template = deployment()["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        deployment()["spec"]["selector"]["matchLabels"],
+        controller.service("karpenter")["spec"]["selector"],
+        controller.disruption_budget("karpenter")["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= template.items()
+    (port,) = controller.service("karpenter")["spec"]["ports"]
+    assert port["name"] == "http-metrics", "the guides' scrape job looks for it"
+    assert port["targetPort"] in {each["name"] for each in pod()["containers"][0]["ports"]}
+
+
+def test_changed_settings_roll_the_pods() -> None:
+    def checksum(data: dict[str, str]) -> str:
+        made = controller.deployment(controller.ControllerSpec(ControllerConfig(image="i"), "i", "r", data))
+        return str(made["spec"]["template"]["metadata"]["annotations"]["checksum/settings"])
+
+    assert checksum({"a": "1", "b": "2"}) == checksum({"b": "2", "a": "1"}) != checksum({"a": "1"})
+
+
+def test_the_service_account_alone_takes_the_controllers_role() -> None:
+    issuer = "https://oidc.eks.ap-northeast-2.amazonaws.com/id/E"
+    (statement,) = service_account_trust(ACCOUNT, issuer, "karpenter", "karpenter")["Statement"]
+    host = "oidc.eks.ap-northeast-2.amazonaws.com/id/E"
+    assert statement["Principal"] == {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{host}"}
+    assert statement["Condition"] == {
+        "StringEquals": {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": "system:serviceaccount:karpenter:karpenter"}
+    }
+
+
+def test_other_clusters_fargate_pods_do_not_take_the_execution_role() -> None:
+    (statement,) = fargate_trust(ACCOUNT, "myeks")["Statement"]
+    profiles = "arn:aws:eks:ap-northeast-2:111122223333:fargateprofile/myeks/*"
+    assert statement["Condition"] == {"ArnLike": {"aws:SourceArn": profiles}}
+
+
+GUIDE = """- groups:
+  - system:bootstrappers
+  - system:nodes
+  rolearn: arn:aws:iam::111122223333:role/dev-global-eks-node-iam-role
+  username: system:node:{{EC2PrivateDNSName}}
+"""
+
+
+def test_the_node_role_is_appended_to_aws_auth_and_every_entry_stays() -> None:
+    merged = with_node_role(GUIDE, ROLE)
+    entries = yaml.safe_load(merged)
+    assert entries[0] == yaml.safe_load(GUIDE)[0]
+    assert entries[1] == {"groups": ["system:bootstrappers", "system:nodes"], "rolearn": ROLE, "username": USERNAME}
+    assert "{{EC2PrivateDNSName}}" in merged, "the braces are the authenticator's"
+    assert with_node_role(merged, ROLE) == merged, "a second run changes nothing"
+    assert [each["rolearn"] for each in yaml.safe_load(with_node_role("", ROLE))] == [ROLE]
+
+
+def test_an_entry_of_the_node_role_that_lacks_groups_is_completed() -> None:
+    present = yaml.safe_dump([{"rolearn": ROLE, "username": "x", "groups": ["team"]}])
+    assert yaml.safe_load(with_node_role(present, ROLE)) == [
+        {"rolearn": ROLE, "username": USERNAME, "groups": ["team", "system:bootstrappers", "system:nodes"]}
+    ]
+
+
+@pytest.mark.parametrize("text", ["a: b", "- text", "[1]"])
+def test_an_aws_auth_that_cannot_be_understood_is_not_replaced(text: str) -> None:
+    with pytest.raises(ValueError, match="repair it by hand"):
+        with_node_role(text, ROLE)
+
+
+def test_only_the_rules_write_to_the_queue_and_only_over_tls() -> None:
+    queue = ACCOUNT.arn("sqs", "myeks")
+    rules = [ACCOUNT.arn("events", f"rule/{interruption.rule_name(kind, 'myeks')}") for kind in interruption.RULES]
+    document = interruption.queue_policy(queue, rules)
+
+    def may(source: str, secure: str) -> bool:
+        context = {"aws:SourceArn": source, "aws:SecureTransport": secure}
+        return allowed([document], Request("sqs:SendMessage", queue, context))
+
+    assert all(may(rule, "true") for rule in rules)
+    assert not may(rules[0], "false")
+    assert not may(ACCOUNT.arn("events", "rule/other"), "true")
+    assert not allowed([document], Request("sqs:ReceiveMessage", queue, {"aws:SourceArn": rules[0]}))
+
+
+def test_rules_send_what_the_controller_acts_on_and_no_more() -> None:
+    change = interruption.RULES["InstanceStateChange"]["detail"]["state"]
+    assert change == ["stopping", "stopped", "shutting-down", "terminated"]
+    health = interruption.RULES["ScheduledChange"]["detail"]
+    assert health == {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]}
+    names = {interruption.rule_name(kind, "c" * 100) for kind in interruption.RULES}
+    assert len(names) == len(interruption.RULES), "cut names must differ"
+    assert max(map(len, names)) <= 64
+
+
+def test_the_log_router_stays_within_fargates_limit_and_writes_where_it_may() -> None:
+    objects = fargate.logging_objects("ap-northeast-2", "c" * 100)
+    assert sum(map(len, objects["config-map"]["data"].values())) < 5300
+    assert set(objects["config-map"]["data"]) <= {"output.conf", "filters.conf", "parsers.conf"}
+    assert objects["namespace"]["metadata"]["labels"] == {"aws-observability": "enabled"}
+    stream = ACCOUNT.arn("logs", "log-group:/aws/eks/myeks/fargate:log-stream:a")
+    document = fargate.logging_policy(ACCOUNT, "myeks")
+    assert allowed([document], Request("logs:PutLogEvents", stream))
+    assert not allowed([document], Request("logs:PutLogEvents", ACCOUNT.arn("logs", "log-group:/other:log-stream:a")))
+
+
+def test_the_load_balancer_controller_changes_only_its_own_clusters() -> None:
+    document = load_balancer_policy(ACCOUNT, "myeks")
+    assert (
+        len(compact(load_balancer_policy(Account("aws-us-gov", "1" * 12, "us-gov-west-1"), "c" * 100)))
+        <= MAX_CHARACTERS
+    )
+    balancer = ACCOUNT.arn("elasticloadbalancing", "loadbalancer/app/a/1")
+    for cluster, may in (("myeks", True), ("other", False)):
+        tag = {"aws:ResourceTag/elbv2.k8s.aws/cluster": cluster}
+        assert allowed([document], Request("elasticloadbalancing:DeleteLoadBalancer", balancer, tag)) is may
+    assert not allowed([document], Request("elasticloadbalancing:CreateLoadBalancer", balancer))
+    assert not allowed([document], Request("ec2:DeleteSecurityGroup", ACCOUNT.arn("ec2", "security-group/sg-1")))
+
+
+def test_external_dns_changes_one_zone() -> None:
+    document = external_dns_policy(ACCOUNT, "Z1")
+    assert allowed([document], Request("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z1"))
+    assert not allowed([document], Request("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z2"))
+
+
+def test_add_ons_are_told_what_fargate_has_no_metadata_for() -> None:
+    values = addons.load_balancer_values("myeks", "ap-northeast-2", "vpc-1", ROLE, on_fargate=True)
+    assert (values["region"], values["vpcId"]) == ("ap-northeast-2", "vpc-1")
+    assert values["podAnnotations"] == {"eks.amazonaws.com/fargate-profile": "kube-system"}
+    assert "podAnnotations" not in addons.load_balancer_values("myeks", "r", "v", ROLE, on_fargate=False)
+    assert addons.core_dns_values(on_fargate=True)["computeType"] == "Fargate"
+
+
+def test_the_scrape_job_is_yaml_that_keeps_the_controllers_metrics_port() -> None:
+    (job,) = yaml.safe_load(addons.prometheus_values("karpenter")["extraScrapeConfigs"])
+    assert job["kubernetes_sd_configs"] == [{"role": "endpoints", "namespaces": {"names": ["karpenter"]}}]
+    assert job["relabel_configs"][0]["regex"] == "http-metrics"
+
+
+def test_the_kubeconfig_asks_the_aws_cli_for_a_token() -> None:
+    found = json.loads(kubeconfig("myeks", "ap-northeast-2", "https://a.example", "Y2E="))
+    assert found["clusters"][0]["cluster"] == {"server": "https://a.example", "certificate-authority-data": "Y2E="}
+    assert found["users"][0]["user"]["exec"]["args"][:4] == ["eks", "get-token", "--cluster-name", "myeks"]
+    assert found["current-context"] == found["contexts"][0]["name"]

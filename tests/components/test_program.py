@@ -1,0 +1,223 @@
+"""The program over each committed stack: what is declared, in which order, and what the account refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import yaml
+from pulumi.output import Unknown
+
+from tests.components.engine import CLUSTER_GROUP, PUBLIC, USUAL, VPC, Cloud, Declared, Refusal, Run, run_stack
+from tests.components.golden import GOLDEN, document, run_of
+from tests.components.stacks import ROOT, STACKS, minimal, raw_config
+
+REMEDY = "look at the difference; if it is meant: uv run python -m tests.components.golden"
+
+
+@cache
+def declared(name: str) -> Run:
+    return run_of(name)
+
+
+def config(**keys: Any) -> dict[str, str]:
+    return {f"nodeless:{name}": json.dumps(value) for name, value in minimal(**keys).items()}
+
+
+def refused(caplog: pytest.LogCaptureFixture, cloud: Cloud, **keys: Any) -> list[str]:
+    """The errors with which the program ends."""
+    caplog.clear()
+    with pytest.raises(SystemExit) as ended:
+        run_stack("test", config(**keys), cloud)
+    assert ended.value.code == 1
+    return [record.message for record in caplog.records if record.levelname == "ERROR"]
+
+
+def cluster(**changes: Any) -> dict[str, Any]:
+    return {"aws:eks/getCluster:getCluster": {**USUAL["aws:eks/getCluster:getCluster"], **changes}}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_stack_declares_exactly_the_resources_of_its_golden_file(name: str) -> None:
+    golden = json.loads((GOLDEN / f"{name}.json").read_text())
+    found = document(declared(name))
+    assert sorted(found) == sorted(golden), REMEDY
+    for line, inputs in golden.items():
+        assert found[line] == inputs, f"{line}: {REMEDY}"
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_preview_declares_the_same_resources_while_nothing_exists_yet(name: str) -> None:
+    preview = run_of(name, preview=True)
+    assert preview.tree() == declared(name).tree()
+    launch = preview.one(f"controller-identity-KarpenterControllerPolicy-{stack_cluster(name)}")
+    assert isinstance(launch.inputs["policy"], Unknown), "it names a role that is not there yet"
+    assert preview.one("controller-settings").inputs == declared(name).one("controller-settings").inputs
+
+
+def stack_cluster(name: str) -> str:
+    return str(json.loads(raw_config(name)["nodeless:cluster"])["name"])
+
+
+def closure(run: Run, each: Declared) -> set[str]:
+    """Names of all that comes before a resource: its dependencies, theirs, and its parents'."""
+    by_name = {other.name: other for other in run.declared.values()}
+    found: set[str] = set()
+    waiting = [each]
+    while waiting:
+        one = waiting.pop()
+        for name in {*one.dependencies, *({one.parent} if one.parent in by_name else ())} - found:
+            found.add(name)
+            if name in by_name:
+                waiting.append(by_name[name])
+    return found
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_provisioners_come_last_and_so_go_first(name: str) -> None:
+    run = declared(name)
+    needed = {
+        "controller-deployment", "definitions-provisioners", "definitions-awsnodetemplates", "node-access-entry",
+        "nodes-instance-profile", "nodes-AmazonEKS_CNI_Policy", "interruption-queue", "controller-settings",
+        "controller-identity-role", "fargate-karpenter",
+    }  # fmt: skip
+    provisioners = run.of_type("kubernetes:karpenter.sh/v1alpha5:Provisioner")
+    assert provisioners
+    for each in provisioners:
+        assert needed <= closure(run, each)
+        assert each.inputs["metadata"]["annotations"] == {"pulumi.com/deletionPropagationPolicy": "foreground"}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_pods_of_the_system_come_after_their_fargate_profiles(name: str) -> None:
+    run = declared(name)
+    assert "fargate-karpenter" in closure(run, run.one("controller-deployment"))
+    for addon in run.of_type("aws:eks/addon:Addon") + run.of_type("kubernetes:helm.sh/v3:Release"):
+        assert "fargate-kube-system" in closure(run, addon)
+    profiles = run.of_type("aws:eks/fargateProfile:FargateProfile")
+    for before, after in pairwise(profiles):
+        assert before.name in closure(run, after), "EKS takes one change of profiles at a time"
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_definitions_stay_when_the_stack_goes_and_are_those_of_the_repository(name: str) -> None:
+    found = declared(name).of_type("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
+    assert all(each.retained for each in found)
+    files = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    assert [each.inputs["spec"] for each in found] == [each["spec"] for each in files]
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_kubernetes_object_goes_to_the_stacks_cluster_and_no_other(name: str) -> None:
+    for each in declared(name).declared.values():
+        if each.type.startswith("kubernetes:"):
+            assert "pulumi:providers:kubernetes::kubernetes" in each.provider, each.name
+
+
+def test_outputs_name_what_the_next_steps_need_and_the_kubeconfig_is_secret() -> None:
+    outputs = declared("dev").outputs
+    assert set(outputs) == {
+        "clusterName", "nodeRoleArn", "instanceProfileName", "controllerRoleArn", "interruptionQueueName",
+        "kubeconfig", "next",
+    }  # fmt: skip
+    assert outputs["next"][0] == "aws eks update-kubeconfig --name myeks --region ap-northeast-2"
+
+
+def test_what_an_account_has_once_is_made_when_missing_and_kept_when_it_is_ours() -> None:
+    def names(cloud: Cloud) -> set[str]:
+        return {each.name for each in run_stack("test", config(), cloud).declared.values()}
+
+    once = {"oidc-provider", "spot-role"}
+    assert once <= names(Cloud())
+    tokens = ("aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider", "aws:iam/getRole:getRole")
+    ours = {token: {"tags": {"nodeless:stack": "nodeless/test"}} for token in tokens}
+    assert once <= names(Cloud(answers=ours)), "a second `up` would delete them"
+    foreign: dict[str, Any] = {token: {"tags": {}} for token in tokens}
+    assert not once & names(Cloud(answers=foreign))
+
+
+def test_public_subnets_are_left_out_unless_asked_for() -> None:
+    def tagged(**discovery: Any) -> set[str]:
+        run = run_stack("test", config(discovery=discovery))
+        return {each.inputs["resourceId"] for each in run.of_type("aws:ec2/tag:Tag")}
+
+    assert PUBLIC not in tagged()
+    assert PUBLIC in tagged(publicSubnets=True)
+    assert CLUSTER_GROUP in tagged()
+    assert "sg-0fedcba9876543210" in tagged(securityGroup="sg-0fedcba9876543210")
+
+
+def test_the_group_of_a_node_group_comes_from_its_launch_template() -> None:
+    answers = {
+        "aws:eks/getNodeGroup:getNodeGroup": {"launchTemplates": [{"id": "lt-1"}], "subnetIds": []},
+        "aws:ec2/getLaunchTemplate:getLaunchTemplate": {"vpcSecurityGroupIds": ["sg-7"], "networkInterfaces": []},
+    }
+    run = run_stack("test", config(discovery={"securityGroup": "nodeGroup/ng"}), Cloud(answers=answers))
+    assert run.one("discovery-security-group").inputs["resourceId"] == "sg-7"
+
+
+def test_a_cluster_without_access_entries_gets_the_role_merged_into_aws_auth() -> None:
+    run = run_stack("test", config(), Cloud(answers=cluster(accessConfigs=[{"authenticationMode": "CONFIG_MAP"}])))
+    patch = run.one("node-access-aws-auth")
+    assert patch.retained, "giving the field up would lock everybody out"
+    assert "KarpenterNodeRole-myeks" in patch.inputs["data"]["mapRoles"]
+    assert not run.of_type("aws:eks/accessEntry:AccessEntry")
+
+
+def test_everything_that_does_not_fit_the_account_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    def subnet(args: Mapping[str, Any]) -> dict[str, Any]:
+        other = args["id"] == "subnet-0aaaaaaaaaaaaaaaa"
+        return {"id": args["id"], "vpcId": "vpc-other" if other else VPC, "mapPublicIpOnLaunch": True}
+
+    answers = {
+        **cluster(accessConfigs=[{"authenticationMode": "CONFIG_MAP"}]),
+        "aws:ec2/getSubnet:getSubnet": subnet,
+        "aws:ec2/getSecurityGroups:getSecurityGroups": {"ids": ["sg-0bbbbbbbbbbbbbbbb"], "id": "r"},
+    }
+    keys: dict[str, Any] = {
+        "discovery": {"subnetIds": ["subnet-0aaaaaaaaaaaaaaaa"]},
+        "identity": {"nodeJoin": "accessEntry"},
+    }
+    assert refused(caplog, Cloud(answers=answers), **keys) == [
+        f"discovery.subnetIds: subnet-0aaaaaaaaaaaaaaaa is in vpc-other; the cluster is in {VPC}",
+        "fargate.subnetIds: the cluster has no private subnet; name private subnets of its VPC",
+        f"discovery.securityGroup: sg-0bbbbbbbbbbbbbbbb would be tagged beside {CLUSTER_GROUP}; untag it, or choose it "
+        "here",
+        "identity.nodeJoin: the cluster authenticates by the ConfigMap alone; use `awsAuth`, or raise its "
+        "authentication mode",
+    ]
+
+
+def test_a_cluster_that_is_not_there_or_has_no_oidc_issuer_is_said_with_a_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    missing = {"aws:eks/getCluster:getCluster": Refusal("ResourceNotFoundException: No cluster found for name: myek")}
+    assert refused(caplog, Cloud(answers=missing), cluster={"name": "myek"}) == [
+        "cluster.name: there is no EKS cluster 'myek' in ap-northeast-2; did you mean 'myeks'?"
+    ]
+    assert refused(caplog, Cloud(answers=cluster(identities=[]))) == [
+        "cluster.name: cluster 'myeks' has no OIDC issuer; pods need it to take IAM roles"
+    ]
+
+
+def test_a_broken_configuration_declares_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert refused(caplog, Cloud(), cluster={"name": "my eks"}, nope={})[0].startswith("nope: unknown key")
+
+
+def test_a_look_up_that_fails_for_another_reason_is_no_absence() -> None:
+    denied = {"aws:iam/getRole:getRole": Refusal("AccessDenied: not authorized to perform iam:GetRole")}
+    with pytest.raises(Exception, match="AccessDenied"):
+        run_stack("test", config(), Cloud(answers=denied))
+
+
+def test_the_governments_partition_reaches_every_arn() -> None:
+    answers = {"aws:index/getPartition:getPartition": {"partition": "aws-us-gov", "dnsSuffix": "amazonaws.com"}}
+    run = run_stack("test", config(), Cloud(region="us-gov-west-1", answers=answers))
+    for each in run.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+        assert not str(each.inputs["policyArn"]).startswith("arn:aws:iam::aws:"), each.name
+    document = json.loads(run.one("controller-identity-role").inputs["assumeRolePolicy"])
+    assert document["Statement"][0]["Principal"]["Federated"].startswith("arn:aws-us-gov:iam::")
