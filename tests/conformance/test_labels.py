@@ -13,7 +13,6 @@ from tests.factories import ZONES as OTHER_ZONES
 from tests.factories import node, pending_pod, provisioner, requirement, state_node
 
 LABEL = "test-key"
-NO_HINT = pytest.mark.xfail(strict=True, reason="hints know no zone and no capacity type: they are offerings' labels")
 
 
 def tried(cluster: Cluster | None = None, **fields: Any) -> Round:
@@ -287,9 +286,9 @@ def test_zones_of_no_offering_are_named_in_the_reason() -> None:
     ("key", "hint"),
     [
         pytest.param("instance-type", keys.INSTANCE_TYPE, id="RR3-truncated"),
-        pytest.param("zone", keys.ZONE, id="RR3-truncated-zone", marks=NO_HINT),
-        pytest.param("topology.kubernetes.io/zon", keys.ZONE, id="RR4-typo-zone", marks=NO_HINT),
-        pytest.param("karpenter.sh/capacity-typ", keys.CAPACITY_TYPE, id="RR4-typo-capacity", marks=NO_HINT),
+        pytest.param("zone", keys.ZONE, id="RR3-truncated-zone"),
+        pytest.param("topology.kubernetes.io/zon", keys.ZONE, id="RR4-typo-zone"),
+        pytest.param("karpenter.sh/capacity-typ", keys.CAPACITY_TYPE, id="RR4-typo-capacity"),
         pytest.param("karpenter.sh/provisioner-nam", keys.PROVISIONER_NAME, id="RR4-typo-provisioner"),
         pytest.param("kubernetes.io/arhc", keys.ARCH, id="RR4-typo-arch"),
     ],

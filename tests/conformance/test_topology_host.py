@@ -129,7 +129,6 @@ def test_a_missing_selector_counts_nobody() -> None:
     assert cluster.provision(*spreading(5, spread(CAPACITY, of=None))).left == set()
 
 
-@pytest.mark.xfail(strict=True, reason="pods that do not count for their own spread are spread all the same")
 def test_pods_that_their_own_selector_misses_may_stack() -> None:
     """T25, real: no rule parts the five, and one node that holds all is half the price of two."""
     done = Cluster().provision(*spreading(5, spread(CAPACITY), labels={"app": "other"}))

@@ -163,7 +163,7 @@ class Allocator:
     def _unlimited(self, dealing: _Dealing) -> bool:
         """Nothing but affinity holds: all may go to one cell."""
         return not any(
-            (rule.obeys or (rule.matched and rule.group.hard)) and rule.group.key.kind is not Kind.AFFINITY
+            rule.matched and (rule.obeys or rule.group.hard) and rule.group.key.kind is not Kind.AFFINITY
             for rule, _ in dealing.rules
         )
 
@@ -172,7 +172,9 @@ class Allocator:
         each = dealing.left // max(1, len(dealing.cells))
         if each < 2 or len(dealing.rules) != 1 or dealing.rules[0][0].group.key.kind is not Kind.SPREAD:
             return
-        group = dealing.rules[0][0].group
+        rule, group = dealing.rules[0][0], dealing.rules[0][0].group
+        if not rule.matched:
+            return
         values = {cell.values[0] for cell in dealing.cells}
         counts = {group.most.get(value, 0) for value in values} | {group.least.get(value, 0) for value in values}
         if values == group.domains and len(counts) == 1 and group.key.min_domains <= len(values):
@@ -224,7 +226,7 @@ def _best(dealing: _Dealing, reach: Reach) -> Cell | None:
     best_score: tuple[float, ...] = ()
     rules = [(rule, place, rule.group, rule.group.key.kind, _bar(rule)) for rule, place in dealing.rules]
     for cell in dealing.cells:
-        strained = level = followers = 0
+        strained = level = followers = beside = 0
         for rule, place, group, kind, bar in rules:
             value = cell.values[place]
             if kind is Kind.SPREAD and value != ABSENT:
@@ -233,7 +235,10 @@ def _best(dealing: _Dealing, reach: Reach) -> Cell | None:
                     if rule.obeys:
                         break
                     strained += 1
-                level += count
+                if rule.matched:
+                    level += count
+                else:
+                    beside += count
             elif not _permits(rule, value):
                 break
             elif kind is Kind.AFFINITY:
@@ -242,7 +247,7 @@ def _best(dealing: _Dealing, reach: Reach) -> Cell | None:
                 elif not rule.obeys and group.batch_owners and not group.most.get(value, 0):
                     strained += 1
         else:
-            score = (strained, -followers, level, cell.cost)
+            score = (strained, -followers, level, cell.cost, beside)
             if best is None or score < best_score:
                 best, best_score = cell, score
     return best

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.core.api import labels
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning.catalog import PAIR_KEYS, CompiledCatalog
 from controller.core.provisioning.compiler import Mask
@@ -191,7 +192,8 @@ def _some(values: list[str]) -> str:
 
 def near_key(key: str, catalog: CompiledCatalog) -> str:
     """A hint at a label key that looks alike, or empty."""
-    known = set(catalog.catalog_keys) | {k for pool in catalog.pools for k in pool.requirements} - {key}
+    of_pools = {label for pool in catalog.pools for label in pool.requirements}
+    known = (catalog.catalog_keys | of_pools | labels.WELL_KNOWN) - {key}
     parts = [candidate for candidate in sorted(known) if key in candidate and candidate != key]
     near = parts[:1] or difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.8)
     return f"; did you mean {near[0]}?" if near else ""
