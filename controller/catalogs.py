@@ -11,6 +11,7 @@ from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.provisioner_rules import inline_template
 from controller.core.cloud import Catalog, CloudProvider, InstanceType
+from controller.core.lifecycle.usable import unusable
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, NodeTemplateError, ValidationError
 
@@ -23,6 +24,15 @@ class CatalogView:
 
     types: Catalog = field(default_factory=lambda: EMPTY)
     problems: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    def briefly(self) -> Mapping[str, str]:
+        """The problems as a pod's event has room for: the first of each, and where the rest stands."""
+        return {name: _brief(name, problem) for name, problem in self.problems.items()}
+
+
+def _brief(name: str, problem: str) -> str:
+    first, *more = problem.split(" | ")
+    return f"{first} (and {len(more)} more: kubectl describe provisioner {name})" if more else first
 
 
 def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate:
@@ -56,6 +66,7 @@ class Catalogs:
     def __init__(self, cloud: CloudProvider) -> None:
         self._cloud = cloud
         self._pool = ThreadPoolExecutor(CATALOG_WORKERS, thread_name_prefix="catalog")
+        self._verdicts: dict[str, tuple[Provisioner, tuple[InstanceType, ...], str]] = {}
 
     def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
         """The catalogs of these Provisioners (None: of all that are not being deleted), by name."""
@@ -81,7 +92,16 @@ class Catalogs:
             return str(error)
         if not types:
             return f"no instance type is on offer for Provisioner {provisioner.name} in the zones of its subnets"
-        return types
+        return self._unusable(provisioner, types) or types
+
+    def _unusable(self, provisioner: Provisioner, types: tuple[InstanceType, ...]) -> str:
+        """The verdict is worked out anew only for another Provisioner or another catalog."""
+        known = self._verdicts.get(provisioner.name)
+        if known is not None and known[1] is types and known[0].requirements == provisioner.requirements:
+            return known[2]
+        verdict = unusable(provisioner, types)
+        self._verdicts[provisioner.name] = (provisioner, types, verdict)
+        return verdict
 
     def close(self) -> None:
         """End the pool's threads."""

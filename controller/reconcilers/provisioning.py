@@ -19,6 +19,7 @@ from controller.core.lifecycle.batching import BatchTimes, BatchWindow
 from controller.core.lifecycle.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import usage
 from controller.core.provisioning import solve
+from controller.core.provisioning.isolation import solve_around
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
 from controller.core.provisioning.problem import build, leaving_pods, opted_out, provisionable
 from controller.core.state.cluster import Cluster
@@ -127,10 +128,12 @@ class ProvisioningReconciler:
 
     def _schedule(self, snapshot: Snapshot, view: CatalogView) -> tuple[str, ...]:
         """Solve and act; the uids of pods to try again at once."""
-        problem = build(snapshot, view.types, skipped=view.problems)
+        problem = build(snapshot, view.types, skipped=view.briefly())
         if not problem.pending:
             return ()
-        plan = solve(problem, self._options.solve)
+        plan, error = solve_around(problem, partial(solve, options=self._options.solve))
+        if error is not None:
+            self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
         self._say_plan(len(problem.pending), plan)
         for unplaced in plan.unplaced:
             self._say_unplaced(snapshot, [unplaced.pod], unplaced.reason)

@@ -1,0 +1,37 @@
+"""Whether any instance type meets a Provisioner's requirements, and which requirement it is that none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.api.labels import CAPACITY_TYPE, ZONE
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+
+def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
+    """Why none of the types on offer can be a node of this Provisioner; empty when one can.
+
+    Offerings that are out of capacity for a while count: that passes by itself.
+    """
+    requirements = Requirements.of(provisioner.requirements)
+    types = tuple(types)
+    if any(all(_met(requirement, each) for requirement in requirements.values()) for each in types):
+        return ""
+    alone = [str(r) for r in requirements.values() if not any(_met(r, each) for each in types)]
+    if alone:
+        return (
+            f"no instance type on offer meets {' nor '.join(alone)} of spec.requirements; "
+            "check the spelling, and what EC2 offers in the zones of the template's subnets"
+        )
+    return "spec.requirements exclude each other: each is met by some instance type, all at once by none; relax one"
+
+
+def _met(requirement: Requirement, kind: InstanceType) -> bool:
+    if requirement.key == ZONE:
+        return any(requirement.has(offering.zone) for offering in kind.offerings)
+    if requirement.key == CAPACITY_TYPE:
+        return any(requirement.has(offering.capacity_type) for offering in kind.offerings)
+    own = kind.requirements.get(requirement.key)
+    return own is None or own.intersection(requirement).satisfiable
