@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.pricerules import PriceRule
 from controller.errors import ValidationError
 from controller.settings import Options, Settings, setting_keys
 
@@ -44,6 +45,11 @@ def test_every_key_is_read() -> None:
         "aws.vmMemoryOverheadPercent": "0.1",
         "aws.interruptionQueueName": "queue",
         "aws.tags": '{"team": "web"}',
+        "aws.enablePrefixDelegation": "true",
+        "aws.instanceStorePolicy": "RAID0",
+        "aws.enableZoneBalance": "true",
+        "aws.alternativePriceTolerance": "0.5",
+        "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
     }
     assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
     settings = Settings.parse(data)
@@ -61,6 +67,11 @@ def test_every_key_is_read() -> None:
         vm_memory_overhead_percent=0.1,
         interruption_queue_name="queue",
         tags=settings.tags,
+        enable_prefix_delegation=True,
+        instance_store_policy="RAID0",
+        enable_zone_balance=True,
+        alternative_price_tolerance=0.5,
+        price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}
     hash(settings)
@@ -90,6 +101,13 @@ def test_every_key_is_read() -> None:
         ("aws.vmMemoryOverheadPercent", "7.5"),
         ("aws.vmMemoryOverheadPercent", "nan"),
         ("aws.vmMemoryOverheadPercent", "x"),
+        ("aws.enablePrefixDelegation", "yes"),
+        ("aws.instanceStorePolicy", "raid0"),
+        ("aws.enableZoneBalance", "on"),
+        ("aws.alternativePriceTolerance", "-0.1"),
+        ("aws.alternativePriceTolerance", "inf"),
+        ("aws.alternativePriceTolerance", "x"),
+        ("aws.priceRules", "20%"),
         ("aws.tags", "a=b"),
         ("aws.tags", "[]"),
         ("aws.tags", '{"a": 1}'),

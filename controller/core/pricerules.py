@@ -1,0 +1,146 @@
+"""What the user really pays: discounts and commitments on top of list prices.
+
+A private price agreement, Savings Plans and reserved instances change which type is the cheapest, and no API tells the
+controller: the user does, in the setting `aws.priceRules`. The first rule that matches an offering sets its price.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from controller.core.api.labels import ON_DEMAND, SPOT
+from controller.core.api.strict import did_you_mean
+
+CAPACITY_TYPES: Final = (ON_DEMAND, SPOT)
+EXAMPLE: Final = 'write a JSON list such as [{"instanceTypes": ["m5.*"], "discountPercent": 27.5}]'
+_FIELDS: Final = ("capacityTypes", "discountPercent", "instanceTypes", "instances", "pricePerHour", "zones")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRule:
+    """One discount or commitment. Patterns are shell wildcards (`m5.*`); an offering must match one of each kind."""
+
+    instance_types: tuple[str, ...] = ("*",)
+    zones: tuple[str, ...] = ("*",)
+    capacity_types: tuple[str, ...] = (ON_DEMAND,)
+    discount_percent: float = 0.0
+    """Off the list price; from 0 to below 100."""
+    price_per_hour: float | None = None
+    """$ an hour instead of the list price: what a commitment comes to. Above 0."""
+    instances: int | None = None
+    """The commitment covers so many running instances that match, and the rule holds while fewer run. None: any."""
+
+    def matches(self, capacity_type: str, instance_type: str, zone: str) -> bool:
+        """Whether the rule speaks of this offering."""
+        return (
+            capacity_type in self.capacity_types
+            and any(fnmatchcase(instance_type, pattern) for pattern in self.instance_types)
+            and any(fnmatchcase(zone, pattern) for pattern in self.zones)
+        )
+
+    def price(self, listed: float) -> float:
+        """What the user pays where `listed` is the list price, both $ an hour."""
+        if self.price_per_hour is not None:
+            return self.price_per_hour
+        return listed * (100.0 - self.discount_percent) / 100.0
+
+
+Offering = tuple[str, str, str]
+"""(capacity type, instance type, zone)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceBook:
+    """The rules that hold now, in order."""
+
+    rules: tuple[PriceRule, ...] = ()
+
+    @classmethod
+    def now(cls, rules: tuple[PriceRule, ...], running: Mapping[Offering, int]) -> PriceBook:
+        """Without the commitments that the running instances use up, each instance counted for its first rule."""
+        left = [rule.instances for rule in rules]
+        for offering, count in sorted(running.items()):
+            waiting = count
+            for index, rule in enumerate(rules):
+                room = left[index]
+                if waiting and rule.matches(*offering):
+                    covered = waiting if room is None else min(waiting, room)
+                    waiting -= covered
+                    left[index] = None if room is None else room - covered
+        return cls(tuple(rule for rule, room in zip(rules, left, strict=True) if room is None or room > 0))
+
+    def price(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> float:
+        """What the user pays for an offering, $ an hour."""
+        for rule in self.rules:
+            if rule.matches(capacity_type, instance_type, zone):
+                return rule.price(listed)
+        return listed
+
+
+def parse_price_rules(text: str) -> tuple[PriceRule, ...]:
+    """Read the setting. Raises ValueError that says which rule is wrong and how to write it."""
+    try:
+        listed = json.loads(text) if text.strip() else []
+    except (ValueError, RecursionError):
+        raise ValueError(f"is not JSON: {EXAMPLE}") from None
+    if not isinstance(listed, list):
+        raise ValueError(f"is not a list: {EXAMPLE}")
+    return tuple(_rule(index, entry) for index, entry in enumerate(listed))
+
+
+def _rule(index: int, entry: Any) -> PriceRule:
+    if not isinstance(entry, dict):
+        raise ValueError(f"[{index}] is not an object: {EXAMPLE}")
+    for name in entry:
+        if name not in _FIELDS:
+            raise ValueError(f"[{index}].{name} is an unknown field: {did_you_mean(name, _FIELDS)}")
+    if ("discountPercent" in entry) == ("pricePerHour" in entry):
+        raise ValueError(f"[{index}] must have discountPercent or pricePerHour, and not both: {EXAMPLE}")
+    kinds = _patterns(index, entry, "capacityTypes", (ON_DEMAND,))
+    if unknown := sorted(set(kinds) - set(CAPACITY_TYPES)):
+        raise ValueError(f"[{index}].capacityTypes has {unknown[0]!r}: use {' or '.join(CAPACITY_TYPES)}")
+    return PriceRule(
+        instance_types=_patterns(index, entry, "instanceTypes", ("*",)),
+        zones=_patterns(index, entry, "zones", ("*",)),
+        capacity_types=kinds,
+        discount_percent=_number(index, entry, "discountPercent", below=100.0) or 0.0,
+        price_per_hour=_price(index, entry),
+        instances=_count(index, entry),
+    )
+
+
+def _patterns(index: int, entry: Mapping[str, Any], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    found = entry.get(name, list(default))
+    if not isinstance(found, list) or not found or not all(isinstance(one, str) and one for one in found):
+        raise ValueError(f'[{index}].{name} is not a list of names: write ["{default[0]}"], or leave it out for that')
+    return tuple(found)
+
+
+def _number(index: int, entry: Mapping[str, Any], name: str, below: float = float("inf")) -> float | None:
+    value = entry.get(name)
+    if value is None and name not in entry:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < below:
+        bounds = f"from 0 to below {below:g}" if below < float("inf") else "of 0 or more"
+        raise ValueError(f"[{index}].{name} {value!r} is not a number {bounds}: correct it")
+    return float(value)
+
+
+def _price(index: int, entry: Mapping[str, Any]) -> float | None:
+    price = _number(index, entry, "pricePerHour")
+    if price == 0:
+        raise ValueError(f"[{index}].pricePerHour is 0: write what an hour of the commitment comes to, in dollars")
+    return price
+
+
+def _count(index: int, entry: Mapping[str, Any]) -> int | None:
+    value = entry.get("instances")
+    if "instances" not in entry:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"[{index}].instances {value!r} is not a whole number above 0: correct it or leave it out")
+    return value
