@@ -19,11 +19,21 @@ from controller.core.api.quantity import nanos, resources, units_ceil
 
 MIB = 2**20
 GIB = 2**30
+GB = 10**9
+"""EC2 tells the size of instance stores in these."""
+
 DEFAULT_STORAGE_BYTES = 20 * GIB
 """The root or data device when the template says nothing."""
 
 DEFAULT_MAX_PODS = 110
 """The kubelet's own."""
+
+LARGE_VCPUS = 30
+LARGE_MAX_PODS = 250
+"""AWS's advice for types from so many vCPUs on (max-pods-calculator.sh); below, it is the kubelet's 110."""
+
+PREFIX_ADDRESSES = 16
+"""A delegated IPv4 prefix is a /28."""
 
 EVICTION_MEMORY_BYTES = 100 * MIB
 """The kubelet's default evictionHard memory.available."""
@@ -51,6 +61,10 @@ class CapacityRules:
     supports_eviction_soft: bool = True
     branch_interfaces: FrozenMap[str, int] = EMPTY
     """Branch network interfaces by instance type, of trunking-capable types."""
+    prefix_delegation: bool = False
+    """Interfaces get prefixes of 16 addresses (Nitro types alone can)."""
+    instance_store: bool = False
+    """NVMe disks of a type that has some are its data device, as one array."""
 
 
 def eni_limited_pods(info: TypeInfo) -> int:
@@ -58,12 +72,25 @@ def eni_limited_pods(info: TypeInfo) -> int:
     return info.max_interfaces * (info.ipv4_per_interface - 1) + 2
 
 
+def prefix_limited_pods(info: TypeInfo) -> int:
+    """Pods with prefixes in the place of addresses, no more than a node of this size is advised to run.
+
+    Source: max-pods-calculator.sh of awslabs/amazon-eks-ami. Types that are not Nitro cannot have prefixes.
+    """
+    if info.hypervisor == "xen":
+        return eni_limited_pods(info)
+    most = DEFAULT_MAX_PODS if info.vcpus < LARGE_VCPUS else LARGE_MAX_PODS
+    return min(most, info.max_interfaces * (info.ipv4_per_interface - 1) * PREFIX_ADDRESSES + 2)
+
+
 def pod_capacity(info: TypeInfo, rules: CapacityRules) -> int:
     """How many pods the kubelet takes."""
     if rules.kubelet.max_pods is not None:
         count = rules.kubelet.max_pods
+    elif not rules.eni_limited_pods:
+        count = DEFAULT_MAX_PODS
     else:
-        count = eni_limited_pods(info) if rules.eni_limited_pods else DEFAULT_MAX_PODS
+        count = prefix_limited_pods(info) if rules.prefix_delegation else eni_limited_pods(info)
     per_core = rules.kubelet.pods_per_core or 0
     if per_core > 0 and rules.supports_pods_per_core:
         count = min(count, per_core * info.vcpus)
@@ -75,6 +102,13 @@ def memory_bytes(info: TypeInfo, vm_memory_overhead: float) -> int:
     return (info.memory_mib - math.ceil(info.memory_mib * vm_memory_overhead)) * MIB
 
 
+def storage_capacity(info: TypeInfo, rules: CapacityRules) -> int:
+    """Bytes of the data device: the instance store where that is in use and the type has one, else the volume."""
+    if rules.instance_store and info.local_nvme_gb:
+        return info.local_nvme_gb * GB
+    return rules.storage_bytes
+
+
 def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
     """Node.status.capacity of such a node: cpu in millicores, the rest in units; resources it lacks are left out.
 
@@ -83,7 +117,7 @@ def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) ->
     found = {
         "cpu": info.vcpus * 1000,
         "memory": memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory,
-        "ephemeral-storage": rules.storage_bytes,
+        "ephemeral-storage": storage_capacity(info, rules),
         "pods": pod_capacity(info, rules),
         "nvidia.com/gpu": info.devices("NVIDIA"),
         "amd.com/gpu": info.devices("AMD"),
@@ -136,7 +170,7 @@ def reserved_millicores(vcpus: int) -> int:
 def eviction_threshold(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
     """Memory and storage below which the kubelet evicts: no pod can count on them. `memory` as in `capacity`."""
     memory = memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory
-    storage = rules.storage_bytes
+    storage = storage_capacity(info, rules)
     hard, soft = rules.kubelet.eviction_hard, rules.kubelet.eviction_soft
     if not rules.supports_eviction_soft:
         soft = FrozenMap()

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import structlog
 from cachetools import LRUCache
 
-from controller.aws.choice import is_exotic, tiers
+from controller.aws.balance import ZoneBalance
+from controller.aws.choice import affordable, is_exotic, tiers
 from controller.aws.cluster import ClusterFacts
 from controller.aws.errors import (
     FLEET_NOT_FOUND_CODES,
@@ -60,6 +61,8 @@ FRESH_SECONDS = 300.0
 FLEXIBLE_TYPES = 5
 """Fewer types than this are a narrow choice for spot (Karpenter v0.27's threshold for its warning)."""
 
+DEFAULT_PRICE_TOLERANCE = 0.25
+
 REMEMBERED_LAUNCHES = 10_000
 NO_REASON = FleetError("UnfulfillableCapacity", "the fleet gave neither an instance nor a reason")
 
@@ -88,7 +91,14 @@ class Launcher:
         parameters: NodeParameters,
         unavailable: UnavailableOfferings,
         stop: threading.Event,
+        price_tolerance: float = DEFAULT_PRICE_TOLERANCE,
+        balance: ZoneBalance | None = None,
     ) -> None:
+        """`price_tolerance`: alternatives dearer than the cheapest left by over this share are not sent along.
+        `balance`: prefer the zones with fewest instances; None: EC2 and the prices choose.
+        """
+        self._price_tolerance = price_tolerance
+        self._balance = balance
         self._ec2 = ec2
         self._clock = clock
         self._log = logger
@@ -118,22 +128,35 @@ class Launcher:
         self, request: LaunchRequest, tier: Sequence[PricedOffering], cluster: ClusterFacts
     ) -> CloudInstance | None:
         """Attempts until an instance is there (returned), or none of the tier's offerings is left (None)."""
-        for _ in range(MAX_ATTEMPTS):
-            _, masked = self._unavailable.active()
-            zones = self._subnets.zones(request.template)
-            left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
-            if not left:
+        for number in range(MAX_ATTEMPTS):
+            sent = self._sendable(request, tier, self._price_tolerance * 2**number)
+            if not sent:
                 return None
-            attempt = self._attempt(request, left, cluster)
+            attempt = self._attempt(request, sent, cluster)
             if attempt.fresh:
-                self._mask(left, attempt.errors)
+                self._mask(sent, attempt.errors)
             if attempt.instance is not None:
                 instance = self._named(attempt.instance)
                 self._unavailable.clear(instance.capacity_type, instance.instance_type, instance.zone)
+                if self._balance is not None and attempt.fresh:
+                    self._balance.launched(request.provisioner.name, instance.zone)
                 return instance
             if attempt.fresh:
                 _raise_unless_capacity(request, attempt.errors)
         return None
+
+    def _sendable(
+        self, request: LaunchRequest, tier: Sequence[PricedOffering], tolerance: float
+    ) -> list[PricedOffering]:
+        """What of a tier is not out of capacity, has a subnet, costs no share more than the cheapest such, and balances
+        the zones if that is wanted."""
+        _, masked = self._unavailable.active()
+        zones = self._subnets.zones(request.template)
+        left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
+        if not left:
+            return []
+        sent = affordable(left, tolerance)
+        return sent if self._balance is None else self._balance.fewest(request.provisioner.name, sent)
 
     def _attempt(self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts) -> _Attempt:
         number = self._next_attempt(request.token)

@@ -63,11 +63,12 @@ class NodeParameters:
         if template.launch_template:
             return {item.name: template.launch_template for item in types}
         images = self._images.by_type(template, cluster.kubernetes_version, types)
+        kinds = {item.name: (images[item.name], self._max_pods(request, item)) for item in types if item.name in images}
         names = {
-            image: self._ensure(self._parameters(request, capacity_type, image, cluster))
-            for image in sorted(set(images.values()))
+            kind: self._ensure(self._parameters(request, capacity_type, *kind, cluster))
+            for kind in sorted(set(kinds.values()), key=lambda kind: (kind[0], kind[1] or 0))
         }
-        return {name: names[image] for name, image in images.items()}
+        return {name: names[kind] for name, kind in kinds.items()}
 
     def restore(self, names: Iterable[str]) -> None:
         """Make sure again that launch templates exist which EC2 said it does not have."""
@@ -100,8 +101,19 @@ class NodeParameters:
             self._by_name[name] = parameters
         return name
 
+    def _max_pods(self, request: LaunchRequest, item: InstanceType) -> int | None:
+        """With prefixes the images' own rule does not hold: each number of pods needs a launch template."""
+        kubelet, settings = request.provisioner.kubelet, self._settings
+        told = max_pods(kubelet, settings.enable_eni_limited_pod_density)
+        return item.capacity.get("pods") if told is None and settings.enable_prefix_delegation else told
+
     def _parameters(
-        self, request: LaunchRequest, capacity_type: str, image_id: str, cluster: ClusterFacts
+        self,
+        request: LaunchRequest,
+        capacity_type: str,
+        image_id: str,
+        max_pods: int | None,
+        cluster: ClusterFacts,
     ) -> LaunchParameters:
         template, provisioner = request.template, request.provisioner
         family = family_of(template)
@@ -112,8 +124,9 @@ class NodeParameters:
             kubelet=provisioner.kubelet,
             labels=FrozenMap(kubelet_labels(provisioner.labels, provisioner.name, capacity_type)),
             taints=(*request.taints, *request.startup_taints),
-            max_pods=max_pods(provisioner.kubelet, self._settings.enable_eni_limited_pod_density),
+            max_pods=max_pods,
             custom=template.user_data,
+            instance_store=bool(self._settings.instance_store_policy) and family.supports_instance_store,
         )
         tags = {
             **self._settings.tags,

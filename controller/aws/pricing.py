@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from controller.aws.errors import translated
 from controller.core.api.labels import SPOT
+from controller.core.pricerules import Offering, PriceBook, PriceRule
 from controller.errors import CloudError
 
 if TYPE_CHECKING:
@@ -42,12 +43,16 @@ class Prices:
     """By instance type."""
     spot: Mapping[tuple[str, str], float] | None = None
     """By (instance type, zone). None: never learned; the on-demand price stands in, which spot does not exceed."""
+    book: PriceBook = field(default_factory=PriceBook)
+    """The user's discounts and commitments."""
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
-        """The price of an offering; None when it is not known."""
+        """What the user pays for an offering; None when its list price is not known, whatever the rules say."""
         if capacity_type == SPOT and self.spot is not None:
-            return self.spot.get((instance_type, zone))
-        return self.on_demand.get(instance_type)
+            listed = self.spot.get((instance_type, zone))
+        else:
+            listed = self.on_demand.get(instance_type)
+        return None if listed is None else self.book.price(capacity_type, instance_type, zone, listed)
 
 
 class Pricing:
@@ -60,13 +65,15 @@ class Pricing:
         region: str,
         fallback: Mapping[str, float],
         now: Callable[[], float],
+        rules: tuple[PriceRule, ...] = (),
     ) -> None:
         self._ec2 = ec2
+        self._rules = rules
         self._pricing = pricing
         self._region = region
         self._now = now
         self._lock = threading.Lock()
-        self._prices = Prices(on_demand=dict(fallback))
+        self._prices = Prices(on_demand=dict(fallback), book=PriceBook(rules))
 
     @property
     def prices(self) -> Prices:
@@ -111,16 +118,31 @@ class Pricing:
         self._publish(spot=found)
         return len(found)
 
+    @property
+    def has_commitments(self) -> bool:
+        """Whether prices depend on what runs: then `count_running` wants to know."""
+        return any(rule.instances is not None for rule in self._rules)
+
+    def count_running(self, running: Mapping[Offering, int]) -> None:
+        """Commitments that the running instances (by offering) use up end; those that are free again hold again."""
+        self._publish(book=PriceBook.now(self._rules, running))
+
     def _publish(
-        self, on_demand: Mapping[str, float] | None = None, spot: Mapping[tuple[str, str], float] | None = None
+        self,
+        on_demand: Mapping[str, float] | None = None,
+        spot: Mapping[tuple[str, str], float] | None = None,
+        book: PriceBook | None = None,
     ) -> None:
         with self._lock:
             held = self._prices
-            new_on_demand = held.on_demand if on_demand is None else on_demand
-            new_spot = held.spot if spot is None else spot
-            if new_on_demand == held.on_demand and new_spot == held.spot:
-                return
-            self._prices = Prices(held.version + 1, new_on_demand, new_spot)
+            changed = Prices(
+                held.version,
+                held.on_demand if on_demand is None else on_demand,
+                held.spot if spot is None else spot,
+                held.book if book is None else book,
+            )
+            if changed != held:
+                self._prices = replace(changed, version=held.version + 1)
 
     def _products(self, wanted: Mapping[str, str]) -> dict[str, float]:
         filters: list[FilterTypeDef] = [

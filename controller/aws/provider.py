@@ -7,12 +7,15 @@ Composition alone: each question is answered by the part that knows, and what th
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import structlog
 
 from controller.aws import tags as tagging
+from controller.aws.advice import advice
 from controller.aws.amifamily import family_of
+from controller.aws.balance import LEAVING_STATES, ZoneBalance
 from controller.aws.caching import Cache
 from controller.aws.capacity import CapacityRules, pod_capacity
 from controller.aws.catalog import InstanceTypeCatalog, Market
@@ -43,6 +46,7 @@ CATALOG_SECONDS = 300.0
 SPOT_PRICE_SECONDS = 300.0
 ON_DEMAND_PRICE_SECONDS = 12 * 3600.0
 LAUNCH_TEMPLATE_SECONDS = 600.0
+COMMITMENT_SECONDS = 30.0
 CLUSTER_SECONDS = 300.0
 ON_DEMAND_PRICES = "on-demand prices"
 
@@ -71,7 +75,9 @@ class AWSProvider:
         self._memory = LearnedMemory()
         self._unavailable = UnavailableOfferings(clock)
         self._catalog = InstanceTypeCatalog(ec2, clients.region, self._memory)
-        self._pricing = Pricing(ec2, clients.pricing, clients.region, self._shipped.prices, clock.now)
+        self._pricing = Pricing(
+            ec2, clients.pricing, clients.region, self._shipped.prices, clock.now, settings.price_rules
+        )
         self._subnets = Subnets(ec2, clock)
         self._security_groups = SecurityGroups(ec2, settings.cluster_name, clock, logger)
         self._images = Images(ec2, clients.ssm, clock)
@@ -92,6 +98,8 @@ class AWSProvider:
             ),
             unavailable=self._unavailable,
             stop=stop or threading.Event(),
+            price_tolerance=settings.alternative_price_tolerance,
+            balance=ZoneBalance(self._instances.launched, clock) if settings.enable_zone_balance else None,
         )
         self._schedule = {
             "instance types": (self._catalog.refresh, CATALOG_SECONDS),
@@ -99,6 +107,8 @@ class AWSProvider:
             ON_DEMAND_PRICES: (self._pricing.refresh_on_demand, ON_DEMAND_PRICE_SECONDS),
             "launch templates": (self._launch_templates.collect, LAUNCH_TEMPLATE_SECONDS),
         }
+        if self._pricing.has_commitments:
+            self._schedule["commitments"] = (self._count_running, COMMITMENT_SECONDS)
         if settings.isolated_vpc:
             del self._schedule[ON_DEMAND_PRICES]
             self._say_shipped_prices()
@@ -172,6 +182,10 @@ class AWSProvider:
         """
         return tuple(sorted({image.id for image in self._images_of(template)}))
 
+    def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """What the user should know of the two together. Raises NodeTemplateError for a family that we do not run."""
+        return advice(provisioner, template, family_of(template), self._settings)
+
     def check_permissions(self) -> None:
         """Try at start-up what the controller will do. Raises CloudUnauthorizedError naming all that is refused."""
         for action in check_permissions(self._clients, self._settings):
@@ -199,6 +213,16 @@ class AWSProvider:
         if what in self._failing:
             self._failing.discard(what)
             self._log.info("Reading from AWS works again", what=what, count=count)
+
+    def _count_running(self) -> int:
+        """Tell the prices how many instances use up commitments; returns how many run."""
+        running = Counter(
+            (one.capacity_type, one.instance_type, one.zone)
+            for one in self._instances.launched()
+            if one.state not in LEAVING_STATES
+        )
+        self._pricing.count_running(running)
+        return running.total()
 
     def _say_unpriced(self) -> None:
         """Name the types that cannot be planned because nobody says what they cost, whenever the list changes."""
@@ -233,6 +257,8 @@ class AWSProvider:
             eni_limited_memory_overhead=family.eni_limited_memory_overhead,
             supports_pods_per_core=family.supports_pods_per_core,
             supports_eviction_soft=family.supports_eviction_soft,
+            prefix_delegation=self._settings.enable_prefix_delegation,
+            instance_store=bool(self._settings.instance_store_policy) and family.supports_instance_store,
         )
 
     def _type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
@@ -243,6 +269,8 @@ class AWSProvider:
         if info is None:
             return {}
         rules = CapacityRules(
-            eni_limited_pods=self._settings.enable_eni_limited_pod_density, kubelet=tagging.read_pod_density(tags)
+            eni_limited_pods=self._settings.enable_eni_limited_pod_density,
+            prefix_delegation=self._settings.enable_prefix_delegation,
+            kubelet=tagging.read_pod_density(tags),
         )
         return info.labels(self._clients.region, pod_capacity(info, rules))

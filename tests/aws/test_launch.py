@@ -78,7 +78,7 @@ class TestOneInstanceForAToken:
         with pytest.raises(CloudError, match="InternalError"):
             provider.create(wanted)
         cloud.aws.calls.clear()
-        other = replace(wanted, offerings=wanted.offerings[:-1])
+        other = replace(wanted, offerings=wanted.offerings[1:])
         instance = cloud.restarted(provider).create(other)
         assert cloud.aws.calls.errors() == {"ec2.CreateFleet:IdempotentParameterMismatch": 1}
         assert [i["instanceId"] for i in cloud.aws.instances()] == [instance.id]
@@ -132,7 +132,7 @@ class TestOneInstanceForAToken:
             provider.create(wanted)
         stopping = cloud.restarted(provider)
         stopping._launcher._stop.set()
-        other = replace(wanted, offerings=wanted.offerings[:-1])
+        other = replace(wanted, offerings=wanted.offerings[1:])
         with pytest.raises(CloudError, match="The controller stops while"):
             stopping.create(other)
         assert len(cloud.aws.instances()) == 1
@@ -227,6 +227,24 @@ class TestBadDays:
             cloud.aws.faults.add_shortage(Shortage(offering.instance_type, offering.zone, offering.capacity_type))
         instance = provider.create(wanted)
         assert (instance.instance_type, instance.zone) == (last.instance_type, last.zone)
+
+    def test_an_alternative_that_costs_much_more_is_not_sent_while_a_cheap_one_may_be_had(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        names = ("m5.large", "m5.xlarge", "m5.4xlarge")
+        wanted = request(types, names=names, capacity_types=(keys.ON_DEMAND,))
+        assert provider.create(wanted).instance_type == "m5.large"
+        assert _sent_types(cloud) == [{"m5.large"}]
+
+    def test_when_the_cheap_ones_have_no_capacity_the_dear_ones_are_sent_in_the_same_launch(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        for name in ("m5.large", "m5.xlarge"):
+            cloud.aws.faults.add_shortage(Shortage(instanceType=name))
+        names = ("m5.large", "m5.xlarge", "m5.4xlarge")
+        wanted = request(types, names=names, capacity_types=(keys.ON_DEMAND,))
+        assert provider.create(wanted).instance_type == "m5.4xlarge"
+        assert _sent_types(cloud) == [{"m5.large"}, {"m5.xlarge"}, {"m5.4xlarge"}]
 
     def test_what_has_no_capacity_is_unavailable_at_once_and_available_again_later(
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
@@ -342,7 +360,7 @@ class TestBadDays:
     def test_a_subnet_without_addresses_is_left_and_the_launch_goes_to_another_zone(
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
     ) -> None:
-        wanted = request(types, names=("m5.large",))
+        wanted = request(types, names=("m5.large",), capacity_types=(keys.ON_DEMAND,))
         zone = wanted.offerings[0].zone
         cloud.aws.faults.add_shortage(Shortage(zone=zone, code="InsufficientFreeAddressesInSubnet"))
         instance = provider.create(wanted)
@@ -401,3 +419,15 @@ def available(provider: AWSProvider, name: str, capacity_type: str) -> list[bool
     """Whether each offering of a type and capacity type is available."""
     (found,) = [item for item in provider.instance_types(provisioner(), template()) if item.name == name]
     return [offering.available for offering in found.offerings if offering.capacity_type == capacity_type]
+
+
+def _sent_types(cloud: Cloud) -> list[set[str]]:
+    """The instance types of each CreateFleet call."""
+    return [
+        {
+            override["InstanceType"]
+            for config in call.params["LaunchTemplateConfigs"]
+            for override in config["Overrides"]
+        }
+        for call in cloud.aws.calls.calls("CreateFleet")
+    ]

@@ -23,4 +23,5 @@ AL2 = AMIFamily(
     user_data=user_data,
     block_devices=(default_device("/dev/xvda", 20),),
     storage_device="/dev/xvda",
+    supports_instance_store=True,
 )

@@ -60,6 +60,8 @@ def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
         kubelet["flags"] = [f"--node-labels={pairs}"]
     if kubelet:
         config["spec"]["kubelet"] = kubelet
+    if bootstrap.instance_store:
+        config["spec"]["instance"] = {"localStorage": {"strategy": "RAID0"}}
     return config
 
 
@@ -105,4 +107,5 @@ AL2023 = AMIFamily(
     user_data=user_data,
     block_devices=(default_device("/dev/xvda", 20),),
     storage_device="/dev/xvda",
+    supports_instance_store=True,
 )

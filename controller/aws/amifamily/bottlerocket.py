@@ -2,7 +2,8 @@
 
 Source: Bottlerocket's settings reference (settings.kubernetes). Where we differ from Karpenter v0.27: keys under
 settings.kubernetes that it did not know were dropped from the user's TOML; here everything stays but what we must set.
-As in v0.27, podsPerCore, evictionSoft and the pod grace period have no setting there and are not passed on.
+As in v0.27, podsPerCore, evictionSoft and the pod grace period have no setting there and are not passed on; unlike it,
+we say so.
 """
 
 from __future__ import annotations
@@ -93,4 +94,11 @@ BOTTLEROCKET = AMIFamily(
     eni_limited_memory_overhead=False,
     supports_pods_per_core=False,
     supports_eviction_soft=False,
+    ignored_kubelet_fields=(
+        "containerRuntime",
+        "evictionMaxPodGracePeriod",
+        "evictionSoft",
+        "evictionSoftGracePeriod",
+        "podsPerCore",
+    ),
 )

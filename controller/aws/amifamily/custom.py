@@ -10,4 +10,4 @@ def user_data(bootstrap: Bootstrap) -> str:
     return bootstrap.custom or ""
 
 
-CUSTOM = AMIFamily(name="Custom", aliases=(), user_data=user_data)
+CUSTOM = AMIFamily(name="Custom", aliases=(), user_data=user_data, ignored_kubelet_fields=("*",))

@@ -31,6 +31,8 @@ class Bootstrap:
     """None: the image's own rule (the ENI formula) holds."""
     custom: str | None = None
     """spec.userData."""
+    instance_store: bool = False
+    """The NVMe disks that an instance has become its data device."""
 
     @property
     def dns_ips(self) -> tuple[str, ...]:
@@ -64,6 +66,10 @@ class AMIFamily:
     eni_limited_memory_overhead: bool = True
     supports_pods_per_core: bool = True
     supports_eviction_soft: bool = True
+    supports_instance_store: bool = False
+    """Its user data can make one array of the NVMe disks."""
+    ignored_kubelet_fields: tuple[str, ...] = ()
+    """Members of kubeletConfiguration for which its user data has no place; `*` alone: all of them."""
 
 
 def default_device(name: str, gib: int) -> BlockDeviceMapping:

@@ -34,6 +34,8 @@ def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str
         lines.append(f"--kubelet-extra-args {quoted(arguments)}")
     if bootstrap.dns_ips:
         lines.append(f"--dns-cluster-ip {quoted(bootstrap.dns_ips[0])}")
+    if bootstrap.instance_store:
+        lines.append("--local-disks raid0")
     return HEADER + " \\\n".join(lines)
 
 

@@ -25,4 +25,5 @@ UBUNTU = AMIFamily(
     user_data=user_data,
     block_devices=(default_device("/dev/sda1", 20),),
     storage_device="/dev/sda1",
+    ignored_kubelet_fields=("containerRuntime",),
 )

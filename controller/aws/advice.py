@@ -1,0 +1,64 @@
+"""What a user should know of a Provisioner and template that are valid together and yet do not do what they seem to.
+
+Karpenter v0.27 left settings that an AMI family has no place for out in silence, and the node had others than were
+written.
+"""
+
+from __future__ import annotations
+
+from controller.aws.amifamily.family import AMIFamily
+from controller.core.api.frozen import EMPTY
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import KubeletConfiguration, Provisioner
+from controller.settings import Settings
+
+_MEMBERS = {
+    "clusterDNS": "cluster_dns",
+    "containerRuntime": "container_runtime",
+    "cpuCFSQuota": "cpu_cfs_quota",
+    "evictionHard": "eviction_hard",
+    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
+    "evictionSoft": "eviction_soft",
+    "evictionSoftGracePeriod": "eviction_soft_grace_period",
+    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
+    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
+    "kubeReserved": "kube_reserved",
+    "maxPods": "max_pods",
+    "podsPerCore": "pods_per_core",
+    "systemReserved": "system_reserved",
+}
+"""Member of kubeletConfiguration → attribute."""
+
+
+def ignored_fields(kubelet: KubeletConfiguration, family: AMIFamily) -> tuple[str, ...]:
+    """Members that are set and do not reach a node of the family, sorted."""
+    ignored = family.ignored_kubelet_fields
+    if ignored == ("*",):
+        ignored = tuple(_MEMBERS)
+    return tuple(sorted(name for name in ignored if getattr(kubelet, _MEMBERS[name]) not in (None, (), EMPTY)))
+
+
+def advice(
+    provisioner: Provisioner, template: AWSNodeTemplate, family: AMIFamily, settings: Settings
+) -> tuple[str, ...]:
+    """Sentences for the user, each with what to do; none when all is well."""
+    found = []
+    where = f"AWSNodeTemplate {template.name} (amiFamily {family.name})"
+    fields = ignored_fields(provisioner.kubelet, family)
+    own = template.launch_template
+    if own is not None and provisioner.kubelet != KubeletConfiguration():
+        found.append(
+            f"spec.kubeletConfiguration does not reach nodes of AWSNodeTemplate {template.name}: they boot with the "
+            f"user data of its own launch template {own}; set it there"
+        )
+    elif fields:
+        remedy = "set them in its userData" if family.name == "Custom" else "remove them, or use another family"
+        found.append(
+            f"spec.kubeletConfiguration: {', '.join(fields)}: {where} has no place for these and ignores them; {remedy}"
+        )
+    if settings.instance_store_policy and not family.supports_instance_store and own is None:
+        found.append(
+            f"aws.instanceStorePolicy {settings.instance_store_policy} has no effect on {where}: its user data cannot "
+            "set up the disks; use AL2 or AL2023"
+        )
+    return tuple(found)
