@@ -12,11 +12,13 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.status import Status
 
 from sandbox.demo.story import DemoFailedError, Story, connected, install
 from sandbox.environment import Environment, EnvironmentSettings, start
 from sandbox.processes import ProcessFailedError
 from sandbox.realkube import AssetsMissingError
+from sandbox.stack_kube import Container
 from sandbox.world.client import ApiError
 
 LOG_WIDTH = 180
@@ -47,12 +49,15 @@ def demo(kube: str, state: Path | None) -> None:
     folder = state or Path(tempfile.mkdtemp(prefix="nodeless-"))
     settings = EnvironmentSettings(folder, kube)
     try:
-        with console.status("Starting an AWS and a Kubernetes control plane…"), start(settings) as environment:
+        with (
+            console.status(f"Starting an AWS and a Kubernetes control plane ({kube})…") as status,
+            start(settings) as environment,
+        ):
             console.print(f"AWS         {environment.aws_endpoint}")
             console.print(f"Kubernetes  {kube}; look in with  [bold]export KUBECONFIG={environment.kubeconfig}[/]")
             console.print("            then  [bold]kubectl get nodes,pods,provisioners[/]")
             console.print(f"Logs        {folder}/*.log")
-            asyncio.run(_tell(environment, console))
+            asyncio.run(_tell(environment, console, status))
     except (AssetsMissingError, ProcessFailedError, DemoFailedError, TimeoutError, ApiError) as error:
         console.print(f"\n[bold red]The demo failed:[/] {error}\nLogs are in {folder}", soft_wrap=True)
         _show_controller_log(console, folder)
@@ -65,14 +70,17 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH)
 
 
-async def _tell(environment: Environment, console: Console) -> None:
+async def _tell(environment: Environment, console: Console, status: Status) -> None:
     async with connected(environment) as client:
-        await install(client, environment)
-        controller = environment.start_controller()
+        made, container = await install(client, environment)
+        console.print(f"Stack       {made} resources of stacks/Pulumi.local.yaml, by the Pulumi program itself")
+        controller = environment.start_controller(container)
         console.print(f"Controller  pid {controller.process.pid}, its own process")
-        story = Story(environment, client, console)
+        story = Story(environment, client, console, status)
         await story.run()
+        status.update("Stopping the controller…")
         code = controller.stop(30)
+        status.stop()
         if code != 0:
             raise DemoFailedError(f"the controller ended with code {code} on SIGTERM:\n{controller.tail()}")
         story.show(console)
@@ -96,8 +104,7 @@ def up(kube: str, state: Path | None) -> None:
     settings = EnvironmentSettings(state or Path(tempfile.mkdtemp(prefix="nodeless-")), kube)
     try:
         with start(settings) as environment:
-            asyncio.run(_install(environment))
-            environment.start_controller()
+            environment.start_controller(asyncio.run(_install(environment)))
             console.print(f"export KUBECONFIG={environment.kubeconfig}")
             console.print(
                 f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it."
@@ -109,9 +116,9 @@ def up(kube: str, state: Path | None) -> None:
         sys.exit(1)
 
 
-async def _install(environment: Environment) -> None:
+async def _install(environment: Environment) -> Container:
     async with connected(environment) as client:
-        await install(client, environment)
+        return (await install(client, environment))[1]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ async def apply(client: ApiClient, documents: Iterable[Obj]) -> None:
     """Create or replace each object. Raises ApiError when the server refuses one, KeyError for no such kind."""
     for document in documents:
         group_version, kind = document["apiVersion"], document["kind"]
-        plural, namespaced = await _address(client, group_version, kind)
+        plural, namespaced = await address(client, group_version, kind)
         root = "/api/v1" if group_version == "v1" else f"/apis/{group_version}"
         meta = document["metadata"]
         scope = f"/namespaces/{meta.get('namespace', 'default')}" if namespaced else ""
@@ -40,7 +40,7 @@ async def apply(client: ApiClient, documents: Iterable[Obj]) -> None:
             await client.request("PUT", f"{collection}/{meta['name']}", body=body)
 
 
-async def _address(client: ApiClient, group_version: str, kind: str) -> tuple[str, bool]:
+async def address(client: ApiClient, group_version: str, kind: str) -> tuple[str, bool]:
     """Where a kind lives, by discovery; a CRD that was just created may take a moment to be served."""
     root = "/api/v1" if group_version == "v1" else f"/apis/{group_version}"
     for _ in range(100):

@@ -9,18 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.status import Status
 
 from sandbox.demo.apply import apply, load
 from sandbox.demo.report import NodeLine, durations_table, events_table, node_line, nodes_table
 from sandbox.demo.timeline import Observer, Timeline
 from sandbox.environment import NAMESPACE, Environment
+from sandbox.stack_kube import Container, controller_container
 from sandbox.world.client import ApiClient, ApiError, Connection
 from sandbox.world.informer import Informer
 from sandbox.world.resources import DEPLOYMENTS, EVENTS, LEASES, NODES, PODS, Obj
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
-CRDS = ROOT / "crds"
 
 LEASE = "karpenter-leader-election"
 REPLICAS = 5
@@ -47,26 +48,11 @@ class Result:
     events: list[Obj] = field(default_factory=list)
 
 
-def settings_map(environment: Environment) -> Obj:
-    """The controller's settings, as its installation would write them."""
-    cluster = environment.settings.cluster
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "karpenter-global-settings", "namespace": NAMESPACE},
-        "data": {
-            "aws.clusterName": cluster,
-            "aws.defaultInstanceProfile": f"KarpenterNodeInstanceProfile-{cluster}",
-        },
-    }
-
-
-async def install(client: ApiClient, environment: Environment) -> None:
-    """The CRDs, the controller's namespace and settings, and the guides' objects."""
-    await apply(client, load(sorted(CRDS.glob("*.yaml"))))
-    await apply(client, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-    await apply(client, [settings_map(environment)])
-    await apply(client, load(EXAMPLES / f"{name}.yaml" for name in ("awsnodetemplate", "provisioner-spot", "inflate")))
+async def install(client: ApiClient, environment: Environment) -> tuple[int, Container]:
+    """The stack, and the guides' workload. Returns how many resources the stack has, and the controller's container."""
+    made = await asyncio.to_thread(environment.deploy_stack)
+    await apply(client, load([EXAMPLES / "inflate.yaml"]))
+    return made, await controller_container(client)
 
 
 @contextlib.asynccontextmanager
@@ -79,13 +65,13 @@ async def connected(environment: Environment) -> AsyncIterator[ApiClient]:
 class Story:
     """Runs the acts and checks what each must bring about."""
 
-    def __init__(self, environment: Environment, client: ApiClient, console: Console) -> None:
+    def __init__(self, environment: Environment, client: ApiClient, console: Console, status: Status) -> None:
         self._environment = environment
         self._client = client
         self._timeline = Timeline(console)
         self._pods, self._nodes = Informer(client, PODS), Informer(client, NODES)
         self._events = Informer(client, EVENTS)
-        self._observer = Observer(self._timeline, self._pods, self._nodes, "inflate", environment.check)
+        self._observer = Observer(self._timeline, self._pods, self._nodes, "inflate", environment.check, status)
         self._result = Result()
 
     async def run(self) -> Result:

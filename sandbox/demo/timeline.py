@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 
 from sandbox.world.informer import Informer
 from sandbox.world.resources import Obj
@@ -53,11 +54,19 @@ class Observer:
     """Watches pods of one app and the nodes of Provisioners, and tells the timeline."""
 
     def __init__(
-        self, timeline: Timeline, pods: Informer, nodes: Informer, app: str, check: Callable[[], None]
+        self,
+        timeline: Timeline,
+        pods: Informer,
+        nodes: Informer,
+        app: str,
+        check: Callable[[], None],
+        status: Status,
     ) -> None:
-        """`check` raises when waiting on makes no sense, because a part of the sandbox has died, say."""
+        """`check` raises when waiting on makes no sense, because a part of the sandbox has died, say; `status` shows
+        what is waited for."""
         self._timeline = timeline
         self._check = check
+        self._status = status
         self._pods, self._nodes, self._app = pods, nodes, app
         self._said_pods: dict[str, int] = {}
         self._changed = asyncio.Event()
@@ -68,6 +77,7 @@ class Observer:
 
     async def wait(self, condition: Callable[[], bool], timeout_seconds: float, what: str) -> None:
         """Until `condition` holds. Raises TimeoutError naming `what` and what stands instead."""
+        self._status.update(f"Waiting for {what}…")
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             self._check()
