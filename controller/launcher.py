@@ -20,6 +20,7 @@ from controller.core.api.parse import parse_node
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, CloudProvider, LaunchRequest
 from controller.core.lifecycle.documents import missing_metadata, node_document
+from controller.core.lifecycle.outcome import LaunchOutcome, launch_outcome
 from controller.core.state.snapshot import Snapshot
 from controller.errors import (
     AlreadyExistsError,
@@ -86,18 +87,34 @@ class Launcher:
         once.
         """
         instance = self._cloud.create(request)
-        self._log.info(
-            "Launched instance",
-            id=instance.id,
-            node=instance.node_name,
-            provisioner=request.provisioner.name,
-            instance_type=instance.instance_type,
-            zone=instance.zone,
-            capacity_type=instance.capacity_type,
-        )
+        self._say(launch_outcome(request, instance))
         launch = _Launch(instance, request.provisioner, request.labels, request.token, self._clock.monotonic())
         self._note(launch)
         return self._register(launch)
+
+    def _say(self, outcome: LaunchOutcome) -> None:
+        """The decision in one line: what was launched, and how it differs from what the plan counted on."""
+        difference = outcome.price_difference_per_hour
+        planned = outcome.planned
+        self._log.info(
+            "Launched instance",
+            id=outcome.instance_id,
+            node=outcome.node_name,
+            provisioner=outcome.provisioner,
+            instance_type=outcome.instance_type,
+            zone=outcome.zone,
+            capacity_type=outcome.capacity_type,
+            price_per_hour=outcome.price_per_hour,
+            planned="" if outcome.as_planned else f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}",
+            price_difference_per_hour=None if difference is None else round(difference, 5),
+        )
+        if outcome.shortfall or not outcome.checked:
+            self._log.warning(
+                "Launched instance may not hold its pods; those that do not fit are planned again",
+                id=outcome.instance_id,
+                instance_type=outcome.instance_type,
+                missing=dict(outcome.shortfall) or "its size is not known",
+            )
 
     def adopt(self, instance: CloudInstance, provisioner: Provisioner) -> None:
         """Make the Node of an instance that has none. Raises KubeError."""

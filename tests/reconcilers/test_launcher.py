@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from structlog.testing import capture_logs
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import LaunchRequest, PricedOffering
@@ -95,3 +98,22 @@ def test_an_instance_without_a_name_gets_its_node_when_it_has_one(world: World) 
     world.cloud.add(cloud_instance(number=9, launched_at=world.clock.now()))
     world.clock.ahead_seconds = 1.0
     world.until(lambda s: world.launcher.settle(s) == () and s.nodes, "the Node")
+
+
+def test_what_was_launched_is_said_with_its_price_and_its_difference_from_the_plan(world: World) -> None:
+    """The cloud had launched the token's instance for another offering: the line says both."""
+    world.cloud.add(cloud_instance(number=9, instance_type="m5.xlarge", tags={"karpenter.sh/launch-token": "token"}))
+    with capture_logs() as logs:
+        world.launcher.launch(request())
+    (line,) = [entry for entry in logs if entry["event"] == "Launched instance"]
+    assert line["planned"] == "m5.large/eu-west-1a/spot"
+    assert line["instance_type"] == "m5.xlarge"
+    assert line["price_difference_per_hour"] == pytest.approx(line["price_per_hour"] - 0.1)
+
+
+def test_an_instance_that_cannot_hold_its_pods_is_warned_about(world: World) -> None:
+    heavy = replace(request(), requests=FrozenMap({"cpu": 64_000}))
+    with capture_logs() as logs:
+        world.launcher.launch(heavy)
+    (line,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert line["missing"]["cpu"] > 60_000

@@ -1,0 +1,78 @@
+"""What a launch really gave, beside what the plan counted on: costed again, and the fit of the pods checked again.
+
+The cloud chooses among the offerings that it is sent, and another process may have launched the item for other ones. A
+decision ledger takes these records as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import Resources
+from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOutcome:
+    """One launch. `shortfall` is what the planned pods and daemons request beyond the node's allocatable."""
+
+    token: str
+    provisioner: str
+    instance_id: str
+    node_name: str
+    planned: PricedOffering
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price_per_hour: float | None
+    """$ an hour of what was launched; None when the catalog does not know it."""
+    shortfall: Resources = EMPTY
+    checked: bool = True
+    """Whether the type is one whose allocatable is known, so that the fit could be checked."""
+
+    @property
+    def as_planned(self) -> bool:
+        """The very offering that the plan counted on."""
+        planned = self.planned
+        wanted = (planned.instance_type, planned.zone, planned.capacity_type)
+        return wanted == (self.instance_type, self.zone, self.capacity_type)
+
+    @property
+    def price_difference_per_hour(self) -> float | None:
+        """$ an hour more than planned; below 0 when it is cheaper, None when the price is not known."""
+        return None if self.price_per_hour is None else self.price_per_hour - self.planned.price
+
+
+def launch_outcome(request: LaunchRequest, instance: CloudInstance) -> LaunchOutcome:
+    """Compare what was asked for with what was launched."""
+    entry = request.instance_types.get(instance.instance_type)
+    return LaunchOutcome(
+        token=request.token,
+        provisioner=request.provisioner.name,
+        instance_id=instance.id,
+        node_name=instance.node_name,
+        planned=request.offerings[0],
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        price_per_hour=_price(request, instance, entry),
+        shortfall=EMPTY if entry is None else _shortfall(request.requests, entry.allocatable),
+        checked=entry is not None,
+    )
+
+
+def _price(request: LaunchRequest, instance: CloudInstance, entry: InstanceType | None) -> float | None:
+    """As the request had it; of an offering that is not in the request, as the catalog has it."""
+    place = (instance.zone, instance.capacity_type)
+    for asked in request.offerings:
+        if (asked.instance_type, asked.zone, asked.capacity_type) == (instance.instance_type, *place):
+            return asked.price
+    offerings = entry.offerings if entry is not None else ()
+    return next((o.price for o in offerings if (o.zone, o.capacity_type) == place and o.price > 0), None)
+
+
+def _shortfall(requests: Resources, allocatable: Resources) -> Resources:
+    """What is missing, by resource."""
+    missing = {name: amount - allocatable.get(name, 0) for name, amount in requests.items()}
+    return FrozenMap({name: amount for name, amount in sorted(missing.items()) if amount > 0})
