@@ -46,11 +46,11 @@ class HostCounts:
             array = arrays[group] = np.zeros(self._room)
         return array
 
-    def cap(self, rule: UnitRule, count: int) -> Floats | None:
-        """Per row of the first `count`, how many units the rule allows; None: any number."""
+    def cap(self, rule: UnitRule, first: int, last: int) -> Floats | None:
+        """Per row from `first` up to `last`, how many units the rule allows; None: any number."""
         key = rule.group.key
-        matched = self._array(self._matched, rule.group.index)[:count]
-        owners = self._array(self._owners, rule.group.index)[:count]
+        matched = self._array(self._matched, rule.group.index)[first:last]
+        owners = self._array(self._owners, rule.group.index)[first:last]
         if key.kind is Kind.AFFINITY:
             return np.where(matched > 0, np.inf, 0.0) if rule.obeys else None
         if key.kind is Kind.ANTI_AFFINITY:

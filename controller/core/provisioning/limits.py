@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -23,6 +23,10 @@ def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, 
             for name in left:
                 left[name] -= node.capacity.get(name, 0)
     return left
+
+
+WASTE = 1.5
+"""How much capacity pods are assumed to need for each unit that they ask for, when limits are weighed."""
 
 
 class Limits:
@@ -73,6 +77,11 @@ class Limits:
             return 0
         used = takes > 0
         return int(np.floor(self.left[pool][used] / takes[used]).min()) if used.any() else None
+
+    def suffice(self, pool: int, need: Mapping[str, float]) -> bool:
+        """Whether the pool's limits would hold this much of each resource, and what nodes waste beside it."""
+        left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
+        return all(amount >= WASTE * need.get(name, 0.0) and amount > 0 for name, amount in left)
 
     def spend(self, pool: int, config: int, copies: int) -> None:
         """Take what `copies` nodes of the configuration take."""

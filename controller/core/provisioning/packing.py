@@ -30,6 +30,12 @@ class Placement:
     counts: list[int]
 
 
+STRETCH = 1024
+"""Rows looked at together: most demands are small, and find their place among the first rows with room."""
+SKIPPED_EVERY = 32
+"""How often full rows at the front are left behind."""
+
+
 class Packer:
     """The rows of a plan in the making."""
 
@@ -49,18 +55,19 @@ class Packer:
         self.hosts = HostCounts(self.table.room)
         self.placements: list[Placement] = []
         self._expect(())
-        limited = [limits.limited(pool) for pool in range(len(catalog.pools))]
-        self._limited: Bools = np.array(limited, dtype=np.bool_)[catalog.pool_of]
+        self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)
+        self._first_open = 0
         self.premium = weight_premium(catalog, options.weight_premium)
 
     def limited_only(self, demand: Demand) -> bool:
-        """Whether every configuration that the demand could go to belongs to a pool with limits."""
-        return bool(self._limited.any()) and bool(demand.mask.bits.any()) and not demand.mask.bits[~self._limited].any()
+        """Whether the demand depends on pools whose limits may run out."""
+        return bool(self._scarce.any()) and bool(demand.mask.bits.any()) and not demand.mask.bits[~self._scarce].any()
 
     def in_turn(self, demands: Sequence[Demand]) -> list[Demand]:
         """Demands in the order of placement: where limits may run out, those who depend on them come first, the small
         ones before the large, so that the limits go to the most pods."""
-        if not self._limited.any():
+        self._scarce = self._find_scarce(demands)
+        if not self._scarce.any():
             return list(demands)
         return sorted(
             demands,
@@ -72,13 +79,38 @@ class Packer:
             ),
         )
 
+    def _find_scarce(self, demands: Sequence[Demand]) -> Bools:
+        """Configurations of pools that could not hold all who may come, with a margin for what nodes waste."""
+        scarce = np.zeros(len(self.catalog), dtype=np.bool_)
+        limited = [pool for pool in range(len(self.catalog.pools)) if self.limits.limited(pool)]
+        if limited and demands:
+            self._expect(demands)
+            need = self._need(0)
+            for pool in limited:
+                rows = self.catalog.pool_of == pool
+                most = need[:, rows].max(axis=1, initial=0.0)
+                if not self.limits.suffice(pool, dict(zip(self.catalog.space.names, most.tolist(), strict=True))):
+                    scarce |= rows
+        return scarce
+
     def pack(self, demands: Sequence[Demand]) -> None:
         """Place what can be placed; what is left stays in each demand's `count`."""
         self._expect(demands)
+        self._first_open = 0
         for number, demand in enumerate(demands):
+            if number % SKIPPED_EVERY == 0:
+                self._skip_full_rows(number)
             self.fill_rows(demand)
             self._left[number] = demand.count
             self.open_rows(demand, number)
+        self._first_open = 0
+
+    def _skip_full_rows(self, number: int) -> None:
+        """Leave out the first rows as far as they are too full for any demand from `number` on."""
+        least = self._requests[number:].min(axis=0)
+        rows = slice(self._first_open, self.table.count)
+        has_room = np.all(self.table.free[:, rows] >= least[:, None], axis=0)
+        self._first_open += int(has_room.argmax()) if has_room.any() else len(has_room)
 
     def fill_standing(self, demands: Sequence[Demand]) -> None:
         """Place what fits on the rows that there are, and open none."""
@@ -101,42 +133,44 @@ class Packer:
         by_mask = [np.bincount(self._mask_of[first:], weights=total, minlength=masks) for total in totals.T]
         return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
-    def fits(self, demand: Demand) -> Floats:
-        """Per row, how many more pods of the demand it can take (possibly more than there are)."""
-        table = self.table
-        rows = slice(0, table.count)
-        room: Floats = np.full(table.count, float(demand.count))
+    def fits(self, demand: Demand, first: int, last: int) -> Floats:
+        """Per row from `first` up to `last`, how many more pods of the demand it can take (or all there are)."""
+        free = self.table.free
+        room: Floats = np.full(last - first, float(demand.count))
         for column in demand.columns:
-            np.minimum(room, table.free[column, rows] / demand.request[column], out=room)
+            np.minimum(room, free[column, first:last] / demand.request[column], out=room)
         np.floor(room, out=room)
-        room[~self._allowed(demand)] = 0
+        room *= self._allowed(demand, first, last)
         for rule in demand.rules:
-            cap = self.hosts.cap(rule, table.count)
+            cap = self.hosts.cap(rule, first, last)
             if cap is not None:
                 np.minimum(room, cap, out=room)
         return np.maximum(room, 0, out=room)
 
-    def _allowed(self, demand: Demand) -> Bools:
+    def _allowed(self, demand: Demand, first: int, last: int) -> Bools:
         table, mask = self.table, demand.mask
-        planned = slice(table.existing, table.count)
+        planned = slice(max(first, table.existing), last)
         fine = (mask.bits[table.config[planned]] & table.pairs[planned]) != 0
         if mask.signature and fine.any():
             fine &= self.signatures.compatible(table.signature[planned], mask.signature)
-        return np.concatenate([mask.existing, fine])
+        return fine if first >= table.existing else np.concatenate([mask.existing[first:last], fine])
 
     def fill_rows(self, demand: Demand) -> None:
-        """Place as many as fit on the rows that there are, in their order."""
-        if not demand.count or not self.table.count:
-            return
-        room = self.fits(demand)
-        rows = np.flatnonzero(room)
-        if not len(rows):
-            return
-        takes = room[rows]
-        before = np.cumsum(takes) - takes
-        takes = np.clip(demand.count - before, 0, takes)
-        used = takes > 0
-        self.place(demand, rows[used], takes[used])
+        """Place as many as fit on the rows that there are, in their order, looking at a stretch of rows at a time."""
+        first = self._first_open
+        while demand.count and first < self.table.count:
+            last = min(first + STRETCH, self.table.count)
+            room = self.fits(demand, first, last)
+            rows = room.nonzero()[0]
+            if len(rows):
+                takes = room[rows]
+                total = takes.cumsum()
+                if total[-1] > demand.count:
+                    takes = np.clip(demand.count - (total - takes), 0, takes)
+                    used = takes > 0
+                    rows, takes = rows[used], takes[used]
+                self.place(demand, rows + first, takes)
+            first = last
 
     def place(self, demand: Demand, rows: Ints, counts: Floats) -> None:
         """Record pods on rows, and take what they use."""
