@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -19,10 +20,13 @@ from typing import Any
 
 from sandbox.processes import Child, Processes, ProcessFailedError
 from sandbox.realkube import RealControlPlane, assets_folder
+from sandbox.stack_kube import Container
 
 CLUSTER = "nodeless-demo"
 REGION = "ap-northeast-2"
 NAMESPACE = "karpenter"
+STACK_SECONDS = 90
+"""Far more than the stack takes, on a slow machine too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,30 @@ class Environment:
     aws_environment: dict[str, str]
     children: dict[str, Child] = field(default_factory=dict)
 
-    def start_controller(self, name: str = "controller") -> Child:
-        """`nodeless run`, as its own process; returns at once."""
-        command = [str(Path(sys.executable).with_name("nodeless")), "run", "--log-format", "json"]
-        env = {
-            **self.aws_environment,
-            "KUBECONFIG": str(self.kubeconfig),
-            "SYSTEM_NAMESPACE": NAMESPACE,
-            "POD_NAME": "karpenter-0",
-        }
+    def deploy_stack(self, stack: str = "local") -> int:
+        """Run the Pulumi program with stacks/Pulumi.STACK.yaml; returns how many resources it has made here.
+
+        Raises ProcessFailedError with what it said.
+        """
+        command = ["sandbox.stack", "--stack", stack, "--kubeconfig", str(self.kubeconfig)]
+        child = self.processes.start("stack", command, self.aws_environment)
+        try:
+            code = child.process.wait(STACK_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise ProcessFailedError(f"the stack was not deployed in {STACK_SECONDS} s:\n{child.tail()}") from None
+        if code != 0:
+            raise ProcessFailedError(f"the stack ended with code {code}:\n{child.tail()}")
+        return sum(line.startswith(("aws:", "kubernetes:")) for line in child.log.read_text().splitlines())
+
+    def start_controller(self, container: Container, name: str = "controller") -> Child:
+        """`nodeless` as its Deployment says, as its own process; returns at once.
+
+        What the pod's surroundings would give it is this machine's: credentials, the API server's address, and ports
+        that nobody else has.
+        """
+        command = [str(Path(sys.executable).with_name("nodeless")), *container.args]
+        ports = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}
+        env = {**container.environment, **ports, **self.aws_environment, "KUBECONFIG": str(self.kubeconfig)}
         child = self.processes.start(name, command, env, python=False)
         self.children["controller"] = child
         return child
@@ -95,8 +114,10 @@ def start(settings: EnvironmentSettings) -> Iterator[Environment]:
     """
     shutil.rmtree(settings.folder, ignore_errors=True)
     with Processes(settings.folder) as processes:
-        aws_command = ["sandbox.aws", "--port", str(settings.aws_port), "--region", settings.region]
-        aws = processes.start("aws", [*aws_command, "--cluster", settings.cluster])
+        aws_command = ["sandbox.aws", "--port", str(settings.aws_port), "--region", settings.region, "--cluster-only"]
+        aws = processes.start(
+            "aws", [*aws_command, "--cluster", settings.cluster], {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
+        )
         plane = _start_control_plane(settings, processes)
         endpoint = aws.wait_for_line("sandbox AWS ready at ").split()[0]
         environment = Environment(settings, processes, plane.kubeconfig, endpoint, _exports(aws), {"aws": aws})

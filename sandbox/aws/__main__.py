@@ -22,6 +22,7 @@ import click
 @click.option("--seed", default=42, show_default=True, help="Ids, prices and pool depths follow from it.")
 @click.option("--speed", default=1.0, show_default=True, help="How many times as fast as real time its clock runs.")
 @click.option("--empty", is_flag=True, help="Don't fill the account.")
+@click.option("--cluster-only", is_flag=True, help="Fill it with a network and a cluster: a stack makes the rest.")
 @click.option("--real-image-lifetimes", is_flag=True, help="No AL2 images after 1.32, no Ubuntu 20.04 after 1.29.")
 def main(
     port: int,
@@ -31,6 +32,7 @@ def main(
     seed: int,
     speed: float,
     empty: bool,
+    cluster_only: bool,
     real_image_lifetimes: bool,
 ) -> None:
     """Run an AWS on this machine: EC2, EKS, IAM, SSM, SQS, EventBridge, STS and the price list."""
@@ -49,7 +51,7 @@ def main(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with serve(settings, port=port, now=compressed(speed), seed=not empty) as aws:
+    with serve(settings, port=port, now=compressed(speed), seed=not empty, installed=not cluster_only) as aws:
         for name, value in aws.environment().items():
             click.echo(f"export {name}={value}")
         seconds = time.monotonic() - began

@@ -13,7 +13,7 @@ VPC_CIDR = "10.0.0.0/16"
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """What was made. Subnets are in the order of their zones."""
+    """What was made. Subnets are in the order of their zones; what a stack is yet to make is empty."""
 
     cluster: str
     vpc_id: str
@@ -24,8 +24,13 @@ class Seed:
     queue_url: str
 
 
-def seed_account(endpoint: str, *, region: str, cluster: str, version: str, credentials: dict[str, str]) -> Seed:
-    """Make everything that a cluster named `cluster` needs. `credentials`: boto3's aws_access_key_id and so on."""
+def seed_account(
+    endpoint: str, *, region: str, cluster: str, version: str, credentials: dict[str, str], installed: bool = True
+) -> Seed:
+    """Make everything that a cluster named `cluster` needs. `credentials`: boto3's aws_access_key_id and so on.
+
+    Without `installed` there are the network and the cluster alone: a stack makes the rest.
+    """
 
     def client(service: str) -> Any:
         return boto3.client(  # type: ignore[call-overload]
@@ -36,15 +41,17 @@ def seed_account(endpoint: str, *, region: str, cluster: str, version: str, cred
     vpc_id, subnet_ids = _network(ec2, cluster)
     group_id = _security_group(ec2, cluster, vpc_id)
     iam = client("iam")
-    node_role_arn = _role(iam, f"KarpenterNodeRole-{cluster}", "ec2.amazonaws.com")
-    profile = f"KarpenterNodeInstanceProfile-{cluster}"
-    iam.create_instance_profile(InstanceProfileName=profile)
-    iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=f"KarpenterNodeRole-{cluster}")
     cluster_role = _role(iam, f"{cluster}-cluster", "eks.amazonaws.com")
     client("eks").create_cluster(
         name=cluster, version=version, roleArn=cluster_role,
         resourcesVpcConfig={"subnetIds": list(subnet_ids), "securityGroupIds": [group_id]},
     )  # fmt: skip
+    if not installed:
+        return Seed(cluster, vpc_id, subnet_ids, group_id, "", "", "")
+    node_role_arn = _role(iam, f"KarpenterNodeRole-{cluster}", "ec2.amazonaws.com")
+    profile = f"KarpenterNodeInstanceProfile-{cluster}"
+    iam.create_instance_profile(InstanceProfileName=profile)
+    iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=f"KarpenterNodeRole-{cluster}")
     queue_url = _interruption_queue(client("sqs"), client("events"), cluster)
     return Seed(cluster, vpc_id, subnet_ids, group_id, profile, node_role_arn, queue_url)
 

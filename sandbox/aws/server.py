@@ -90,11 +90,17 @@ class Aws:
 
 @contextmanager
 def serve(
-    settings: AwsSettings | None = None, *, port: int = 0, now: Now = time.time, seed: bool = True
+    settings: AwsSettings | None = None,
+    *,
+    port: int = 0,
+    now: Now = time.time,
+    seed: bool = True,
+    installed: bool = True,
 ) -> Iterator[Aws]:
     """A sandbox AWS on 127.0.0.1 for as long as the context lasts. Each has an account of its own.
 
-    `port` 0 takes a free one; `now` is the clock of delays and prices; `seed` fills the account (seed.py).
+    `port` 0 takes a free one; `now` is the clock of delays and prices; `seed` fills the account (seed.py), and
+    without `installed` with the network and the cluster alone.
     """
     settings = settings or AwsSettings()
     account = str(next(_accounts))
@@ -117,6 +123,7 @@ def serve(
                 cluster=settings.cluster,
                 version=settings.kubernetes_version,
                 credentials=CREDENTIALS,
+                installed=installed,
             )
             calls.clear()
         yield Aws(endpoint, settings, account, world, calls, made)

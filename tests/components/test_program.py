@@ -80,8 +80,9 @@ def closure(run: Run, each: Declared) -> set[str]:
 @pytest.mark.parametrize("name", STACKS)
 def test_provisioners_come_last_and_so_go_first(name: str) -> None:
     run = declared(name)
-    needed = {
-        "controller-deployment", "definitions-provisioners", "definitions-awsnodetemplates", "node-access-entry",
+    access = {"node-access-entry"} if run.of_type("aws:eks/accessEntry:AccessEntry") else set()
+    needed = access | {
+        "controller-deployment", "definitions-provisioners", "definitions-awsnodetemplates",
         "nodes-instance-profile", "nodes-AmazonEKS_CNI_Policy", "interruption-queue", "controller-settings",
         "controller-identity-role", "fargate-karpenter",
     }  # fmt: skip

@@ -1,0 +1,126 @@
+"""Deploys the Pulumi program into the sandbox: `python -m sandbox.stack`.
+
+The program is run by its path, as Pulumi's own language host runs it; where the engine and its providers would be,
+each resource is made in the sandbox's AWS or applied to its Kubernetes API, in the order of the program's dependencies.
+There is no state file and no diff: what is there is found or overwritten. (docs/adr/0010-stack-in-the-sandbox.md)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pulumi
+import yaml
+from botocore.exceptions import BotoCoreError, ClientError
+from pulumi.runtime import mocks
+
+from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
+from sandbox.stack_kube import apply_object
+from sandbox.world.client import ApiError
+
+ROOT = Path(__file__).parents[1]
+PROJECT = "nodeless"
+
+
+class DeploymentFailedError(Exception):
+    """A resource could not be made; the message names it."""
+
+
+class Engine(mocks.Mocks):
+    """Makes what the program declares."""
+
+    def __init__(self, aws: AwsProvider, kubeconfig: Path, say: Callable[[str], None]) -> None:
+        self._aws = aws
+        self._kubeconfig = kubeconfig
+        self._say = say
+        self.made = 0
+        self.failures: list[str] = []
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        """A look-up; a refusal is handed on, for the program to judge."""
+        try:
+            return self._aws.ask(args.token, args.args)
+        except (ClientError, UnsupportedTypeError) as error:
+            return {}, [("", str(error))]
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        """Make it. Returns its id and properties."""
+        if not args.custom or args.typ.startswith("pulumi:"):
+            return f"{args.name}-id", dict(args.inputs)
+        try:
+            identity, outputs = self._make(args)
+        except (ClientError, BotoCoreError, ApiError, UnsupportedTypeError, KeyError) as error:
+            self.failures.append(f"{args.typ} {args.name}: {error}")
+            raise DeploymentFailedError(self.failures[-1]) from error
+        self.made += 1
+        self._say(f"{args.typ} {args.name}")
+        return identity, {**args.inputs, **outputs}
+
+    def _make(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.typ.startswith("kubernetes:"):
+            document = apply_object(self._kubeconfig, dict(args.inputs))
+            metadata = document["metadata"]
+            return "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))), document
+        return self._aws.make(args.typ, args.inputs)
+
+
+def stack_config(path: Path, overrides: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """A stack file's keys as the engine hands them to the program: structured values as JSON, namespaces written out.
+
+    `overrides` go over the members of structured keys, as `pulumi config set --path` would.
+    """
+    config: dict[str, Any] = yaml.safe_load(path.read_text())["config"]
+    for key, members in overrides.items():
+        config[key] = {**config.get(key, {}), **members}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+
+
+def deploy(stack: str, kubeconfig: Path, say: Callable[[str], None]) -> int:
+    """Run the program with stacks/Pulumi.STACK.yaml against what the environment's AWS_ENDPOINT_URL names.
+
+    Returns the number of resources made. Raises DeploymentFailedError, SystemExit when the program refuses its
+    configuration.
+    """
+    config = stack_config(
+        ROOT / "stacks" / f"Pulumi.{stack}.yaml", {"nodeless:cluster": {"kubeconfig": str(kubeconfig)}}
+    )
+    engine = Engine(AwsProvider(config["aws:region"]), kubeconfig, say)
+    mocks.set_mocks(engine, project=PROJECT, stack=stack, preview=False)
+    pulumi.runtime.set_all_config(config)
+
+    def program() -> None:
+        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+
+    try:
+        mocks.test(program)()  # type: ignore[no-untyped-call]
+    except Exception as error:
+        if engine.failures:
+            raise DeploymentFailedError("; ".join(engine.failures)) from error
+        raise
+    return engine.made
+
+
+@click.command()
+@click.option("--stack", default="local", show_default=True, help="stacks/Pulumi.STACK.yaml.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path, exists=True), required=True)
+def main(stack: str, kubeconfig: Path) -> None:
+    """Deploy a stack into the sandbox that AWS_ENDPOINT_URL and the kubeconfig name."""
+    if not os.environ.get("AWS_ENDPOINT_URL"):
+        raise click.UsageError("AWS_ENDPOINT_URL is not set: this is for the sandbox, not for an account")
+    sys.path.insert(0, str(ROOT))
+    try:
+        made = deploy(stack, kubeconfig, click.echo)
+    except DeploymentFailedError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"deployed {made} resources of stack {stack}")
+
+
+if __name__ == "__main__":
+    main()

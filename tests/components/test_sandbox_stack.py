@@ -1,0 +1,144 @@
+"""The program deployed into the sandbox: AWS resources are really made there, objects really applied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from controller.settings import Options, Settings
+from sandbox.demo.story import connected
+from sandbox.environment import Environment, EnvironmentSettings, start
+from sandbox.stack import stack_config
+from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
+from sandbox.stack_kube import Container, controller_container, whole_numbers
+from tests.components.stacks import ROOT
+
+CLUSTER = "nodeless-demo"
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    with start(EnvironmentSettings(tmp_path_factory.mktemp("stack") / "state")) as environment:
+        assert environment.deploy_stack("local") > 40
+        yield environment
+
+
+def aws(environment: Environment, service: str) -> Any:
+    variables = environment.aws_environment
+    return boto3.client(  # type: ignore[call-overload]
+        service,
+        endpoint_url=environment.aws_endpoint,
+        region_name=variables["AWS_REGION"],
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def read(environment: Environment, path: str) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        async with connected(environment) as client:
+            return await client.request("GET", path)
+
+    return asyncio.run(ask())
+
+
+def container(environment: Environment) -> Container:
+    async def ask() -> Container:
+        async with connected(environment) as client:
+            return await controller_container(client)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.xdist_group("stack")
+def test_the_nodes_role_its_policies_and_its_profile_are_in_iam(deployed: Environment) -> None:
+    iam = aws(deployed, "iam")
+    attached = iam.list_attached_role_policies(RoleName=f"KarpenterNodeRole-{CLUSTER}")["AttachedPolicies"]
+    assert {each["PolicyName"] for each in attached} == {
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEKS_CNI_Policy",
+        "AmazonEC2ContainerRegistryReadOnly",
+        "AmazonSSMManagedInstanceCore",
+    }
+    profile = iam.get_instance_profile(InstanceProfileName=f"KarpenterNodeInstanceProfile-{CLUSTER}")
+    assert [each["RoleName"] for each in profile["InstanceProfile"]["Roles"]] == [f"KarpenterNodeRole-{CLUSTER}"]
+
+
+@pytest.mark.xdist_group("stack")
+def test_the_controllers_role_trusts_its_service_account_of_the_clusters_real_issuer(deployed: Environment) -> None:
+    issuer = aws(deployed, "eks").describe_cluster(name=CLUSTER)["cluster"]["identity"]["oidc"]["issuer"]
+    role = aws(deployed, "iam").get_role(RoleName=f"KarpenterControllerRole-{CLUSTER}")["Role"]
+    equals = role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]
+    assert equals[f"{issuer.removeprefix('https://')}:sub"] == "system:serviceaccount:karpenter:karpenter"
+    account = read(deployed, "/api/v1/namespaces/karpenter/serviceaccounts/karpenter")
+    assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"] == role["Arn"]
+
+
+@pytest.mark.xdist_group("stack")
+def test_the_queue_takes_events_of_the_four_rules_alone(deployed: Environment) -> None:
+    sqs, events = aws(deployed, "sqs"), aws(deployed, "events")
+    url = sqs.get_queue_url(QueueName=CLUSTER)["QueueUrl"]
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    rules = {each["Arn"]: each["Name"] for each in events.list_rules()["Rules"]}
+    senders = json.loads(attributes["Policy"])["Statement"][0]["Condition"]["ArnEquals"]["aws:SourceArn"]
+    assert sorted(senders) == sorted(rules)
+    assert len(rules) == 4
+    for name in rules.values():
+        (target,) = events.list_targets_by_rule(Rule=name)["Targets"]
+        assert target["Arn"] == attributes["QueueArn"]
+
+
+@pytest.mark.xdist_group("stack")
+def test_the_applied_settings_and_the_deployment_are_what_the_controller_reads(deployed: Environment) -> None:
+    found = read(deployed, "/api/v1/namespaces/karpenter/configmaps/karpenter-global-settings")
+    settings = Settings.parse(found["data"])
+    assert (settings.cluster_name, settings.interruption_queue_name) == (CLUSTER, CLUSTER)
+    said = container(deployed)
+    assert said.args[0] == "run"
+    options = Options.parse(said.environment)
+    assert (options.system_namespace, options.pod_name) == ("karpenter", "karpenter-0")
+    assert options.memory_limit_bytes == 2**30
+
+
+@pytest.mark.xdist_group("stack")
+def test_provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate(deployed: Environment) -> None:
+    found = read(deployed, "/apis/karpenter.sh/v1alpha5/provisioners/default")
+    assert found["spec"]["limits"]["resources"]["cpu"] in (1000, "1000")
+    assert read(deployed, "/apis/apps/v1/namespaces/karpenter/deployments/karpenter")["spec"]["replicas"] == 0
+
+
+@pytest.mark.xdist_group("stack")
+def test_deploying_again_changes_no_object(deployed: Environment) -> None:
+    paths = (
+        "/apis/karpenter.sh/v1alpha5/provisioners/default",
+        "/api/v1/namespaces/karpenter/configmaps/karpenter-global-settings",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/karpenter",
+    )
+    before = [read(deployed, path)["metadata"]["resourceVersion"] for path in paths]
+    assert deployed.deploy_stack("local") > 40
+    assert [read(deployed, path)["metadata"]["resourceVersion"] for path in paths] == before
+
+
+def test_an_override_goes_over_one_member_of_a_key() -> None:
+    found = stack_config(ROOT / "stacks" / "Pulumi.local.yaml", {"nodeless:cluster": {"kubeconfig": "/k"}})
+    assert json.loads(found["nodeless:cluster"]) == {"name": CLUSTER, "kubeconfig": "/k"}
+    assert found["aws:region"] == "ap-northeast-2"
+
+
+def test_numbers_of_the_wire_are_whole_again_and_fractions_stay() -> None:
+    assert json.dumps(whole_numbers({"a": [2.0, 2.5, True, None], "b": None})) == '{"a": [2, 2.5, true, null]}'
+
+
+@pytest.mark.xdist_group("stack")
+def test_a_type_that_the_sandbox_cannot_make_is_said_by_name(deployed: Environment, monkeypatch: Any) -> None:
+    for name, value in deployed.aws_environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UnsupportedTypeError, match="aws:rds/instance:Instance"):
+        AwsProvider("ap-northeast-2").make("aws:rds/instance:Instance", {})
+    assert Path(deployed.kubeconfig).exists()
