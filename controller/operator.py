@@ -22,8 +22,10 @@ from controller.aws.provider import AWSProvider
 from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
 from controller.clock import Clock, SystemClock
+from controller.commands import Commands, CommandTimes
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
+from controller.core.deprovisioning import expiration
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
@@ -38,6 +40,7 @@ from controller.launcher import Launcher, LaunchTimes
 from controller.loops import BackoffTimes, Loop, Reconciler
 from controller.reconcilers.conditions import ConditionsReconciler
 from controller.reconcilers.counter import CounterReconciler
+from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
 from controller.reconcilers.emptiness import EmptinessReconciler
 from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
 from controller.reconcilers.nodetemplates import NodeTemplatesReconciler
@@ -67,6 +70,8 @@ class OperatorTimes:
     launch: LaunchTimes = field(default_factory=LaunchTimes)
     termination: TerminationTimes = field(default_factory=TerminationTimes)
     garbage: GarbageTimes = field(default_factory=GarbageTimes)
+    commands: CommandTimes = field(default_factory=CommandTimes)
+    deprovisioning: DeprovisioningTimes = field(default_factory=DeprovisioningTimes)
     lease: LeaseOptions = field(default_factory=LeaseOptions)
     backoff: BackoffTimes = field(default_factory=BackoffTimes)
     settle_seconds: float = 0.05
@@ -125,9 +130,30 @@ class Operator:
         self._termination = TerminationReconciler(
             kube=kube, informers=informers, events=events, cloud=cloud, clock=clock, times=self._times.termination
         )
+        self._commands = Commands(
+            kube=kube,
+            informers=informers,
+            events=events,
+            launcher=launcher,
+            clock=clock,
+            stop=self._stop,
+            wanted={"expiration": expiration.is_expired},
+            times=self._times.commands,
+        )
+        deprovisioning = DeprovisioningReconciler(
+            informers=informers,
+            events=events,
+            catalogs=catalogs,
+            launcher=launcher,
+            commands=self._commands,
+            clock=clock,
+            adopted=self.adopted,
+            times=self._times.deprovisioning,
+        )
         return [
             self._provisioning,
             self._termination,
+            deprovisioning,
             RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
             EmptinessReconciler(kube=kube, informers=informers, events=events, clock=clock),
             CounterReconciler(kube=kube, informers=informers, clock=clock),
@@ -160,6 +186,7 @@ class Operator:
         deadline = self._clock.monotonic() + timeout_seconds
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
         self._provisioning.close()
+        self._commands.close()
         self._termination.close()
         self._catalogs.close()
         self._events.stop()

@@ -1,11 +1,18 @@
-"""Emptiness: nodes with nothing to do are stamped, and deleted when the Provisioner's ttlSecondsAfterEmpty is over."""
+"""Emptiness: nodes with nothing to do are stamped, and deleted when the Provisioner's ttlSecondsAfterEmpty is over.
+
+They pass the gate of every voluntary removal: budgets hold for them too, and a command's replacement that waits for its
+pods is not empty for want of use.
+"""
 
 from __future__ import annotations
 
 import structlog
 
 from controller.clock import Clock
+from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
+from controller.core.deprovisioning.candidates import candidates
+from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
 from controller.core.lifecycle.emptiness import EmptinessAction, EmptinessVerdict, verdict
 from controller.core.lifecycle.timestamps import format_time
 from controller.core.state.cluster import Cluster
@@ -40,13 +47,29 @@ class EmptinessReconciler:
         owned = [node for node in snapshot.nodes.values() if PROVISIONER_NAME in node.node.labels]
         self._nodes.keep({node.node.uid for node in owned})
         soonest = IDLE_SECONDS
+        gate = Gate(snapshot, self._clock.now())
         for node in owned:
             decision = verdict(node, snapshot.provisioners.get(node.provisioner_name), self._clock.now())
             if decision.requeue_seconds > 0:
                 soonest = min(soonest, decision.requeue_seconds)
-            if decision.action is not EmptinessAction.KEEP and self._nodes.ready(node.node.uid):
+            if decision.action is EmptinessAction.KEEP or not self._nodes.ready(node.node.uid):
+                continue
+            if decision.action is not EmptinessAction.DELETE or self._granted(node, snapshot, gate):
                 self._act(node, decision)
         return max(0.1, min(soonest, self._nodes.next_try_seconds()))
+
+    def _granted(self, node: StateNode, snapshot: Snapshot, gate: Gate) -> bool:
+        """Whether the node may go; a refusal that does not pass by itself is said."""
+        found = candidates(snapshot, EMPTY, self._clock.now(), [node])
+        refusal = next((gate.refusal(c) or gate.over_budget([c], "empty") for c in found), None)
+        if refusal is None:
+            gate.grant(found)
+            return True
+        if refusal.kind not in NOT_EVENTS:
+            message = f"Cannot be removed: {refusal.reason}"
+            dedupe = (node.node.uid, refusal.reason)
+            self._events.publish(ObjectRef.of(node.node), "Normal", "DeprovisioningBlocked", message, dedupe)
+        return False
 
     def _act(self, node: StateNode, decision: EmptinessVerdict) -> None:
         try:

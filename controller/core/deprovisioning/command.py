@@ -1,0 +1,52 @@
+"""A command: these nodes go, for this reason, and these are launched in their place first."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
+from controller.core.deprovisioning.candidates import Candidate
+from controller.core.provisioning.plan import PlannedNode
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`method`: expiration, drift, emptiness or consolidation; `reason`: one of budgets.REASONS; `because` in words."""
+
+    method: str
+    reason: str
+    because: str
+    candidates: tuple[Candidate, ...]
+    replacements: tuple[PlannedNode, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """delete or replace."""
+        return "replace" if self.replacements else "delete"
+
+    @property
+    def price_before(self) -> float:
+        """$ an hour of the nodes that go, as far as known."""
+        return sum(candidate.price or 0.0 for candidate in self.candidates)
+
+    @property
+    def price_after(self) -> float:
+        """$ an hour of the replacements."""
+        return sum(node.offering.price for node in self.replacements)
+
+    def id(self, now: float) -> str:
+        """12 hex digits: the nodes, by uid, and when."""
+        parts = (self.method, f"{now:.3f}", *sorted(candidate.node.node.uid for candidate in self.candidates))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+    def text(self) -> str:
+        """The command in one line, for events and logs: action, nodes, and what takes their place."""
+        nodes = ", ".join(
+            "/".join((c.name, c.node.node.labels.get(INSTANCE_TYPE, "?"), c.node.node.labels.get(CAPACITY_TYPE, "?")))
+            for c in self.candidates
+        )
+        after = ", ".join(f"{n.offering.instance_type}/{n.offering.capacity_type}" for n in self.replacements)
+        count = f"{len(self.candidates)} node{'s' if len(self.candidates) != 1 else ''}"
+        with_ = f" with {len(self.replacements)}: {after}" if after else ""
+        return f"{self.action} {count} ({nodes}){with_}, because {self.because}"

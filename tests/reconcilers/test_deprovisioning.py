@@ -1,0 +1,314 @@
+"""Commands over the API server: recorded first, replacements up, checked again, then deleted; or taken back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from controller.commands import Commands, CommandTimes
+from controller.core.api.labels import (
+    CAPACITY_TYPE,
+    INITIALIZED,
+    INSTANCE_TYPE,
+    PROVISIONER_NAME,
+    TERMINATION_FINALIZER,
+    ZONE,
+)
+from controller.core.deprovisioning import expiration
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION
+from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, NotFoundError
+from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS
+from controller.loops import BackoffTimes
+from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
+from controller.reconcilers.emptiness import EmptinessReconciler
+from tests.reconcilers.conftest import World, apply_fault
+
+QUICK = CommandTimes(ready_seconds=600.0, appear_seconds=1.0, patience_seconds=0.3, hold_back=BackoffTimes(60.0, 60.0))
+
+
+@dataclass
+class Leader:
+    """One process that leads: a loop with its own memory. What it holds in memory dies with it."""
+
+    world: World
+    loop: DeprovisioningReconciler
+    commands: Commands
+
+    def passes(self, done: Callable[[Snapshot], Any], what: str = "") -> Snapshot:
+        return self.world.passes(self.loop, done, what)
+
+    def some_passes(self, count: int = 6) -> Snapshot:
+        for _ in range(count):
+            self.loop.reconcile(self.world.caught_up())
+        return self.world.caught_up()
+
+
+def leader(world: World, times: CommandTimes = QUICK) -> Leader:
+    adopted = threading.Event()
+    adopted.set()
+    commands = Commands(
+        kube=world.kube,
+        informers=world.informers,
+        events=world.events,
+        launcher=world.launcher,
+        clock=world.clock,
+        stop=world.stop,
+        wanted={"expiration": expiration.is_expired},
+        times=times,
+    )
+    loop = DeprovisioningReconciler(
+        informers=world.informers,
+        events=world.events,
+        catalogs=world.catalogs,
+        launcher=world.launcher,
+        commands=commands,
+        clock=world.clock,
+        adopted=adopted,
+        times=DeprovisioningTimes(0.0, 0.0, 0.05),
+    )
+    return Leader(world, loop, commands)
+
+
+def old_node(world: World, name: str = "old", pods: int = 1, **spec: Any) -> None:
+    """A node of a Provisioner with a TTL of 30 s, an hour from now long expired."""
+    labels = {
+        PROVISIONER_NAME: "default",
+        INITIALIZED: "true",
+        INSTANCE_TYPE: "c5.large",
+        ZONE: "eu-west-1a",
+        CAPACITY_TYPE: "on-demand",
+    }
+    metadata = {"name": name, "labels": labels, "finalizers": [TERMINATION_FINALIZER]}
+    world.add_node({"metadata": metadata, "spec": {"providerID": f"aws:///eu-west-1a/i-{name}", **spec}})
+    for number in range(pods):
+        world.add_pod(f"{name}-{number}", node=name, labels={"app": "web"})
+
+
+def expire_all(world: World) -> None:
+    world.clock.ahead_seconds = 3600.0
+
+
+def record_of(snapshot: Snapshot, name: str = "old") -> dict[str, Any] | None:
+    text = snapshot.nodes[name].node.annotations.get(COMMAND_ANNOTATION)
+    return None if text is None else json.loads(text)
+
+
+def replacements(snapshot: Snapshot) -> list[str]:
+    return [name for name, node in snapshot.nodes.items() if LAUNCH_TOKEN in node.node.annotations]
+
+
+def come_up(world: World, name: str) -> None:
+    world.come_up(name)
+    world.kube.patch(NODES, name, {"metadata": {"labels": {INITIALIZED: "true"}}})
+    world.until(lambda s: s.nodes[name].initialized, "initialized")
+
+
+def untouched(snapshot: Snapshot, name: str = "old") -> bool:
+    """Nothing left of a command: no record, no cordon, not going."""
+    node = snapshot.nodes[name]
+    return record_of(snapshot, name) is None and not node.node.unschedulable and not node.leaving
+
+
+def begun(world: World, one: Leader) -> str:
+    """An expired node's command on record, its replacement launched; the replacement's name."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    expire_all(world)
+    (name,) = replacements(one.passes(replacements, "replacement"))
+    return name
+
+
+def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World) -> None:
+    one = leader(world)
+    new = begun(world, one)
+    seen = one.some_passes()
+    assert record_of(seen) is not None
+    assert seen.nodes["old"].node.unschedulable
+    assert not seen.nodes["old"].leaving, "not before the replacement is up"
+    come_up(world, new)
+    after = one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "old node deleted")
+    assert not after.nodes[new].leaving
+    assert len(world.cloud.requests) == 1
+    assert "ttlSecondsUntilExpired" in world.await_event("DeprovisioningTerminating")["message"]
+
+
+def test_the_record_is_written_before_anything_is_launched(world: World) -> None:
+    """Invariant 8: the launch finds the record on the node, with the token that it uses."""
+    seen: list[Any] = []
+    create = world.cloud.create
+
+    def spying(request: Any) -> Any:
+        annotations = world.node("old")["metadata"]["annotations"]
+        seen.append(request.token in json.loads(annotations[COMMAND_ANNOTATION])["replacements"])
+        return create(request)
+
+    world.cloud.create = spying  # type: ignore[method-assign]
+    begun(world, leader(world))
+    assert seen == [True]
+
+
+def test_an_expired_node_without_pods_is_deleted_and_nothing_launched(world: World) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, pods=0)
+    expire_all(world)
+    leader(world).passes(lambda s: s.nodes["old"].node.deleted_at is not None)
+    assert world.cloud.requests == []
+
+
+def test_the_next_leader_carries_on_where_the_last_one_died(world: World) -> None:
+    new = begun(world, leader(world))
+    come_up(world, new)
+    leader(world).passes(lambda s: s.nodes["old"].node.deleted_at is not None)
+    assert len(world.cloud.requests) == 1, "nothing is launched twice"
+
+
+def test_the_next_leader_takes_back_what_was_recorded_and_never_launched(world: World) -> None:
+    world.add_provisioner()
+    old_node(world)
+    record = {"id": "x", "method": "expiration", "reason": "old", "nodes": ["old"], "replacements": ["never"]}
+    text = json.dumps({**record, "startedAt": world.clock.now(), "cordoned": True})
+    patch = {"metadata": {"annotations": {COMMAND_ANNOTATION: text}}, "spec": {"unschedulable": True}}
+    world.kube.patch(NODES, "old", patch)
+    world.caught_up()
+    leader(world).passes(untouched, "rolled back")
+
+
+def test_a_record_of_two_nodes_that_reached_only_one_is_taken_back(world: World) -> None:
+    world.add_provisioner()
+    old_node(world)
+    old_node(world, "other", pods=0)
+    record = {"id": "x", "method": "expiration", "reason": "old", "nodes": ["old", "other"], "replacements": []}
+    text = json.dumps({**record, "startedAt": world.clock.now(), "cordoned": True})
+    patch = {"metadata": {"annotations": {COMMAND_ANNOTATION: text}}, "spec": {"unschedulable": True}}
+    world.kube.patch(NODES, "old", patch)
+    world.caught_up()
+    leader(world).passes(untouched, "rolled back")
+    assert untouched(world.caught_up(), "other")
+
+
+def test_a_launch_that_fails_leaves_the_node_as_it_was_and_is_not_repeated_at_once(world: World) -> None:
+    """D48."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    expire_all(world)
+    world.cloud.create_errors = [CloudError("no")]
+    one = leader(world)
+    one.passes(lambda s: world.cloud.requests and untouched(s), "rolled back")
+    assert untouched(one.some_passes())
+    assert len(world.cloud.requests) == 1
+    assert "no" in world.await_event("DeprovisioningFailed")["message"]
+    world.clock.ahead_seconds += 120.0
+    one.passes(lambda s: len(replacements(s)) == 1, "tried again")
+
+
+def test_a_replacement_that_never_joins_is_given_up_and_removed(world: World) -> None:
+    one = leader(world)
+    new = begun(world, one)
+    world.clock.ahead_seconds += 700.0
+    after = one.passes(untouched, "rolled back")
+    assert after.nodes[new].leaving or new not in one.some_passes(2).nodes
+
+
+def test_a_cordon_of_the_users_own_survives_a_rollback(world: World) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, unschedulable=True)
+    expire_all(world)
+    world.cloud.create_errors = [CloudError("no")]
+    leader(world).passes(lambda s: world.cloud.requests and record_of(s) is None, "rolled back")
+    assert world.node("old")["spec"]["unschedulable"] is True
+
+
+def test_do_not_evict_that_arrives_during_the_wait_is_respected(world: World) -> None:
+    """D27."""
+    one = leader(world)
+    new = begun(world, one)
+    kept = {"metadata": {"annotations": {"karpenter.sh/do-not-evict": "true"}}}
+    world.kube.patch(PODS, "old-0", kept, namespace="default")
+    come_up(world, new)
+    one.passes(untouched, "rolled back")
+    assert "do-not-evict" in world.await_event("DeprovisioningFailed")["message"]
+
+
+def test_a_ttl_that_is_raised_during_the_wait_is_respected(world: World) -> None:
+    one = leader(world)
+    new = begun(world, one)
+    world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsUntilExpired": 100_000}})
+    world.until(lambda s: s.provisioners["default"].ttl_seconds_until_expired == 100_000)
+    come_up(world, new)
+    one.passes(untouched, "rolled back")
+
+
+def test_a_pdb_that_allows_nothing_is_said_and_nothing_begins(world: World) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    budget = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    world.kube.create(POD_DISRUPTION_BUDGETS, budget, "default")
+    world.until(lambda s: s.budgets)
+    expire_all(world)
+    assert untouched(leader(world).some_passes())
+    assert world.cloud.requests == []
+    assert "default/web" in world.await_event("DeprovisioningBlocked")["message"]
+
+
+def test_a_drain_that_is_stuck_holds_back_itself_alone(world: World) -> None:
+    """The peer waits 9.5 minutes for each."""
+    budgets = json.dumps([{"nodes": "2"}])
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    world.kube.patch(
+        PROVISIONERS, "default", {"metadata": {"annotations": {"karpenter.sh/disruption-budgets": budgets}}}
+    )
+    world.until(lambda s: s.provisioners["default"].object_annotations)
+    old_node(world, "stuck", pods=0)
+    expire_all(world)
+    one = leader(world)
+    one.passes(lambda s: s.nodes["stuck"].node.deleted_at is not None)
+    old_node(world, "old", pods=0)
+    world.clock.ahead_seconds += 3600.0
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "the other one goes")
+
+
+def test_a_replacement_is_not_taken_for_empty_while_it_waits_for_its_pods(world: World) -> None:
+    one = leader(world)
+    new = begun(world, one)
+    world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsAfterEmpty": 0}})
+    world.until(lambda s: s.provisioners["default"].ttl_seconds_after_empty == 0)
+    come_up(world, new)
+    emptiness = EmptinessReconciler(kube=world.kube, informers=world.informers, events=world.events, clock=world.clock)
+    for _ in range(4):
+        emptiness.reconcile(world.caught_up())
+    assert not world.caught_up().nodes[new].leaving
+
+
+@pytest.mark.parametrize("code", [500, 403])
+def test_an_api_server_that_refuses_leaves_nothing_half_done(world: World, code: int) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    expire_all(world)
+    one = leader(world)
+    snapshot = world.caught_up()
+    apply_fault(world, {"kind": "errors", "seconds": 60, "code": code})
+    one.loop.reconcile(snapshot)
+    apply_fault(world, None)
+    assert untouched(world.caught_up())
+    assert world.cloud.requests == []
+
+
+def test_a_node_that_is_gone_in_the_middle_is_no_error(world: World) -> None:
+    one = leader(world)
+    new = begun(world, one)
+    world.kube.patch(NODES, "old", {"metadata": {"finalizers": None}})
+    world.kube.delete(NODES, "old")
+    come_up(world, new)
+    one.some_passes()
+    with pytest.raises(NotFoundError):
+        world.node("old")
