@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from sandbox.stack_kube import Container, controller_container, whole_numbers
 from tests.components.stacks import ROOT
 
 CLUSTER = "nodeless-demo"
-
-
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    with start(EnvironmentSettings(tmp_path_factory.mktemp("stack") / "state")) as environment:
-        assert environment.deploy_stack("local") > 40
-        yield environment
 
 
 def aws(environment: Environment, service: str) -> Any:
@@ -56,8 +48,7 @@ def container(environment: Environment) -> Container:
     return asyncio.run(ask())
 
 
-@pytest.mark.xdist_group("stack")
-def test_the_nodes_role_its_policies_and_its_profile_are_in_iam(deployed: Environment) -> None:
+def the_nodes_role_its_policies_and_its_profile_are_in_iam(deployed: Environment) -> None:
     iam = aws(deployed, "iam")
     attached = iam.list_attached_role_policies(RoleName=f"KarpenterNodeRole-{CLUSTER}")["AttachedPolicies"]
     assert {each["PolicyName"] for each in attached} == {
@@ -70,8 +61,7 @@ def test_the_nodes_role_its_policies_and_its_profile_are_in_iam(deployed: Enviro
     assert [each["RoleName"] for each in profile["InstanceProfile"]["Roles"]] == [f"KarpenterNodeRole-{CLUSTER}"]
 
 
-@pytest.mark.xdist_group("stack")
-def test_the_controllers_role_trusts_its_service_account_of_the_clusters_real_issuer(deployed: Environment) -> None:
+def the_controllers_role_trusts_its_service_account_of_the_clusters_real_issuer(deployed: Environment) -> None:
     issuer = aws(deployed, "eks").describe_cluster(name=CLUSTER)["cluster"]["identity"]["oidc"]["issuer"]
     role = aws(deployed, "iam").get_role(RoleName=f"KarpenterControllerRole-{CLUSTER}")["Role"]
     equals = role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]
@@ -80,8 +70,7 @@ def test_the_controllers_role_trusts_its_service_account_of_the_clusters_real_is
     assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"] == role["Arn"]
 
 
-@pytest.mark.xdist_group("stack")
-def test_the_queue_takes_events_of_the_four_rules_alone(deployed: Environment) -> None:
+def the_queue_takes_events_of_the_four_rules_alone(deployed: Environment) -> None:
     sqs, events = aws(deployed, "sqs"), aws(deployed, "events")
     url = sqs.get_queue_url(QueueName=CLUSTER)["QueueUrl"]
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
@@ -94,8 +83,7 @@ def test_the_queue_takes_events_of_the_four_rules_alone(deployed: Environment) -
         assert target["Arn"] == attributes["QueueArn"]
 
 
-@pytest.mark.xdist_group("stack")
-def test_the_applied_settings_and_the_deployment_are_what_the_controller_reads(deployed: Environment) -> None:
+def the_applied_settings_and_the_deployment_are_what_the_controller_reads(deployed: Environment) -> None:
     found = read(deployed, "/api/v1/namespaces/karpenter/configmaps/karpenter-global-settings")
     settings = Settings.parse(found["data"])
     assert (settings.cluster_name, settings.interruption_queue_name) == (CLUSTER, CLUSTER)
@@ -106,15 +94,13 @@ def test_the_applied_settings_and_the_deployment_are_what_the_controller_reads(d
     assert options.memory_limit_bytes == 2**30
 
 
-@pytest.mark.xdist_group("stack")
-def test_provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate(deployed: Environment) -> None:
+def provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate(deployed: Environment) -> None:
     found = read(deployed, "/apis/karpenter.sh/v1alpha5/provisioners/default")
     assert found["spec"]["limits"]["resources"]["cpu"] in (1000, "1000")
     assert read(deployed, "/apis/apps/v1/namespaces/karpenter/deployments/karpenter")["spec"]["replicas"] == 0
 
 
-@pytest.mark.xdist_group("stack")
-def test_deploying_again_changes_no_object(deployed: Environment) -> None:
+def deploying_again_changes_no_object(deployed: Environment) -> None:
     paths = (
         "/apis/karpenter.sh/v1alpha5/provisioners/default",
         "/api/v1/namespaces/karpenter/configmaps/karpenter-global-settings",
@@ -135,10 +121,30 @@ def test_numbers_of_the_wire_are_whole_again_and_fractions_stay() -> None:
     assert json.dumps(whole_numbers({"a": [2.0, 2.5, True, None], "b": None})) == '{"a": [2, 2.5, true, null]}'
 
 
-@pytest.mark.xdist_group("stack")
-def test_a_type_that_the_sandbox_cannot_make_is_said_by_name(deployed: Environment, monkeypatch: Any) -> None:
-    for name, value in deployed.aws_environment.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UnsupportedTypeError, match="aws:rds/instance:Instance"):
-        AwsProvider("ap-northeast-2").make("aws:rds/instance:Instance", {})
-    assert Path(deployed.kubeconfig).exists()
+def a_type_that_the_sandbox_cannot_make_is_said_by_name(deployed: Environment) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in deployed.aws_environment.items():
+            patch.setenv(name, value)
+        provider = AwsProvider("ap-northeast-2")
+        with pytest.raises(UnsupportedTypeError, match="aws:rds/instance:Instance"):
+            provider.make("aws:rds/instance:Instance", {})
+
+
+CHECKS = (
+    the_nodes_role_its_policies_and_its_profile_are_in_iam,
+    the_controllers_role_trusts_its_service_account_of_the_clusters_real_issuer,
+    the_queue_takes_events_of_the_four_rules_alone,
+    the_applied_settings_and_the_deployment_are_what_the_controller_reads,
+    provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate,
+    a_type_that_the_sandbox_cannot_make_is_said_by_name,
+    deploying_again_changes_no_object,
+)
+
+
+def test_the_stack_is_really_there(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """One sandbox for all checks: starting it is what takes time."""
+    with start(EnvironmentSettings(tmp_path / "state")) as deployed:
+        assert deployed.deploy_stack("local") > 40
+        for check in CHECKS:
+            with subtests.test(check.__name__.replace("_", " ")):
+                check(deployed)
