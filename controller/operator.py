@@ -25,7 +25,7 @@ from controller.clock import Clock, SystemClock
 from controller.commands import Commands, CommandTimes
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
-from controller.core.deprovisioning import expiration
+from controller.core.deprovisioning import consolidation, expiration
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
@@ -137,7 +137,7 @@ class Operator:
             launcher=launcher,
             clock=clock,
             stop=self._stop,
-            wanted={"expiration": expiration.is_expired},
+            wanted={"expiration": expiration.is_expired, "consolidation": consolidation.wanted},
             times=self._times.commands,
         )
         deprovisioning = DeprovisioningReconciler(

@@ -11,8 +11,9 @@ import structlog
 from controller.catalogs import Catalogs, CatalogView
 from controller.clock import Clock
 from controller.commands import Commands
-from controller.core.deprovisioning import expiration
+from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.candidates import Candidate, candidates
+from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.records import recorded
 from controller.core.deprovisioning.replacement import Decision, Method, replace_first
@@ -30,11 +31,17 @@ EXPIRATION = Method("expiration", "expired", expiration.because)
 @dataclass(frozen=True, slots=True)
 class DeprovisioningTimes:
     """`plan_seconds` between looks when nothing was found (the peer's 10 s), `again_seconds` after something was.
-    `step_seconds`: how often commands on record are looked at."""
+    `step_seconds`: how often commands on record are looked at. `settle_seconds`: what consolidation found must hold
+    for so long (the peer's 15 s). `rest_seconds`: workloads whose pods it moved are left alone for so long.
+    `quiet_seconds`: where nothing changed, it searches again after this long (the peer's 5 min), for prices may have.
+    """
 
     plan_seconds: float = 10.0
     again_seconds: float = 0.2
     step_seconds: float = 1.0
+    settle_seconds: float = 15.0
+    rest_seconds: float = 600.0
+    quiet_seconds: float = 300.0
 
 
 Plan = Callable[["Pass"], Decision]
@@ -79,6 +86,10 @@ class DeprovisioningReconciler:
         self._failing = ItemBackoff(clock, self.name)
         self._due_at = clock.monotonic()
         self._cursors: dict[str, int] = {}
+        self._proposed: dict[frozenset[str], tuple[Command, float]] = {}
+        self._resting: dict[str, float] = {}
+        self._quiet: tuple[int, float] | None = None
+        self._said: dict[str, str] = {}
         self._methods: Mapping[str, Plan] = {"expiration": self._expiration}
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -109,21 +120,70 @@ class DeprovisioningReconciler:
                 continue
             decision = plan(present)
             self._say_blocked(decision)
-            if decision.command is not None and self._start(name, decision, view):
+            if decision.command is not None and self._start(name, decision.command, view):
                 return self._times.again_seconds
+        if self._failing.ready(consolidation.CONSOLIDATION) and self._consolidate(present, view):
+            return self._times.again_seconds
         soonest = expiration.next_expiry(found, now)
         return self._times.plan_seconds if soonest is None else min(self._times.plan_seconds, soonest - now + 0.05)
 
-    def _start(self, name: str, decision: Decision, view: CatalogView) -> bool:
-        assert decision.command is not None
+    def _start(self, name: str, command: Command, view: CatalogView) -> bool:
         try:
-            self._commands.start(decision.command, view)
+            self._commands.start(command, view)
         except NodelessError as error:
             # This method waits; the others go on (the peer gives up the whole pass).
-            self._failing.failed(name, error, "Command not begun", command=decision.command.text())
+            self._failing.failed(name, error, "Command not begun", command=command.text())
             return False
         self._failing.succeeded(name)
         return True
+
+    def _consolidate(self, present: Pass, view: CatalogView) -> bool:
+        """Begin what was found a while ago and still holds; else look for more. True when a command was begun."""
+        now = self._clock.monotonic()
+        by_name = {candidate.name: candidate for candidate in present.candidates}
+        self._proposed = {names: entry for names, entry in self._proposed.items() if names <= by_name.keys()}
+        for names, (_, since) in sorted(self._proposed.items(), key=lambda entry: entry[1][1]):
+            if now - since < self._times.settle_seconds:
+                continue
+            del self._proposed[names]
+            removed = [by_name[name] for name in sorted(names)]
+            again = consolidation.judge(removed, present.candidates, present.stage, present.gate)
+            if again.commands and self._start(consolidation.CONSOLIDATION, again.commands[0], view):
+                until = now + self._times.rest_seconds
+                self._resting.update((consolidation.workload(p), until) for c in removed for p in c.pods)
+                return True
+        self._search(present, now)
+        return False
+
+    def _search(self, present: Pass, now: float) -> None:
+        """One look for removals that save money; what is found is begun when it has held for a while."""
+        version = present.stage.snapshot.version
+        cursor = self._cursors.get(consolidation.CONSOLIDATION, 0)
+        if self._quiet is not None and self._quiet[0] == version and now < self._quiet[1]:
+            return
+        for command, _ in self._proposed.values():
+            present.gate.grant(command.candidates)
+        self._resting = {key: until for key, until in self._resting.items() if until > now}
+        free = [c for c in present.candidates if not self._commands.held_back(consolidation.CONSOLIDATION, c)]
+        found = consolidation.find(free, present.stage, present.gate, frozenset(self._resting), cursor)
+        self._cursors[consolidation.CONSOLIDATION] = found.cursor
+        for command in found.commands:
+            names = frozenset(candidate.name for candidate in command.candidates)
+            self._proposed[names] = (command, now)
+            self._log.debug("Found a removal that saves money", command=command.text())
+        self._quiet = None if found.cursor or self._proposed else (version, now + self._times.quiet_seconds)
+        self._say_kept(found, present)
+
+    def _say_kept(self, found: consolidation.Found, present: Pass) -> None:
+        """Each node's reason is said when it is another one than before."""
+        uids = {candidate.node.node.uid for candidate in present.candidates}
+        self._said = {uid: reason for uid, reason in self._said.items() if uid in uids}
+        for candidate, reason in found.kept:
+            node = candidate.node.node
+            if self._said.get(node.uid) != reason:
+                self._said[node.uid] = reason
+                self._events.publish(ObjectRef.of(node), "Normal", "Unconsolidatable", reason, (node.uid, reason))
+        self._say_blocked(Decision(blocked=found.blocked))
 
     def _say_blocked(self, decision: Decision) -> None:
         for candidate, reason in decision.blocked:

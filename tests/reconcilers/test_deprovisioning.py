@@ -19,7 +19,7 @@ from controller.core.api.labels import (
     TERMINATION_FINALIZER,
     ZONE,
 )
-from controller.core.deprovisioning import expiration
+from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
@@ -60,7 +60,7 @@ def leader(world: World, times: CommandTimes = QUICK) -> Leader:
         launcher=world.launcher,
         clock=world.clock,
         stop=world.stop,
-        wanted={"expiration": expiration.is_expired},
+        wanted={"expiration": expiration.is_expired, "consolidation": consolidation.wanted},
         times=times,
     )
     loop = DeprovisioningReconciler(
@@ -76,12 +76,12 @@ def leader(world: World, times: CommandTimes = QUICK) -> Leader:
     return Leader(world, loop, commands)
 
 
-def old_node(world: World, name: str = "old", pods: int = 1, **spec: Any) -> None:
+def old_node(world: World, name: str = "old", pods: int = 1, kind: str = "c5.large", **spec: Any) -> None:
     """A node of a Provisioner with a TTL of 30 s, an hour from now long expired."""
     labels = {
         PROVISIONER_NAME: "default",
         INITIALIZED: "true",
-        INSTANCE_TYPE: "c5.large",
+        INSTANCE_TYPE: kind,
         ZONE: "eu-west-1a",
         CAPACITY_TYPE: "on-demand",
     }
@@ -312,3 +312,84 @@ def test_a_node_that_is_gone_in_the_middle_is_no_error(world: World) -> None:
     one.some_passes()
     with pytest.raises(NotFoundError):
         world.node("old")
+
+
+def consolidating(world: World, **spec: Any) -> None:
+    world.add_provisioner(consolidation={"enabled": True}, **spec)
+
+
+def test_an_empty_node_goes_when_it_has_been_empty_for_a_while(world: World) -> None:
+    """D23, D28."""
+    consolidating(world)
+    old_node(world, pods=0)
+    one = leader(world)
+    assert untouched(one.some_passes(), "old")
+    world.clock.ahead_seconds += 16.0
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
+
+
+def test_an_empty_node_that_gets_a_pod_during_the_wait_stays(world: World) -> None:
+    """D30."""
+    consolidating(world)
+    old_node(world, pods=0)
+    one = leader(world)
+    one.some_passes()
+    world.add_pod("late", node="old")
+    world.clock.ahead_seconds += 16.0
+    assert untouched(one.some_passes())
+
+
+def test_a_node_whose_pods_fit_on_another_goes_and_its_workload_rests(world: World) -> None:
+    """D29; then no pod of the workload is moved again for ten minutes."""
+    consolidating(world)
+    old_node(world, "one")
+    old_node(world, "two")
+    one = leader(world)
+    one.some_passes()
+    world.clock.ahead_seconds += 16.0
+    gone = one.passes(lambda s: any(node.node.deleted_at is not None for node in s.nodes.values()), "one deleted")
+    assert sum(node.leaving for node in gone.nodes.values()) == 1
+    assert world.cloud.requests == []
+    assert one.loop._resting, "remembered"
+
+
+def test_a_dear_node_is_replaced_by_a_cheaper_one(world: World) -> None:
+    """D8: replacement first; the price before and after is logged."""
+    consolidating(world)
+    old_node(world, kind="m5.4xlarge")
+    one = leader(world)
+    one.some_passes()
+    world.clock.ahead_seconds += 16.0
+    (new,) = replacements(one.passes(replacements, "replacement"))
+    assert world.cloud.requests[0].offerings[0].price < 0.768
+    assert all(offering.price < 0.768 for offering in world.cloud.requests[0].offerings), "nothing dearer on any path"
+    come_up(world, new)
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
+
+
+def test_nodes_of_provisioners_without_consolidation_hear_nothing_of_it(world: World) -> None:
+    """The peer says Unconsolidatable of each of them every 15 minutes."""
+    world.add_provisioner()
+    old_node(world, pods=0)
+    one = leader(world)
+    world.clock.ahead_seconds += 60.0
+    assert untouched(one.some_passes())
+    assert world.said("Unconsolidatable") == []
+
+
+def test_why_a_node_stays_is_said_and_said_anew_when_it_changes(world: World) -> None:
+    consolidating(world)
+    old_node(world)
+    one = leader(world)
+    one.some_passes()
+    first = world.await_event("Unconsolidatable")["message"]
+    world.kube.patch(NODES, "old", {"metadata": {"annotations": {"karpenter.sh/do-not-consolidate": "true"}}})
+    one.some_passes()
+    deadline = threading.Event()
+    for _ in range(100):
+        messages = {event["message"] for event in world.said("Unconsolidatable")}
+        if len(messages) > 1:
+            break
+        deadline.wait(0.05)
+    assert any("do-not-consolidate" in message for message in messages)
+    assert first in messages

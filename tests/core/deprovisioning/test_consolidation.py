@@ -1,0 +1,296 @@
+"""Consolidation by money, with shapes that users of the peer reported, and the better outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod
+from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.cloud import InstanceType, Offering
+from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
+from controller.core.deprovisioning.candidates import candidates
+from controller.core.deprovisioning.command import Command
+from controller.core.deprovisioning.consolidation import Found, find, judge, workload
+from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.simulation import Stage
+from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
+from controller.core.state.snapshot import Snapshot, StateNode
+from tests import factories
+
+NOW = 1_700_000_000.0
+FREE_BUDGET = FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "100%"}]'})
+
+
+def owner(**fields: Any) -> Any:
+    return factories.provisioner(**{"consolidation_enabled": True, "object_annotations": FREE_BUDGET, **fields})
+
+
+def types_of(*prices: tuple[str, str, str, float], spot: bool = False) -> tuple[InstanceType, ...]:
+    """(name, cpu, memory, price) each, on demand or on the spot market alone."""
+    market = (keys.SPOT,) if spot else (keys.ON_DEMAND,)
+    made = []
+    for name, cpu, memory, price in prices:
+        offered = tuple(Offering(zone, kind, price) for zone in factories.ZONES for kind in market)
+        made.append(factories.instance_type(name=name, cpu=cpu, memory=memory, offered=offered))
+    return tuple(made)
+
+
+MARKET = types_of(("c5.large", "2", "4Gi", 0.1), ("c5.xlarge", "4", "8Gi", 0.2), ("c5.2xlarge", "8", "16Gi", 0.4))
+
+
+def standing(
+    name: str, kind: str, *requests: Mapping[str, str], types: Iterable[InstanceType] = MARKET, **fields: Any
+) -> StateNode:
+    entry = next(each for each in types if each.name == kind)
+    room: dict[str, str | int | float] = {
+        "cpu": f"{entry.capacity['cpu']}m",
+        "memory": entry.capacity["memory"],
+        "pods": 58,
+    }
+    pods = [factories.running_pod(node=name, name=f"{name}-{n}", requests=each) for n, each in enumerate(requests)]
+    more = fields.pop("pods", ())
+    node = factories.node(name=name, instance_type=kind, allocatable=room, created=NOW - 9000, **fields)
+    return factories.state_node(node=node, pods=[*pods, *more])
+
+
+def look(
+    nodes: Iterable[StateNode],
+    types: tuple[InstanceType, ...] = MARKET,
+    provisioners: Iterable[Any] | None = None,
+    cursor: int = 0,
+    most: int = 24,
+    resting: frozenset[str] = frozenset(),
+    **fields: Any,
+) -> Found:
+    view = factories.snapshot(nodes=nodes, provisioners=provisioners or [owner()], **fields)
+    found, stage, gate = parts(view, types)
+    return find(found, stage, gate, resting, cursor, most)
+
+
+def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET) -> Any:
+    catalog = dict.fromkeys(view.provisioners, types)
+    return candidates(view, catalog, NOW), Stage(view, catalog), Gate(view, NOW)
+
+
+def gone(found: Found) -> list[list[str]]:
+    return sorted(sorted(c.name for c in command.candidates) for command in found.commands)
+
+
+def only(found: Found) -> Command:
+    (command,) = found.commands
+    return command
+
+
+def reasons(found: Found) -> str:
+    return " | ".join(reason for _, reason in (*found.kept, *found.blocked))
+
+
+def test_all_empty_nodes_go_at_once() -> None:
+    """D24."""
+    assert gone(look([standing("a", "c5.large"), standing("b", "c5.xlarge")])) == [["a"], ["b"]]
+
+
+def test_a_node_goes_when_its_pods_fit_on_another() -> None:
+    """D15, D34: the node with fewer pods, and not both for a new one of the same type."""
+    half = {"cpu": "500m"}
+    found = look([standing("a", "c5.large", half, half), standing("b", "c5.large", half)])
+    assert gone(found) == [["b"]]
+    assert only(found).action == "delete"
+
+
+def test_a_dear_node_is_replaced_by_a_cheaper_one() -> None:
+    """D8."""
+    command = only(look([standing("a", "c5.2xlarge", {"cpu": "1"})]))
+    assert [node.offering.instance_type for node in command.replacements] == ["c5.large"]
+    assert (command.price_before, command.price_after) == (0.4, 0.1)
+
+
+def test_three_dear_nodes_become_one() -> None:
+    """D33."""
+    found = look([standing(name, "c5.2xlarge", {"cpu": "500m"}) for name in "abc"])
+    assert sum(map(len, gone(found))) >= 2
+    assert sum(len(command.replacements) for command in found.commands) <= 1
+
+
+def test_one_large_node_becomes_two_small_ones() -> None:
+    """aws#5304, ks#1149: two nodes at 0.14 are cheaper than one at 0.39; the peer never splits."""
+    market = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.39))
+    pods = [{"cpu": "3", "memory": "12Gi"}] * 2
+    command = only(look([standing("a", "m5dn.2xlarge", *pods, types=market)], market))
+    assert [node.offering.instance_type for node in command.replacements] == ["m5dn.xlarge"] * 2
+
+
+def test_nodes_of_the_wrong_shape_become_fewer_of_the_right_one() -> None:
+    """ks#2150: 80 % of the memory and 30 % of the cpu of c types in use; the r type holds it for less."""
+    market = types_of(("c6a.2xlarge", "8", "16Gi", 0.306), ("r6a.2xlarge", "8", "64Gi", 0.4536))
+    nodes = [standing(f"n{i}", "c6a.2xlarge", {"cpu": "2", "memory": "12Gi"}, types=market) for i in range(8)]
+    command = only(look(nodes, market))
+    assert len(command.candidates) == 8
+    assert command.price_after < 0.6 * command.price_before
+    assert {node.offering.instance_type for node in command.replacements} == {"r6a.2xlarge"}
+
+
+def test_many_small_nodes_become_few_cheaper_ones() -> None:
+    """aws#7984, ks#3305: eight small nodes at twice the price of one."""
+    market = types_of(("c6g.large", "2", "4Gi", 0.068), ("r6g.xlarge", "4", "32Gi", 0.2016))
+    nodes = [standing(f"n{i}", "c6g.large", {"cpu": "400m", "memory": "3Gi"}, types=market) for i in range(8)]
+    command = only(look(nodes, market))
+    assert command.price_after == pytest.approx(0.2016)
+    assert len(command.candidates) == 8
+
+
+def test_a_node_at_ninety_percent_is_not_swapped_for_pennies() -> None:
+    """ks#2388, aws#8536: a few percent are not worth the move of every pod."""
+    market = types_of(("m6a.2xlarge", "8", "32Gi", 0.40), ("m5.2xlarge", "8", "32Gi", 0.384))
+    nodes = [standing(n, "m6a.2xlarge", *[{"cpu": "900m"}] * 8, types=market) for n in ("a", "b")]
+    found = look(nodes, market)
+    assert found.commands == ()
+    assert "threshold" in reasons(found)
+    asked = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: "0"}))
+    assert look(nodes, market, [asked]).commands, "whoever wants the peer's rule may have it"
+
+
+def test_no_node_is_never_looked_at() -> None:
+    """ks#3305: each look goes on where the last one ended; in the end every node has been judged."""
+    nodes = [standing(f"n{i:02}", "c5.large", {"cpu": "1900m"}) for i in range(30)]
+    seen: set[str] = set()
+    cursor = 0
+    for _ in range(20):
+        found = look(nodes, cursor=cursor, most=6)
+        assert found.simulations <= 6
+        seen.update(candidate.name for candidate, _ in found.kept)
+        cursor = found.cursor
+        if cursor == 0:
+            break
+    assert seen == {node.name for node in nodes}
+
+
+def test_a_pending_pod_that_nobody_can_place_does_not_stop_consolidation() -> None:
+    """The peer stops for the whole cluster."""
+    stuck = factories.pending_pod(requests={"cpu": "500"})
+    assert gone(look([standing("a", "c5.2xlarge", {"cpu": "1"})], pending=[stuck])) == [["a"]]
+
+
+def test_free_room_on_nodes_that_are_not_ours_is_used() -> None:
+    stranger = standing("managed", "c5.2xlarge", provisioner="")
+    command = only(look([standing("a", "c5.large", {"cpu": "1"}), stranger]))
+    assert command.action == "delete"
+
+
+@pytest.mark.parametrize(("value", "stays"), [("true", True), ("false", False), ("yes", False)])
+def test_do_not_consolidate_means_true_alone(value: str, stays: bool) -> None:
+    """D11."""
+    node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: value}))
+    assert (gone(look([node])) == []) == stays
+
+
+def test_do_not_consolidate_false_does_not_turn_consolidation_on() -> None:
+    """The peer's defect (sheet 1.3)."""
+    node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: "false"}))
+    found = look([node], provisioners=[owner(consolidation_enabled=False)])
+    assert (found.commands, found.kept) == ((), ())
+
+
+@pytest.mark.parametrize("blocker", ["pdb", "do-not-evict", "nominated", "uninitialized"])
+def test_the_gate_holds_for_consolidation(blocker: str) -> None:
+    """D9, D16, D17, D19."""
+    labels = FrozenMap({"app": "web"})
+    notes = {"karpenter.sh/do-not-evict": "true"} if blocker == "do-not-evict" else {}
+    pod = factories.running_pod(node="a", labels=labels, annotations=notes, requests={"cpu": "1"})
+    node = standing("a", "c5.2xlarge", pods=[pod], initialized=blocker != "uninitialized")
+    budget = PodDisruptionBudget("default", "web", factories.selector(app="web"), 0)
+    if blocker == "nominated":
+        node = factories.state_node(node=node.node, pods=node.pods, nominated_until=NOW + 5)
+    budgets = FrozenMap({("default", "web"): budget} if blocker == "pdb" else {})
+    assert look([node], budgets=budgets).commands == ()
+
+
+def test_workloads_that_were_moved_rest() -> None:
+    """The same pod is not moved again and again (aws#7344)."""
+    pod = factories.running_pod(node="a", owner=factories.replica_set_owner(), requests={"cpu": "1"})
+    node = standing("a", "c5.2xlarge", pods=[pod])
+    assert gone(look([node])) == [["a"]]
+    found = look([node], resting=frozenset({workload(pod)}))
+    assert found.commands == ()
+    assert "moved a short while ago" in reasons(found)
+
+
+def spot_market(count: int) -> tuple[InstanceType, ...]:
+    """A dear spot type, and so many cheap ones in one zone."""
+    zone = factories.ZONES[0]
+    dear = factories.instance_type(
+        name="m5.8xlarge", cpu="32", memory="128Gi", offered=(Offering(zone, keys.SPOT, 0.6),)
+    )
+    cheap = [
+        factories.instance_type(name=f"m{i}.large", cpu="2", memory="8Gi", offered=(Offering(zone, keys.SPOT, 0.03),))
+        for i in range(1, count + 1)
+    ]
+    return (dear, *cheap)
+
+
+@pytest.mark.parametrize("cheap", [20, 15, 3])
+def test_spot_is_replaced_by_spot_where_there_is_choice(cheap: int) -> None:
+    """The peer never does; its later versions ask for 15 types, which a narrow pool does not have (ks#1202)."""
+    market = spot_market(cheap)
+    wants_spot = owner(requirements=[factories.requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)])
+    node = standing("a", "m5.8xlarge", {"cpu": "1"}, types=market, capacity_type=keys.SPOT)
+    assert gone(look([node], market, [wants_spot])) == [["a"]]
+
+
+def test_spot_is_not_replaced_by_the_one_offering_that_is_cheaper() -> None:
+    zone = factories.ZONES[0]
+    dear = [
+        factories.instance_type(name=f"m{i}.xlarge", cpu="4", memory="16Gi", offered=(Offering(zone, keys.SPOT, 0.2),))
+        for i in range(1, 31)
+    ]
+    market = (*spot_market(1), *dear)
+    wants_spot = owner(requirements=[factories.requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)])
+    node = standing("a", "m2.xlarge", {"cpu": "1"}, types=market, capacity_type=keys.SPOT)
+    found = look([node], market, [wants_spot])
+    assert found.commands == ()
+    assert "offerings to choose from" in reasons(found)
+
+
+def test_alternatives_never_cost_what_the_command_was_to_save() -> None:
+    """EC2 may pick any offering that it is sent."""
+    command = only(look([standing("a", "c5.2xlarge", {"cpu": "1"})]))
+    (node,) = command.replacements
+    assert all(offering.price < 0.4 for offering in (node.offering, *node.alternatives))
+
+
+def test_a_node_whose_price_is_unknown_is_never_replaced() -> None:
+    lonely = factories.state_node(
+        node=factories.node(name="a", instance_type="x9.huge"), pods=[factories.running_pod(node="a")]
+    )
+    assert look([lonely]).commands == ()
+
+
+def test_disruption_budgets_limit_sets_and_single_nodes() -> None:
+    nodes = [standing(f"n{i}", "c5.2xlarge", {"cpu": "500m"}) for i in range(10)]
+    found = look(nodes, provisioners=[owner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "3"}]'}))])
+    assert 1 <= sum(map(len, gone(found))) <= 3
+    none = look(nodes, provisioners=[owner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "0"}]'}))])
+    assert none.commands == ()
+    assert "budget" in reasons(none)
+
+
+def test_what_was_found_is_judged_anew_before_it_begins() -> None:
+    """D27, D30: with what is known then."""
+    node = standing("a", "c5.2xlarge", {"cpu": "1"})
+    everyone, stage, gate = parts(factories.snapshot(nodes=[node], provisioners=[owner()]))
+    assert judge(everyone, everyone, stage, gate).commands
+    full: list[Pod] = [factories.running_pod(node="a", requests={"cpu": "7"})]
+    grown = factories.state_node(node=node.node, pods=[*node.pods, *full])
+    everyone, stage, gate = parts(factories.snapshot(nodes=[grown], provisioners=[owner()]))
+    assert judge(everyone, everyone, stage, gate).commands == ()
+
+
+def test_the_same_snapshot_gives_the_same_commands() -> None:
+    """Invariant 1."""
+    nodes = [standing(f"n{i}", "c5.xlarge", {"cpu": f"{300 * (i % 5 + 1)}m"}) for i in range(12)]
+    assert gone(look(nodes)) == gone(look(list(reversed(nodes))))
