@@ -80,6 +80,8 @@ class _ContainerStatus(TypedDict, total=False):
 
 class _PodStatus(TypedDict, total=False):
     phase: str
+    reason: str
+    message: str
     containerStatuses: list[_ContainerStatus] | None
     initContainerStatuses: list[_ContainerStatus] | None
     conditions: Any

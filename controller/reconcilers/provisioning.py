@@ -16,6 +16,7 @@ from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest
 from controller.core.lifecycle.batching import BatchTimes, BatchWindow
+from controller.core.lifecycle.diskpressure import with_learned_storage
 from controller.core.lifecycle.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import usage
 from controller.core.provisioning import solve
@@ -128,7 +129,7 @@ class ProvisioningReconciler:
 
     def _schedule(self, snapshot: Snapshot, view: CatalogView) -> tuple[str, ...]:
         """Solve and act; the uids of pods to try again at once."""
-        problem = build(snapshot, view.types, skipped=view.briefly())
+        problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
         if not problem.pending:
             return ()
         plan, error = solve_around(problem, partial(solve, options=self._options.solve))

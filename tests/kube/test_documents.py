@@ -97,6 +97,8 @@ RICH = {
     },
     "status": {
         "phase": "Running",
+        "reason": "Evicted",
+        "message": "The node was low on resource: ephemeral-storage. ",
         "nominatedNodeName": "n2",
         "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},

@@ -60,6 +60,9 @@ https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-
 
 _HOST_NETWORK_TOLERATION: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
+_LOW_ON_STORAGE: Final = "low on resource: ephemeral-storage"
+"""What the kubelet says of disk pressure (pkg/kubelet/eviction, `The node was low on resource`)."""
+
 _IN_TREE_DRIVERS: Final = {
     "awsElasticBlockStore": "kubernetes.io/aws-ebs",
     "gcePersistentDisk": "kubernetes.io/gce-pd",
@@ -100,7 +103,13 @@ def parse_pod(obj: Document) -> Pod:
         unschedulable,
         ready,
         text(get_meta("resourceVersion")),
+        _evicted_for_storage(status),
     )
+
+
+def _evicted_for_storage(status: Document) -> bool:
+    """The kubelet's words for disk pressure; a pod that broke a limit of its own is told otherwise."""
+    return text(status.get("reason")) == "Evicted" and _LOW_ON_STORAGE in text(status.get("message"))
 
 
 def _pod_conditions(value: object) -> tuple[bool, bool]:

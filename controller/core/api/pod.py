@@ -178,6 +178,8 @@ class Pod:
     """A condition has type PodScheduled and reason Unschedulable."""
     ready: bool = False
     resource_version: str = field(default="", compare=False)
+    evicted_for_storage: bool = False
+    """Its kubelet ended it because the node was low on ephemeral storage."""
 
     @property
     def key(self) -> PodKey:

@@ -6,8 +6,7 @@ reads (most heartbeats and status updates) gives a snapshot with the new resourc
 that it wakes nobody.
 
 Nominations and deletion marks live here alone, in memory, by node name: they may come before the node is known, they
-survive every update of it, and they go with it. A nomination ends early when every pod that it was made for is bound or
-gone: the peer waits its 20 s out, which keeps a node that is empty again that much longer.
+survive every update of it, and they go with it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
 from controller.core.state.change import Change
 from controller.core.state.effective import effective_taints, filled
+from controller.core.state.evictions import STORAGE, StorageEvictions
 from controller.core.state.kinds import KINDS
+from controller.core.state.nominations import Nominations
 from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
 from controller.core.state.store import Delta, Store
 
@@ -41,12 +42,11 @@ class Cluster:
         }
         self._watched = frozenset(kinds)
         self._pods_by_node: dict[str, dict[PodKey, Pod]] = {}
-        self._nominated: dict[str, float] = {}
-        self._expected: dict[str, set[PodKey]] = {}
-        self._expected_on: dict[PodKey, tuple[str, str]] = {}
+        self._nominations = Nominations()
         self._marked: set[str] = set()
         self._startup_taints: dict[str, tuple[Taint, ...]] = {}
         self._instance_types: dict[str, Mapping[str, InstanceType]] = {}
+        self._evictions = StorageEvictions()
         self._state_nodes: dict[str, StateNode] = {}
         self._touched: set[str] = set()
         self._published = Snapshot()
@@ -86,41 +86,16 @@ class Cluster:
     def nominate(self, node_name: str, until: float, pods: Iterable[Pod] = ()) -> None:
         """Pods are expected on this node until then (Unix seconds); a later time extends an earlier one.
 
-        With `pods`, the nomination ends as soon as all of them are bound or gone; without, by time alone.
+        With `pods`, the nomination ends as soon as no pod that nodes were nominated for waits any more.
         """
         known: Mapping[PodKey, Pod] = self._stores["Pod"].values()
         named = tuple(pods)
         waiting = [pod for pod in named if (now := known.get(pod.key)) and now.uid == pod.uid and not now.node_name]
-        if named and not waiting:
-            return
-        for pod in waiting:
-            self._no_longer_expected(pod.key)
-            self._expected.setdefault(node_name, set()).add(pod.key)
-            self._expected_on[pod.key] = (pod.uid, node_name)
-        if until > self._nominated.get(node_name, 0.0):
-            self._nominated[node_name] = until
-            self._touch(node_name)
-
-    def _no_longer_expected(self, key: PodKey) -> None:
-        """A pod that a node was nominated for has found its place, here or elsewhere."""
-        _uid, node_name = self._expected_on.pop(key, ("", ""))
-        waiting = self._expected.get(node_name)
-        if waiting is None:
-            return
-        waiting.discard(key)
-        if not waiting:
-            self._end_nomination(node_name)
-
-    def _end_nomination(self, node_name: str) -> None:
-        for key in self._expected.pop(node_name, ()):
-            self._expected_on.pop(key, None)
-        if self._nominated.pop(node_name, None) is not None:
-            self._touch(node_name)
+        self._touch_all(self._nominations.nominate(node_name, until, waiting if named else None))
 
     def expire(self, now: float) -> None:
         """Forget nominations that ran out by `now` (Unix seconds)."""
-        for name in [name for name, until in self._nominated.items() if until <= now]:
-            self._end_nomination(name)
+        self._touch_all(self._nominations.expire(now))
 
     def mark_for_deletion(self, names: Iterable[str]) -> None:
         """These nodes are about to go: they take no more pods."""
@@ -154,6 +129,7 @@ class Cluster:
             synced=self.synced,
             nodes=nodes,
             invalid=self._frozen_invalid(),
+            storage_loops=self._evictions.loops,
             **{spec.field: frozen[kind] for kind, spec in KINDS.items() if spec.field},
         )
         self._changed = self._loud = False
@@ -202,7 +178,7 @@ class Cluster:
             capacity=capacity,
             allocatable=allocatable,
             taints=effective_taints(node, self._startup_taints.get(owner, ()), initialized),
-            nominated_until=self._nominated.get(node.name, 0.0),
+            nominated_until=self._nominations.until(node.name),
             marked_for_deletion=node.name in self._marked,
         )
 
@@ -211,6 +187,10 @@ class Cluster:
             self._touched.add(node_name)
             self._changed = True
             self._loud = self._loud or not quiet
+
+    def _touch_all(self, node_names: Iterable[str]) -> None:
+        for name in node_names:
+            self._touch(name)
 
     def _touch_nodes_of(self, provisioner: str) -> None:
         for name, node in self._stores["Node"].values().items():
@@ -228,13 +208,25 @@ class Cluster:
         if new and delta.new is not None:
             self._pods_by_node.setdefault(new, {})[delta.key] = delta.new
             self._touch(new, delta.quiet)
-        uid, _node = self._expected_on.get(delta.key, ("", ""))
-        if uid and (delta.new is None or delta.new.uid != uid or delta.new.node_name or delta.new.terminal):
-            self._no_longer_expected(delta.key)
+        self._touch_all(self._nominations.pod_changed(delta.key, delta.new))
+        if delta.new is not None and delta.new.evicted_for_storage:
+            self._note_eviction(delta.new)
+
+    def _note_eviction(self, pod: Pod) -> None:
+        """Who of the same owner there is, and how large the disk was that did not suffice."""
+        node: Node | None = self._stores["Node"].values().get(pod.node_name)
+        if node is None or not pod.owners:
+            return
+        uid = pod.owners[0].uid
+        others: Iterable[Pod] = self._stores["Pod"].values().values()
+        siblings = [other.uid for other in others if other.owners and other.owners[0].uid == uid]
+        provisioner, size = node.labels.get(PROVISIONER_NAME, ""), node.allocatable.get(STORAGE, 0)
+        if self._evictions.note(pod, siblings, provisioner, size):
+            self._changed = self._loud = True
 
     def _node_changed(self, delta: Delta[str, Node]) -> None:
         if delta.reborn or delta.new is None:
-            self._end_nomination(delta.key)
+            self._nominations.end((delta.key,))
             self._marked.discard(delta.key)
         self._touch(delta.key, delta.quiet)
 

@@ -19,6 +19,7 @@ from controller.core.api.workloads import (
     PodDisruptionBudget,
     StorageClass,
 )
+from controller.core.state.evictions import StorageLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +96,5 @@ class Snapshot:
     storage_classes: Mapping[str, StorageClass] = field(default_factory=lambda: EMPTY)
     csi_nodes: Mapping[str, CSINode] = field(default_factory=lambda: EMPTY)
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: EMPTY)
+    storage_loops: Mapping[str, StorageLoop] = field(default_factory=lambda: EMPTY)
+    """Owners whose pods fill their nodes' disks again and again, by uid."""
