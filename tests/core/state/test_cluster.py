@@ -187,13 +187,25 @@ class TestNominationsAndMarks:
         cluster.nominate("n1", until=100.0, pods=before.pods.values())
         assert cluster.snapshot().nodes["n1"].nominated_until == 0.0
 
-    def test_a_pod_that_is_expected_elsewhere_by_a_later_plan_frees_the_first_node(self) -> None:
+    def test_a_node_is_kept_while_a_pod_waits_that_any_node_was_nominated_for(self) -> None:
+        """kube-scheduler may bind it to whichever has room, so none of them is empty for good yet."""
         cluster = Cluster()
-        snapshot = take(cluster, *(added(node_object(name=name)) for name in ("n1", "n2")), added(pod_object(name="a")))
-        for name in ("n1", "n2"):
-            cluster.nominate(name, until=100.0, pods=snapshot.pods.values())
-        nodes = cluster.snapshot().nodes
-        assert (nodes["n1"].nominated_until, nodes["n2"].nominated_until) == (0.0, 100.0)
+        nodes, pods = ("n1", "n2"), [pod_object(name=name) for name in ("a", "b")]
+        snapshot = take(cluster, *(added(node_object(name=n)) for n in nodes), *(added(pod) for pod in pods))
+        for name, pod in zip(nodes, snapshot.pods.values(), strict=True):
+            cluster.nominate(name, until=100.0, pods=[pod])
+        crossed = take(cluster, modified(at(pod_object(name="a", spec={"nodeName": "n2"}), 2))).nodes
+        assert [crossed[name].nominated_until for name in nodes] == [100.0, 100.0]
+        settled = take(cluster, modified(at(pod_object(name="b", spec={"nodeName": "n1"}), 2))).nodes
+        assert [settled[name].nominated_until for name in nodes] == [0.0, 0.0]
+
+    def test_a_nomination_for_no_pods_in_particular_ends_by_time_alone(self) -> None:
+        cluster = Cluster()
+        snapshot = take(cluster, added(node_object(name="n1")), added(pod_object(name="a")))
+        cluster.nominate("n1", until=90.0)
+        cluster.nominate("n1", until=100.0, pods=snapshot.pods.values())
+        bound = modified(at(pod_object(name="a", spec={"nodeName": "n1"}), 2))
+        assert take(cluster, bound).nodes["n1"].nominated_until == 100.0
 
     def test_nomination_and_mark_may_come_before_the_node_and_survive_its_updates(self) -> None:
         cluster = Cluster()
