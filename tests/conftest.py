@@ -8,4 +8,5 @@ from hypothesis import settings
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("heavy", deadline=None, max_examples=3000)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -408,3 +408,13 @@ def test_all_terms_must_hold_of_one_and_the_same_pod() -> None:
     halves = [*web(), *web(labels={"tier": "front"})]
     assert Cluster().provision(*halves, follower).left == {follower.name}
     assert Cluster().provision(*web(labels=APP | {"tier": "front"}), follower).left == set()
+
+
+@pytest.mark.xfail(strict=True, reason="a free pod takes the one zone where a fussier pod could go")
+def test_a_free_pod_leaves_the_zone_to_one_that_has_no_other() -> None:
+    """The fussy pod must join web in zone 1 and shuns the free one, which fits zone 2 as well."""
+    cluster = Cluster()
+    cluster.add(standing(ZONE_1, room="4"), state_node(node=node(name="z-other", zone=ZONE_2)))
+    free = pending_pod(labels={"app": "free"}, requests=TINY)
+    fussy = seeking(ZONE, required_pod_anti_affinity=(near(ZONE, selector(app="free")),))
+    assert cluster.provision(free, fussy).left == set()

@@ -225,8 +225,9 @@ class _Audit:
         yield from _stuck(board, waiting)
 
     def _standing_nodes(self) -> list[StateNode]:
+        """Nodes whose pods and domains count; kube-scheduler counts a node that is leaving for as long as it stands."""
         gone = self.problem.without_nodes
-        known = {n.name: n for n in self.problem.snapshot.nodes.values() if not n.leaving and n.name not in gone}
+        known = {n.name: n for n in self.problem.snapshot.nodes.values() if n.name not in gone}
         known.update(self.nodes)
         return [known[name] for name in sorted(known)]
 

@@ -59,7 +59,7 @@ class VolumeRules:
     def _unbound_refusal(self, claim: PersistentVolumeClaim, labels: Mapping[str, str], node_name: str) -> str | None:
         kind = self._class(claim.storage_class_name)
         if claim.storage_class_name == "":
-            return None
+            return f"claim {claim.name} has no class and is not bound"
         if kind is not None and kind.provisioner == NO_PROVISIONER and kind.binding_mode == "WaitForFirstConsumer":
             free = (v for v in self._volumes.values() if _suits(v, claim, kind))
             if not any(_reachable(v, labels, node_name) for v in free):

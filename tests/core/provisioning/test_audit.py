@@ -403,3 +403,25 @@ class TestVolumes:
         three = SchedulingPlan(existing=(ExistingPlacement("n", tuple(p.key for p in pods), "room"),))
         assert broken(two, make.problem(pending=pods[:2], **shared)) == ""
         assert "2 volumes of ebs.csi.aws.com" in broken(three, make.problem(pending=pods, **shared))
+
+
+def test_pods_and_zones_of_a_node_that_is_leaving_count() -> None:
+    """kube-scheduler does not look at a node's deletionTimestamp: what stands there counts for as long as it stands."""
+    leaving = make.state_node(
+        node=make.node(name="leaving", zone=B, deleted_at=5.0),
+        pods=[make.running_pod(node="leaving", labels={"app": "web"})],
+    )
+    follower = make.pending_pod(
+        name="follower", required_pod_affinity=(PodAffinityTerm(keys.ZONE, make.selector(app="web")),)
+    )
+    posed = make.problem(pending=[follower], nodes=[leaving])
+    assert broken(new_nodes(planned([follower], zone=B)), posed) == ""
+    assert "finds no pod" in broken(new_nodes(planned([follower], zone=A)), posed)
+    gone = replace(posed, without_nodes=frozenset({"leaving"}))
+    assert "finds no pod" in broken(new_nodes(planned([follower], zone=B)), gone)
+
+
+def test_a_claim_of_the_empty_class_that_is_not_bound_may_not_be_placed() -> None:
+    """kube-scheduler: no class cannot wait for a consumer, so the claim is an unbound immediate one."""
+    pod, posed = claimed(PersistentVolumeClaim("default", "data", storage_class_name=""))
+    assert "not bound" in broken(new_nodes(planned([pod])), posed)
