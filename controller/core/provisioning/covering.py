@@ -2,9 +2,11 @@
 
 Items are pods alike to every rule, bins are what they can go into: offers (any number of them, at a price) and nodes
 that exist (one each, free). The duals say what placing one more pod is worth, and what a unit of each resource is
-worth in each bin. Only few of the bins matter: the program starts with those that look best, and takes in more until the duals
-prove that no other bin could help. Stopped early, or rounded badly, the duals still give a bound: they are scaled down
-until they are feasible, and their objective is what is answered (weak duality).
+worth in each bin.
+
+Only few of the bins matter: the program starts with those that look best, and takes in more until the duals prove that
+no other could help. Stopped early, or rounded badly, the duals still give a bound: they are scaled down until they are
+feasible, and their objective is what is answered (weak duality).
 """
 
 from __future__ import annotations
@@ -81,9 +83,9 @@ class Cover:
     limit_prices: Floats
 
 
-def cover(problem: Covering, rounds: int = ROUNDS) -> Cover:
-    """The least price. Items that no bin takes count as unplaced."""
-    return _Solver(problem).solve(rounds)
+def cover(problem: Covering, rounds: int = ROUNDS, start: Ints | None = None) -> Cover:
+    """The least price. Items that no bin takes count as unplaced. `start`: bins that are likely to matter."""
+    return _Solver(problem).solve(rounds, start)
 
 
 class _Solver:
@@ -127,10 +129,13 @@ class _Solver:
                 best = rows[np.argmin(scores[rows], axis=0)]
                 self._take_in(np.unique(best[np.isfinite(scores[best, np.arange(len(self.items))])]))
 
-    def solve(self, rounds: int) -> Cover:
+    def solve(self, rounds: int, start: Ints | None) -> Cover:
         if not len(self.items):
             return self._nothing()
-        self._start()
+        if start is not None:
+            self._take_in(start)
+        if start is None or not self.problem.allowed[np.ix_(start, self.items)].any(axis=0).all():
+            self._start()
         for _ in range(rounds):
             program = _Program(self.problem, self.items, np.array(sorted(self.chosen)), self.penalty)
             answer = program.solve()

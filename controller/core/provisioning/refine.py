@@ -1,0 +1,152 @@
+"""Refinement: a first plan made cheaper, by the prices that the divisible optimum puts on pods and resources.
+
+Every unit that the first plan placed is taken up again and packed anew, node by node, each time onto the offer that
+gets the most worth for its price. Domains of topology stay as the first plan dealt them out. The cheapest of several
+packings is kept, if it beats the first plan and leaves no more pods out. The budget is spent by counting work, so the
+same problem and budget give the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+
+import numpy as np
+
+from controller.core.provisioning.allocation import Share
+from controller.core.provisioning.demands import Demand, demands
+from controller.core.provisioning.hosts import HostCounts
+from controller.core.provisioning.limits import Limits
+from controller.core.provisioning.nodes import NodeTable
+from controller.core.provisioning.packing import Packer
+from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
+from controller.core.provisioning.refine_build import LOST, Bin, Builder, Packing
+from controller.core.provisioning.refine_fill import Taste
+from controller.core.provisioning.refine_prices import Work
+from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.resources import Floats
+from controller.core.provisioning.rounds import Progress, Rounds
+from controller.core.provisioning.topology import Kind
+
+TASTES = (
+    Taste(),
+    Taste(scarcity=2.0, size=0.05, batch=0.6),
+    Taste(size=0.05, batch=0.6, floor=0.2),
+    Taste(size=0.2, batch=0.2),
+    Taste(scarcity=2.0, batch=0.2, floor=0.2),
+    Taste(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
+)
+"""Ways of filling, tried in this order while the budget lasts."""
+SHARE_OF_BUDGET = 0.5
+"""The part of the budget that is planned for: figures of work are for one kind of machine, first plans take time."""
+
+
+def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer:
+    """A packer with a better plan, or the same one. `limits` are those of the pools before anything was planned."""
+    packer = rounds.packer
+    asked = demands(_leftovers(rounds, progress), rounds.scale)
+    stock = Stock(packer, asked)
+    if not stock.lots:
+        return packer
+    first = Packing(left=np.array([float(sum(d.count for d in asked))]))
+    planned = packer.table.count > packer.table.existing
+    if not planned and not asked:
+        return packer
+    work = Work(SHARE_OF_BUDGET * budget_seconds)
+    best: Packing | None = None
+    for taste in TASTES:
+        lefts = [limit.left for limit in stock.limits]
+        built = Builder(stock, stock.counts, lefts, work).build(taste)
+        if best is None or built.cost(stock) < best.cost(stock) - 1e-9:
+            best = built
+        if work.over or work.done * 2 > work.allowed:
+            break
+    if best is None or best.cost(stock) >= _cost(packer) + LOST * float(first.left.sum()) - 1e-9:
+        return packer
+    if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
+        return packer
+    return _Applied(packer, stock, limits).apply(best)
+
+
+def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:
+    """Pods that found no room and that no rule ties to others: what is required of them alone."""
+    for one in progress:
+        if one.left:
+            number, level, choices = one.steps[-1]
+            members = (Member(one.pod_class, 1, number),)
+            rules = RuleSet.of(unit_rules(rounds.topology, members))
+            request = rounds.masks.catalog.space.vector(one.pod_class.requests)
+            if not rules.domain and not any(r.group.key.kind is Kind.AFFINITY and r.obeys for r in rules.host):
+                piece = Piece(members, level, choices, request, one.left, rules, request.tobytes())
+                yield Share(piece, rounds.masks.mask(level, choices), None, one.left)
+
+
+def _bound(demand: Demand) -> bool:
+    """Whether other pods' places may rest on this demand's."""
+    return any(share.cell is not None for share in demand.shares) or bool(demand.rules)
+
+
+def _cost(packer: Packer) -> float:
+    """The objective of the packer's own rows."""
+    table, catalog = packer.table, packer.catalog
+    rows = np.flatnonzero(table.pods[table.existing : table.count]) + table.existing
+    config = table.config[rows]
+    price = catalog.cheapest(table.pairs[rows], config) * packer.premium[config]
+    return float(price.sum()) + packer.options.node_cost_per_hour * len(rows)
+
+
+class _Applied:
+    """Writes a packing down as rows and placements."""
+
+    def __init__(self, packer: Packer, stock: Stock, limits: Limits) -> None:
+        self.stock = stock
+        self.first = packer
+        made = copy(packer)
+        made.table = NodeTable(self._standing_free(packer))
+        made.hosts = HostCounts(made.table.room)
+        made.limits = limits
+        made.placements = []
+        self.packer = made
+        self.sources = [list(lot.sources) for lot in stock.lots]
+
+    def _standing_free(self, packer: Packer) -> Floats:
+        free = packer.table.free[:, : packer.table.existing].copy()
+        for placement in packer.placements:
+            for row, count in zip(placement.rows, placement.counts, strict=True):
+                if row < packer.table.existing:
+                    free[:, row] += placement.demand.request * count
+        return free
+
+    def apply(self, packing: Packing) -> Packer:
+        """The packer with the packing's rows."""
+        for frozen in self.stock.frozen:
+            self._place(frozen.demand, frozen.row, frozen.units)
+        for one in packing.bins:
+            row = one.number if one.standing else self._open(one)
+            for number in np.flatnonzero(one.units).tolist():
+                self._place_units(number, row, int(one.units[number]))
+        return self.packer
+
+    def _open(self, one: Bin) -> int:
+        row = self.packer.open_blank(int(self.stock.offers.config[one.number]), 1)
+        self.packer.table.pairs[row] &= np.uint64(1) << np.uint64(int(self.stock.offers.pair[one.number]))
+        return row
+
+    def _place_units(self, number: int, row: int, units: int) -> None:
+        lot = self.stock.lots[number]
+        if not lot.sources:
+            for part in lot.parts:
+                self._place(part.demand, row, part.units * units)
+            return
+        sources = self.sources[number]
+        while units:
+            demand, count = sources[0]
+            taken = min(units, count)
+            self._place(demand, row, taken)
+            units -= taken
+            sources[0] = (demand, count - taken)
+            if taken == count:
+                sources.pop(0)
+
+    def _place(self, demand: Demand, row: int, units: int) -> None:
+        self.packer.place(demand, np.array([row]), np.array([float(units)]))

@@ -1,0 +1,175 @@
+"""Building a packing from nothing: nodes there are first, then the node that is worth most for its price, and again.
+
+The divisible optimum of what is left says what pods and resources are worth; it is asked again when a good part of the
+worth is placed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.core.provisioning.refine_fill import Taste, fill
+from controller.core.provisioning.refine_prices import Prices, Work
+from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.resources import Bools, Floats, Ints
+
+CANDIDATES = 12
+"""Offers that are filled in thought for each node to open."""
+CALM = 0.3
+"""Units whose host rules need less than this part of the nodes to come are in no hurry."""
+REFRESH = 0.7
+"""The divisible optimum is asked again once no more than this part of the worth is left."""
+LOST = 1e6
+"""What a unit left out counts for among prices: more than any node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A row filled: an existing row's number, or an offer's, and its units (D)."""
+
+    standing: bool
+    number: int
+    units: Floats
+
+
+@dataclass(slots=True)
+class Packing:
+    """Bins, and what found no place (D)."""
+
+    bins: list[Bin] = field(default_factory=list)
+    left: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def cost(self, stock: Stock) -> float:
+        """The objective: prices of new nodes, their own cost included, and far more for each unit left out."""
+        return sum(float(stock.price[b.number]) for b in self.bins if not b.standing) + LOST * float(self.left.sum())
+
+
+class Builder:
+    """Packs counts of a stock's units; `lefts` is what is left of each limit."""
+
+    def __init__(self, stock: Stock, counts: Floats, lefts: list[float], work: Work) -> None:
+        self.stock = stock
+        self.counts = counts.copy()
+        self.lefts = list(lefts)
+        self.work = work
+        self.bins: list[Bin] = []
+
+    def build(self, taste: Taste) -> Packing:
+        """All that can be placed, on existing rows and on new ones."""
+        stock = self.stock
+        if len(stock.room) and stock.open_to.any():
+            prices = Prices(stock, self.counts, self.lefts, standing=True, work=self.work)
+            self._fill_standing(prices, taste)
+        self.open(taste)
+        return Packing(self.bins, self.counts)
+
+    def open(self, taste: Taste, prices: Prices | None = None) -> None:
+        """New nodes for what is left. With `prices` given, these are kept to the end."""
+        given = prices
+        while self.counts.any():
+            if given is None:
+                prices = Prices(self.stock, self.counts, self.lefts, standing=False, work=self.work)
+            assert prices is not None
+            goal = 0.0 if given else REFRESH * float(self.counts @ prices.worth)
+            before = float(self.counts.sum())
+            while self.counts.any() and float(self.counts @ prices.worth) >= goal:
+                if not self._open_one(prices, taste):
+                    break
+            if given or float(self.counts.sum()) == before:
+                return
+
+    def _fill_standing(self, prices: Prices, taste: Taste) -> None:
+        stock = self.stock
+        for row in range(len(stock.room)):
+            active = np.flatnonzero((self.counts > 0) & stock.open_to[row])
+            if not len(active):
+                continue
+            units = stock.units.some(active)
+            taken = fill(
+                units,
+                stock.room[[row]],
+                prices.of_standing(row),
+                np.ones((1, len(active)), dtype=np.bool_),
+                self.counts[active],
+                prices.worth[active],
+                taste,
+            )
+            self.work.filled(len(active), 1, float((taken > 0).sum()) * 3)
+            if taken.any():
+                self._commit(True, row, self._whole(active, taken[0]), 1)
+
+    def _whole(self, active: Ints, taken: Floats) -> Floats:
+        whole = np.zeros(len(self.counts))
+        whole[active] = taken
+        return whole
+
+    def _commit(self, standing: bool, number: int, units: Floats, copies: int) -> None:
+        self.bins.extend(Bin(standing, number, units) for _ in range(copies))
+        self.counts -= units * copies
+        if not standing:
+            for place, limit in enumerate(self.stock.limits):
+                self.lefts[place] -= float(limit.takes[number]) * copies
+
+    def _open_one(self, prices: Prices, taste: Taste) -> bool:
+        """Open the offer that gets the most worth for its price, as often as it can be filled alike."""
+        stock = self.stock
+        active = np.flatnonzero(self.counts > 0)
+        offers, resource_prices = self._candidates(prices, active)
+        if not len(offers):
+            return False
+        allowed = stock.allowed[np.ix_(offers, active)]
+        urgency = 1.0 + taste.urge * np.maximum(0.0, self._pressure(prices)[active] - CALM)
+        taken = fill(
+            stock.units.some(active),
+            stock.capacity[offers],
+            resource_prices,
+            allowed,
+            self.counts[active],
+            prices.worth[active] * urgency,
+            taste,
+        )
+        self.work.filled(len(active), len(offers), float((taken > 0).sum(axis=1).max()) * 3)
+        ratio = (taken @ prices.worth[active]) / prices.cost[offers]
+        best = int(np.argmax(ratio))
+        if not taken[best].any():
+            return False
+        number, whole = int(offers[best]), self._whole(active, taken[best])
+        self._commit(False, number, whole, self._copies(number, whole))
+        return True
+
+    def _pressure(self, prices: Prices) -> Floats:
+        """Per unit, how many nodes its host rules need over how many are yet to come."""
+        stock = self.stock
+        takes = stock.requests[:, stock.dense :]
+        if not takes.shape[1]:
+            return np.zeros(len(self.counts))
+        needed = (self.counts @ takes) / np.maximum(stock.capacity[0, stock.dense :], 1.0)
+        coming = prices.nodes * float(self.counts @ prices.worth) / max(1e-12, float(prices.counts @ prices.worth))
+        return np.asarray(np.where(takes > 0, needed, 0.0).max(axis=1) / max(1.0, coming))
+
+    def _copies(self, number: int, units: Floats) -> int:
+        used = units > 0
+        copies = int(np.min(self.counts[used] // units[used]))
+        for limit, left in zip(self.stock.limits, self.lefts, strict=True):
+            if limit.takes[number] > 0:
+                copies = min(copies, int(left // limit.takes[number]))
+        return max(1, copies)
+
+    def _within_limits(self) -> Bools:
+        fine = np.ones(len(self.stock.price), dtype=np.bool_)
+        for limit, left in zip(self.stock.limits, self.lefts, strict=True):
+            fine &= (limit.takes <= left) | (limit.takes <= 0)
+        return fine
+
+    def _candidates(self, prices: Prices, active: Ints) -> tuple[Ints, Floats]:
+        """The offers of the shortlist that can take something, those that could be worth most first."""
+        stock, offers = self.stock, prices.shortlist
+        allowed = stock.allowed[np.ix_(offers, active)]
+        usable = np.flatnonzero(self._within_limits()[offers] & allowed.any(axis=1))
+        rest = allowed[usable] @ (self.counts[active] * prices.worth[active])
+        ratio = np.minimum(prices.reach[usable], rest) / prices.cost[offers[usable]]
+        order = np.argsort(-ratio, kind="stable")[:CANDIDATES]
+        picked = usable[order]
+        return offers[picked], prices.offer_prices[picked]

@@ -1,0 +1,169 @@
+"""What units and resources are worth: the divisible optimum of what is still to be placed, and offers near to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.core.provisioning.covering import Cover, Covering, Limit, cover
+from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.resources import Bools, Floats, Ints
+
+NEAR = 60
+"""Offers that are looked at between two optima."""
+EACH = 4
+"""Of these for each unit at least so many."""
+MANY = 150
+"""With more units than this, those alike are taken together in the linear program."""
+GRAIN = 0.05
+"""How alike: the part of a unit's size that a resource makes up, to this."""
+PRESSING = 40
+"""Host rules that the linear program is told of."""
+
+
+@dataclass(slots=True)
+class Work:
+    """Seconds that the work done so far is about worth, by fixed figures: the core has no clock."""
+
+    allowed: float
+    done: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether the allowance is spent."""
+        return self.done >= self.allowed
+
+    def filled(self, units: int, bins: int, steps: float) -> None:
+        """Count a filling: about 90 us and 25 ns per bin and unit, a step."""
+        self.done += steps * (90e-6 + 25e-9 * units * bins)
+
+    def solved(self, units: int, bins: int, columns: int) -> None:
+        """Count a linear program with the proof that the bins left out do not matter."""
+        self.done += 2e-3 + 20e-6 * units * columns / 3 + 30e-9 * units * bins * columns
+
+
+class Prices:
+    """The divisible optimum of some counts: the worth of units, and for any offer the resource prices nearest to it.
+
+    Only a shortlist of offers is looked at again and again: those that come near to being worth their price.
+    """
+
+    def __init__(self, stock: Stock, counts: Floats, lefts: list[float], *, standing: bool, work: Work) -> None:
+        self.stock = stock
+        self.counts = counts.copy()
+        self.lefts = list(lefts)
+        self.work = work
+        self.groups = stock.standing_groups() if standing else []
+        self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
+        columns = np.arange(stock.dense)
+        found = self._solve(columns)
+        pressing = self._pressing(float(found.nodes.sum()))
+        if len(pressing):
+            columns = np.concatenate([columns, pressing])
+            found = self._solve(columns)
+        self.found: Cover = found
+        self.nodes = max(1.0, float(found.nodes.sum()))
+        self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
+        self.table[:, columns] = found.resource_prices
+        self.worth: Floats = found.worth
+        self.cost: Floats = stock.price.copy()
+        for limit, dual in zip(stock.limits, found.limit_prices.tolist(), strict=True):
+            self.cost += limit.takes * dual
+        self.shortlist, self.offer_prices, self.reach = self._near()
+
+    def _pressing(self, nodes: float) -> Ints:
+        """Host rules of which there is more to place than so many nodes may take."""
+        stock = self.stock
+        if not stock.requests.shape[1] > stock.dense or not len(stock.capacity):
+            return np.zeros(0, dtype=np.int64)
+        takes = self.counts @ stock.requests[:, stock.dense :]
+        pressure = takes / np.maximum(stock.capacity[0, stock.dense :], 1.0)
+        order = np.argsort(-pressure, kind="stable")[:PRESSING]
+        return stock.dense + np.sort(order[pressure[order] > 0.8 * nodes])
+
+    def _solve(self, columns: Ints) -> Cover:
+        stock, groups = self.stock, self.groups
+        first = len(groups)
+        shorter = stock.shortlist
+        capacity, allowed, price = stock.capacity[shorter], stock.allowed[shorter], stock.price[shorter]
+        if first:
+            room = np.stack([stock.room[rows].sum(axis=0) for rows in groups])
+            open_to = np.stack([stock.open_to[rows].any(axis=0) for rows in groups])
+            capacity, allowed = np.concatenate([room, capacity]), np.concatenate([open_to, allowed])
+        ceiling = np.concatenate([np.ones(first), np.full(len(price), np.inf)])
+        limits = tuple(
+            Limit(np.concatenate([np.zeros(first), limit.takes[shorter]]), left)
+            for limit, left in zip(stock.limits, self.lefts, strict=True)
+        )
+        requests, counts, open_bins, member = self._bundled(stock.requests[:, columns], allowed)
+        problem = Covering(
+            requests, counts, capacity[:, columns], np.concatenate([np.zeros(first), price]), ceiling, open_bins, limits
+        )
+        start = None if stock.start is None or first else stock.start
+        found = cover(problem, start=start)
+        if not first:
+            stock.start = found.bins[found.nodes > 1e-9]
+        self.work.solved(len(counts), len(price), len(columns))
+        if member is None:
+            return found
+        needed = stock.requests[:, columns] @ found.resource_prices.T
+        worth = np.where(allowed[found.bins].T, needed, np.inf).min(axis=1, initial=np.inf)
+        worth = np.where(np.isfinite(worth), worth, 0.0)
+        worth = np.where((worth <= 0) & (self.counts > 0), found.worth[member] * 1e-3, worth)
+        return replace(found, worth=worth)
+
+    def _bundled(self, requests: Floats, allowed: Bools) -> tuple[Floats, Floats, Bools, Ints | None]:
+        """Items for the linear program: many lots of like direction that may go to the same bins become one."""
+        active = np.flatnonzero(self.counts > 0)
+        if len(active) <= MANY:
+            return requests, self.counts, allowed, None
+        scale = requests.max(axis=0)
+        direction = requests[:, : self.stock.dense] / np.maximum(scale[: self.stock.dense], 1e-9)
+        direction = np.round(direction / np.maximum(direction.sum(axis=1, keepdims=True), 1e-12) / GRAIN)
+        keys = np.concatenate([direction, self.stock.kinds[:, None]], axis=1)[active]
+        _, code = np.unique(keys, axis=0, return_inverse=True)
+        code = code.reshape(-1).astype(np.int64)
+        total = int(code.max()) + 1
+        summed = np.zeros((total, requests.shape[1]))
+        np.add.at(summed, code, requests[active] * self.counts[active, None])
+        both = np.ones((total, len(allowed)), dtype=np.bool_)
+        np.logical_and.at(both, code, allowed[:, active].T)
+        units: Floats = np.bincount(code, weights=self.counts[active]).astype(np.float64)
+        member = np.zeros(len(self.counts), dtype=np.int64)
+        member[active] = code
+        return summed / units[:, None], units, np.ascontiguousarray(both.T), member
+
+    def _near(self) -> tuple[Ints, Floats, Floats]:
+        """The offers that come nearest to being worth their price, and resource prices (W) for each."""
+        stock, shorter = self.stock, self.stock.shortlist
+        active = np.flatnonzero(self.counts > 0)
+        worth = self.worth[active]
+        allowed = stock.allowed[np.ix_(shorter, active)]
+        if not len(self.table) or not len(shorter):
+            return shorter, np.ones((len(shorter), stock.requests.shape[1])), np.ones(len(shorter))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed = np.where(worth[:, None] > 1e-12, worth[:, None] / (stock.requests[active] @ self.table.T), 0.0)
+        reach = np.full(len(shorter), np.inf)
+        which = np.zeros(len(shorter), dtype=np.int64)
+        worth_of = self.table @ stock.capacity[shorter].T
+        for k in range(len(self.table)):
+            scale = np.where(allowed, needed[:, k], 0.0).max(axis=1, initial=0.0)
+            with np.errstate(invalid="ignore"):
+                here = np.nan_to_num(scale * worth_of[k], nan=np.inf)
+            which[here < reach] = k
+            reach = np.minimum(reach, here)
+        ratio = reach / self.cost[shorter]
+        near = np.where(allowed, ratio[:, None], -1.0)
+        best = np.argsort(-near, axis=0, kind="stable")[:EACH]
+        own = np.unique(best[np.take_along_axis(near, best, axis=0) > 0])
+        order = np.union1d(np.argsort(-ratio, kind="stable")[:NEAR], own)
+        order = order[np.argsort(-ratio[order], kind="stable")]
+        return shorter[order], self.table[which[order]], reach[order]
+
+    def of_standing(self, row: int) -> Floats:
+        """Resource prices (1 x W) on an existing row."""
+        where = np.flatnonzero(self.found.bins == self.group_of.get(row, -1))
+        if not len(where):
+            return np.ones((1, self.stock.requests.shape[1]))
+        return self.table[where]
