@@ -13,23 +13,18 @@ import numpy as np
 
 from controller.core.provisioning.demands import Demand
 from controller.core.provisioning.packing import Packer
-from controller.core.provisioning.pricing import Candidates, Prices, candidates, dual_prices
+from controller.core.provisioning.pricing import Candidates, Prices, candidates, dual_prices, promising
 from controller.core.provisioning.resources import Bools, Floats, Ints
-
-PORTIONS = 4
-"""A pod kind takes at most this part of the room it could have before the next choice: fillings stay mixed."""
-
 
 FILLED_AT_MOST = 1500
 """Demands up to which filling pays: beyond, most nodes hold few pods, and class by class is as good and faster."""
 ASCENT_ROUNDS = 150
-TRIES_PER_SECOND = 6
 
 
 def fill(packer: Packer, demands: Sequence[Demand]) -> None:
-    """Place what can be placed, as the options' budget allows; what is left stays in each demand's `count`."""
+    """Place what can be placed, if the packer's style is to fill; what is left stays in each demand's `count`."""
     options, catalog = packer.options, packer.catalog
-    if options.budget_seconds <= 0 or len(demands) > FILLED_AT_MOST or not len(catalog):
+    if not packer.style.filled or len(demands) > FILLED_AT_MOST or not len(catalog):
         return
     packer.fill_standing(demands)
     waiting = [demand for demand in demands if demand.count]
@@ -37,10 +32,10 @@ def fill(packer: Packer, demands: Sequence[Demand]) -> None:
     if offered is None or not len(offered.config):
         return
     requests = np.array([demand.request for demand in waiting])
+    offered = promising(offered, requests)
     counts = np.array([float(demand.count) for demand in waiting])
     prices = dual_prices(offered, requests, counts, ASCENT_ROUNDS)
-    tries = max(2, round(TRIES_PER_SECOND * min(options.budget_seconds, 4.0)))
-    Filler(packer, waiting, offered, prices).run(tries)
+    Filler(packer, waiting, offered, prices).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +78,28 @@ class Filler:
                 found[number] = np.array(sorted(together), dtype=np.int64)
         return found
 
-    def run(self, tries: int) -> None:
-        """Open and fill rows until no demand can be placed so. `tries`: candidates filled in thought for each row."""
+    def run(self) -> None:
+        """Open and fill rows until no demand can be placed so."""
         restricted = np.isfinite(self.prices.charges).sum(axis=1)
         order = sorted(range(len(self.demands)), key=lambda n: self._turn(n, int(restricted[n])))
         for seed in order:
             while self.left[seed] > 0 and self.caps[seed] >= 1 and restricted[seed]:
-                filling = self._best(seed, tries)
+                filling = self._best(seed)
                 if filling is None or not self._open(filling):
                     break
 
     def _turn(self, number: int, choices: int) -> tuple[bool, int, float, int]:
         """Who depends on limits goes first, the small before the large; then who has the least choice, large first."""
         exclusive, size = bool(self.exclusive[number]), self.demands[number].size
-        return (not exclusive, choices, size if exclusive else -size, number)
+        first = choices if self.packer.style.choosy_first else 0
+        return (not exclusive, first, size if exclusive else -size, number)
 
-    def _best(self, seed: int, tries: int) -> Filling | None:
+    def _best(self, seed: int) -> Filling | None:
         """The filling with the most worth for its price, of the candidates that look best for the seed."""
         charges = np.where(self._banned, np.inf, self.prices.charges[seed])
         looks = charges * self._waste(charges)
         best: Filling | None = None
-        for candidate in np.argsort(looks, kind="stable")[:tries].tolist():
+        for candidate in np.argsort(looks, kind="stable")[: self.packer.style.tries].tolist():
             if not np.isfinite(charges[candidate]):
                 break
             filling = self._fill(seed, candidate)
@@ -141,7 +137,7 @@ class Filler:
                     break
             asked = requests[place] > 0
             fit = np.floor((free[asked] / requests[place][asked]).min()) if asked.any() else room[place]
-            amount = min(room[place], max(1.0, fit // PORTIONS), fit)
+            amount = min(room[place], max(1.0, fit // self.packer.style.portions), fit)
             free -= amount * requests[place]
             units[eligible[place]] += amount
             room[place] -= amount

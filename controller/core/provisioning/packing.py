@@ -19,6 +19,7 @@ from controller.core.provisioning.nodes import ExistingNodes, NodeTable
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.resources import Bools, Floats, Ints
 from controller.core.provisioning.signatures import Signatures
+from controller.core.provisioning.styles import Style
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,21 @@ class Packer:
         signatures: Signatures,
         limits: Limits,
         options: SolveOptions,
+        style: Style,
     ) -> None:
         self.catalog = catalog
         self.signatures = signatures
         self.limits = limits
         self.options = options
+        self.style = style
         self.table = NodeTable(existing.free)
         self.hosts = HostCounts(self.table.room)
         self.placements: list[Placement] = []
         self._expect(())
         self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)
         self._first_open = 0
-        self.premium = weight_premium(catalog, options.weight_premium)
+        weights = [pool.provisioner.weight for pool in catalog.pools]
+        self.premium = weight_premiums(weights, options.weight_premium)[catalog.pool_of]
 
     def limited_only(self, demand: Demand) -> bool:
         """Whether the demand depends on pools whose limits may run out."""
@@ -253,18 +257,16 @@ class Packer:
         return np.asarray(scores, dtype=np.float64)
 
 
-def weight_premium(catalog: CompiledCatalog, share: float | None) -> Floats:
-    """Per configuration, the factor on its price that makes up for its Provisioner's lack of weight.
+def weight_premiums(weights: Sequence[int], share: float | None) -> Floats:
+    """Per Provisioner, the factor on its prices that makes up for its lack of weight.
 
     1 for the heaviest, 1 + share for one without weight; with None, so much that weight alone decides.
     """
-    weights = np.array([pool.provisioner.weight for pool in catalog.pools], dtype=np.float64)
-    heaviest = weights.max(initial=0.0)
+    found = np.array(weights, dtype=np.float64)
+    heaviest = found.max(initial=0.0)
     if heaviest <= 0:
-        return np.ones(len(catalog))
+        return np.ones(len(found))
     if share is None:
-        ranks = np.unique(weights)
-        factors = 1e4 ** (len(ranks) - 1 - np.searchsorted(ranks, weights))
-    else:
-        factors = 1.0 + share * (1.0 - weights / heaviest)
-    return np.asarray(factors[catalog.pool_of], dtype=np.float64)
+        ranks = np.unique(found)
+        return np.asarray(1e4 ** (len(ranks) - 1.0 - np.searchsorted(ranks, found)), dtype=np.float64)
+    return np.asarray(1.0 + share * (1.0 - found / heaviest), dtype=np.float64)

@@ -17,6 +17,10 @@ from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.demands import Demand
 from controller.core.provisioning.resources import Bools, Floats, Ints
 
+MANY, KEPT = 400, 16
+"""Beyond so many candidates, only those are kept that are among the best few for some demand."""
+WORK, FEWEST_ROUNDS = 20_000_000, 30
+"""Charges worked out in all, at most: large problems get fewer rounds, but never fewer than this."""
 STEP = 0.35
 """How far a round moves prices towards the resource that a round's load strains most; it shrinks with the rounds."""
 
@@ -61,6 +65,32 @@ def candidates(catalog: CompiledCatalog, demands: Sequence[Demand], node_cost: f
     )
 
 
+def promising(offered: Candidates, requests: Floats) -> Candidates:
+    """The candidates that are among the `KEPT` best for some demand, by one resource or all alike; few: all of them."""
+    if len(offered.config) <= MANY:
+        return offered
+    per_unit = np.divide(
+        offered.price[:, None],
+        offered.allocatable,
+        out=np.zeros_like(offered.allocatable),
+        where=offered.allocatable > 0,
+    )
+    kept = np.zeros(len(offered.config), dtype=np.bool_)
+    barred = np.where(offered.allowed, 0.0, np.inf)
+    resources = requests.shape[1]
+    for weights in (*np.eye(resources), np.full(resources, 1.0 / resources)):
+        charges = requests @ (per_unit * weights).T + barred
+        best = np.argpartition(charges, KEPT, axis=1)[:, :KEPT]
+        kept[np.unique(best[np.isfinite(np.take_along_axis(charges, best, axis=1))])] = True
+    return Candidates(
+        offered.config[kept],
+        offered.pair[kept],
+        offered.price[kept],
+        offered.allocatable[kept],
+        offered.allowed[:, kept],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """values: N, what a unit of each demand is worth. bound: no plan for these demands costs less ($/hour).
@@ -84,6 +114,7 @@ def dual_prices(offered: Candidates, requests: Floats, counts: Floats, rounds: i
     usable = np.where(np.isfinite(shares), shares, 0.0)
     weights = np.full(offered.allocatable.shape, 1.0 / offered.allocatable.shape[1])
     best: Prices | None = None
+    rounds = max(FEWEST_ROUNDS, min(rounds, WORK // offered.allowed.size))
     for number in range(rounds):
         charges = requests @ (offered.price[:, None] * weights * usable).T + barred
         chosen = charges.argmin(axis=1)

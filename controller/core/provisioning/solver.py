@@ -12,7 +12,7 @@ from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.levels import levels
 from controller.core.provisioning.limits import Limits, headroom
 from controller.core.provisioning.nodes import ExistingNodes
-from controller.core.provisioning.packing import Packer
+from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
@@ -21,6 +21,7 @@ from controller.core.provisioning.rounds import Progress, Rounds, Step, size_sca
 from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
 from controller.core.provisioning.slots import Slots
+from controller.core.provisioning.styles import Style, styles
 from controller.core.provisioning.topology import Topology
 from controller.core.provisioning.volumes import Volumes
 from controller.core.provisioning.world import World, selector_keys
@@ -81,6 +82,8 @@ class Solver:
         problem = self.problem
         provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
         self.pools = [Pool(p, pool_requirements(p), headroom(p, self.standing)) for p in provisioners]
+        weights = [provisioner.weight for provisioner in provisioners]
+        self.premiums = weight_premiums(weights, self.options.weight_premium).tolist()
         self.catalog = CompiledCatalog(
             self.pools, problem.catalog, self.space, self.daemons, lambda name: self.slots.on_new(self.space, name)
         )
@@ -109,15 +112,25 @@ class Solver:
         return [(n, level, choices) for n, level in enumerate(ladder) for choices in self.masks.variants(level)]
 
     def solve(self) -> SchedulingPlan:
-        """Fast first; unit by unit where taking back pods without room would have left rules broken."""
-        rounds, progress = self._attempt(careful=False)
-        if not rounds.sound():
-            rounds, progress = self._attempt(careful=True)
-        return self._plan(rounds, progress)
+        """The cheapest of the plans that leave the fewest pods, of the styles that the budget allows.
 
-    def _attempt(self, *, careful: bool) -> tuple[Rounds, list[Progress]]:
+        Fast first; unit by unit where taking back pods without room would have left rules broken.
+        """
+        tried = styles(self.options, len(self.problem.pending))
+        plans = [self._plan(*attempt) for style in tried if (attempt := self._attempt(style))[0].sound()]
+        if not plans:
+            plans = [self._plan(*self._attempt(tried[0], careful=True))]
+        return min(plans, key=lambda plan: (len(plan.unplaced), self._cost(plan)))
+
+    def _cost(self, plan: SchedulingPlan) -> float:
+        """$/hour, with what nodes cost beside their price, and what it is worth to use a heavier Provisioner."""
+        premium = dict(zip((p.provisioner.name for p in self.pools), self.premiums, strict=True))
+        paid = sum(node.offering.price * premium[node.provisioner] for node in plan.new_nodes)
+        return float(paid + len(plan.new_nodes) * self.options.node_cost_per_hour)
+
+    def _attempt(self, style: Style, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
         limits = Limits([pool.headroom for pool in self.pools], self.catalog.types, self.catalog.pool_of)
-        packer = Packer(self.catalog, self.existing, self.masks.signatures, limits, self.options)
+        packer = Packer(self.catalog, self.existing, self.masks.signatures, limits, self.options, style)
         index = SelectorIndex({name: space.labels for name, space in self.problem.snapshot.namespaces.items()})
         topology = Topology(World(self.standing, self.batch, index))
         progress = [Progress(c, self.ladders[c.index], len(c.pods)) for c in self.classes if c.index in self.ladders]
@@ -133,6 +146,7 @@ class Solver:
 
     def _plan(self, rounds: Rounds, progress: list[Progress]) -> SchedulingPlan:
         assembler = Assembler(rounds.packer, self.existing)
+        unplaced = dict(self.unplaced)
         reasons = Reasons(self.catalog, self.existing, rounds.packer.limits)
         for one in progress:
             if one.left:
@@ -142,9 +156,9 @@ class Solver:
                 rules = unit_rules(rounds.topology, (Member(one.pod_class, 1, number),))
                 reason = reasons.explain(question, dict(self.problem.skipped), topology_reason(rules))
                 placed = assembler.placed.get(one.pod_class.index, 0)
-                self.unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])
+                unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])
         return SchedulingPlan(
             new_nodes=assembler.new_nodes(),
             existing=assembler.existing_placements(),
-            unplaced=tuple(UnplacedPod(key, reason) for key, reason in sorted(self.unplaced.items())),
+            unplaced=tuple(UnplacedPod(key, reason) for key, reason in sorted(unplaced.items())),
         )
