@@ -2,19 +2,30 @@
 
 It shares nothing with the solver but the values. Rules are kube-scheduler's; new nodes are every offering there is.
 Domains of a spread are those of nodes there are and of every node that the pod's selectors would allow (as the solver
-has it, and the peer); a hostname's least count is 0.
+has it, and the peer); a hostname's least count is 0. Preferences are nothing to it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from controller.core.api import labels as keys
+from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodKey, SelectorRequirement, Toleration
-from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.provisioning.plan import (
+    ExistingPlacement,
+    PlannedNode,
+    SchedulingPlan,
+    SchedulingProblem,
+    UnplacedPod,
+)
+from controller.core.scheduling.requirements import Requirements
+from controller.core.state.snapshot import StateNode
 
 
 @dataclass
@@ -26,6 +37,12 @@ class Machine:
     taints: tuple[Taint, ...]
     room: Mapping[str, int]
     pods: list[Pod] = field(default_factory=list)
+    pool: Provisioner | None = None
+    """What it is, or would be, launched by; None: it stands."""
+    kind: InstanceType | None = None
+    price: float = 0.0
+    leaving: bool = False
+    """It takes no pods; those that it has count as long as they stand."""
 
 
 class Reference:
@@ -33,16 +50,61 @@ class Reference:
 
     def __init__(self, problem: SchedulingProblem) -> None:
         self.problem = problem
-        self.machines = [Machine(n.name, n.node.labels, n.taints, n.allocatable, list(n.pods)) for n in problem.nodes]
         self.fresh = itertools.count()
+        self.daemons = [each.template for each in problem.snapshot.daemon_sets.values()]
+        self.machines = [self.standing(node) for node in problem.nodes]
+        names = {*(machine.name for machine in self.machines), *problem.without_nodes}
+        leaving = (self.standing(node) for node in problem.snapshot.nodes.values() if node.name not in names)
+        self.machines += [replace(machine, leaving=True) for machine in leaving]
+
+    def standing(self, node: StateNode) -> Machine:
+        """A node, with room kept for the daemons that it will run."""
+        found = Machine(node.name, node.node.labels, node.taints, node.allocatable, list(node.pods))
+        running = {owner.uid for pod in node.pods for owner in pod.owners}
+        return self.keeping(found, [d for d in self.daemons if d.owners[0].uid not in running])
+
+    def keeping(self, machine: Machine, daemons: Iterable[Pod]) -> Machine:
+        """The machine less what its daemons take."""
+        for daemon in daemons:
+            if selected(machine, daemon) and all(tolerated(taint, daemon) for taint in machine.taints):
+                taken = daemon.spec.requests
+                machine.room = {name: amount - taken.get(name, 0) for name, amount in machine.room.items()}
+        return machine
 
     def placed(self) -> set[PodKey]:
-        """The pods that found a place."""
-        found = set()
-        for pod in sorted(self.problem.pending, key=lambda p: (-p.spec.requests["cpu"], p.name)):
-            if self.place(pod):
-                found.add(pod.key)
+        """The pods that found a place: largest first, and again as long as one more finds one."""
+        found: set[PodKey] = set()
+        waiting = sorted(self.problem.pending, key=lambda p: (-p.spec.requests["cpu"], p.name))
+        while waiting:
+            left = [pod for pod in waiting if not self.place(pod)]
+            found |= {pod.key for pod in waiting if pod not in left}
+            if len(left) == len(waiting):
+                break
+            waiting = left
         return found
+
+    def plan(self) -> SchedulingPlan:
+        """Its own placement as a plan, for the auditor to judge."""
+        placed = self.placed()
+        mine = {machine.name: tuple(p.key for p in machine.pods if p.key in placed) for machine in self.machines}
+        return SchedulingPlan(
+            tuple(planned_node(m, mine[m.name]) for m in self.machines if m.pool is not None),
+            tuple(
+                ExistingPlacement(m.name, mine[m.name], "it has room")
+                for m in self.machines
+                if mine[m.name] and m.pool is None
+            ),
+            tuple(UnplacedPod(pod.key, "no place") for pod in self.problem.pending if pod.key not in placed),
+        )
+
+    def within_limits(self, pool: Provisioner, kind: InstanceType) -> bool:
+        """Whether the Provisioner's limits allow one more node of the type."""
+        own = [n.capacity for n in self.problem.nodes if n.provisioner_name == pool.name]
+        own += [m.kind.capacity for m in self.machines if m.kind is not None and m.pool is pool]
+        return all(
+            sum(capacity.get(name, 0) for capacity in (*own, kind.capacity)) <= limit
+            for name, limit in (pool.limits or {}).items()
+        )
 
     def adopt(self, plan: SchedulingPlan) -> None:
         """Take over what a plan placed."""
@@ -64,12 +126,12 @@ class Reference:
 
     def fits_anywhere(self, pod: Pod) -> bool:
         """Whether some machine, standing or new, would take the pod now."""
-        machines = [*self.machines, *self.launchable()]
+        machines = [*self.machines, *self.affordable()]
         return any(self.accepts(machine, pod) and not crowds(machine, pod) for machine in machines)
 
     def place(self, pod: Pod) -> bool:
         """Put one pod somewhere, launching a machine if need be."""
-        for machine in [*self.machines, *self.launchable()]:
+        for machine in [*self.machines, *self.affordable()]:
             if self.accepts(machine, pod):
                 if machine not in self.machines:
                     self.machines.append(machine)
@@ -77,28 +139,35 @@ class Reference:
                 return True
         return False
 
+    def affordable(self) -> list[Machine]:
+        """What could be launched within the limits."""
+        return [m for m in self.launchable() if m.pool and m.kind and self.within_limits(m.pool, m.kind)]
+
     def launchable(self) -> Iterator[Machine]:
-        """One empty machine of every offering of every Provisioner."""
+        """One empty machine of every offering of every Provisioner, for every value of its own labels."""
         for pool in sorted(self.problem.provisioners, key=lambda p: -p.weight):
             for kind in self.problem.catalog[pool.name]:
-                for offering in kind.offerings:
+                for offering, chosen in itertools.product(kind.offerings, choices(pool)):
                     name = f"fresh-{next(self.fresh)}"
                     labels = {
                         **{key: next(iter(r.values)) for key, r in kind.requirements.items() if r.values},
                         **pool.labels,
+                        **chosen,
                         keys.ZONE: offering.zone,
                         keys.CAPACITY_TYPE: offering.capacity_type,
                         keys.PROVISIONER_NAME: pool.name,
                         keys.HOSTNAME: name,
                     }
                     if offering.available and all(holds(r, labels) for r in pool.requirements):
-                        yield Machine(name, labels, pool.taints, kind.allocatable)
+                        made = Machine(name, labels, pool.taints, kind.allocatable, [], pool, kind, offering.price)
+                        yield self.keeping(made, self.daemons)
 
     def accepts(self, machine: Machine, pod: Pod) -> bool:
         """Every filter of kube-scheduler that the problem's pods can touch."""
         used = {name: sum(p.spec.requests.get(name, 0) for p in machine.pods) for name in pod.spec.requests}
         return (
-            all(amount + used[name] <= machine.room.get(name, 0) for name, amount in pod.spec.requests.items())
+            not machine.leaving
+            and all(amount + used[name] <= machine.room.get(name, 0) for name, amount in pod.spec.requests.items())
             and all(tolerated(taint, pod) for taint in machine.taints)
             and selected(machine, pod)
             and not any(p.spec.host_ports and set(p.spec.host_ports) & set(pod.spec.host_ports) for p in machine.pods)
@@ -110,6 +179,8 @@ class Reference:
     def spread(self, machine: Machine, pod: Pod) -> bool:
         """PodTopologySpread."""
         for rule in pod.spec.topology_spread:
+            if rule.when_unsatisfiable != "DoNotSchedule":
+                continue
             domain = machine.labels.get(rule.topology_key)
             if domain is None:
                 return False
@@ -153,6 +224,33 @@ def crowds(machine: Machine, pod: Pod) -> bool:
         and sum(match(rule.label_selector, p) for p in machine.pods) >= rule.max_skew
         for standing in machine.pods
         for rule in standing.spec.topology_spread
+    )
+
+
+def choices(pool: Provisioner) -> list[dict[str, str]]:
+    """The values that a node may get for labels that the Provisioner leaves open (In, of keys of its own)."""
+    own = [r for r in pool.requirements if "/" not in r.key and r.operator == "In" and r.key not in pool.labels]
+    return [
+        dict(zip((r.key for r in own), values, strict=True)) for values in itertools.product(*(r.values for r in own))
+    ]
+
+
+def planned_node(machine: Machine, pods: tuple[PodKey, ...]) -> PlannedNode:
+    """A machine to launch as a plan has it."""
+    assert machine.pool is not None
+    labels, settled = machine.labels, {*machine.pool.labels, *(r.key for r in machine.pool.requirements)}
+    kind, zone, capacity_type = (labels[key] for key in (keys.INSTANCE_TYPE, keys.ZONE, keys.CAPACITY_TYPE))
+    return PlannedNode(
+        provisioner=machine.pool.name,
+        offering=PricedOffering(machine.price, kind, zone, capacity_type),
+        alternatives=(),
+        requirements=Requirements(),
+        labels=FrozenMap({key: value for key, value in labels.items() if key in settled}),
+        taints=machine.pool.taints,
+        startup_taints=machine.pool.startup_taints,
+        pods=pods,
+        requests=EMPTY,
+        reason="the first that would do",
     )
 
 
