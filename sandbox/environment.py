@@ -54,6 +54,8 @@ class Environment:
     aws_endpoint: str
     aws_environment: dict[str, str]
     children: dict[str, Child] = field(default_factory=dict)
+    controller_kubeconfig: Path | None = None
+    """The controller's own, where the API server knows ServiceAccounts and their roles."""
 
     def deploy_stack(self, stack: str = "local") -> int:
         """Run the Pulumi program with stacks/Pulumi.STACK.yaml; returns how many resources it has made here.
@@ -78,7 +80,8 @@ class Environment:
         """
         command = [str(Path(sys.executable).with_name("nodeless")), *container.args]
         ports = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}
-        env = {**container.environment, **ports, **self.aws_environment, "KUBECONFIG": str(self.kubeconfig)}
+        env = {**container.environment, **ports, **self.aws_environment}
+        env["KUBECONFIG"] = str(self.controller_kubeconfig or self.kubeconfig)
         child = self.processes.start(name, command, env, python=False)
         self.children["controller"] = child
         return child

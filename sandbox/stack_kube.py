@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sandbox.demo.apply import address
 from sandbox.world.client import ApiClient, Connection
 from sandbox.world.resources import DEPLOYMENTS
@@ -56,6 +58,23 @@ async def controller_container(client: ApiClient) -> Container:
     fields = {"metadata.namespace": namespace, "metadata.name": f"{name}-0"}
     environment = {each["name"]: _value(each, container, fields) for each in container.get("env", [])}
     return Container(tuple(container["args"]), environment)
+
+
+async def write_controller_kubeconfig(client: ApiClient, kubeconfig: Path, target: Path) -> None:
+    """Write `kubeconfig` anew with the token of the controller's own ServiceAccount: it may do what its role allows.
+
+    Raises ApiError where the API server issues no tokens.
+    """
+    namespace, name = CONTROLLER
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}}
+    answer = await client.request("POST", path, body=request)
+    document = yaml.safe_load(kubeconfig.read_text())
+    current = next(each for each in document["contexts"] if each["name"] == document["current-context"])
+    document["users"] = [{"name": name, "user": {"token": answer["status"]["token"]}}]
+    current["context"]["user"] = name
+    target.write_text(yaml.safe_dump(document))
+    target.chmod(0o600)
 
 
 def _value(entry: dict[str, Any], container: dict[str, Any], fields: dict[str, str]) -> str:

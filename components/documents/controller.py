@@ -22,6 +22,12 @@ USER_ID = 65_532
 """The image's user; distroless calls it nonroot."""
 GRACE_SECONDS = 30
 """The controller ends its loops and gives the lease back in 25."""
+SERVES_HEALTH: bool = False
+"""Whether the controller serves /healthz and /readyz: a probe that nobody answers would restart it for ever."""
+PROBES: dict[str, Any] = {
+    "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "initialDelaySeconds": 30, "timeoutSeconds": 30},
+    "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "initialDelaySeconds": 5, "timeoutSeconds": 30},
+}
 PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
 NODE_GROUP_LABEL = "eks.amazonaws.com/nodegroup"
 
@@ -151,8 +157,7 @@ def _container(spec: ControllerSpec) -> dict[str, Any]:
             {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
             {"name": "http", "containerPort": HEALTH_PORT, "protocol": "TCP"},
         ],
-        "livenessProbe": _probe("/healthz", initial_delay_seconds=30),
-        "readinessProbe": _probe("/readyz", initial_delay_seconds=5),
+        **(PROBES if SERVES_HEALTH else {}),
         "resources": {"requests": resources, "limits": dict(resources)},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -160,11 +165,6 @@ def _container(spec: ControllerSpec) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
         },
     }
-
-
-def _probe(path: str, initial_delay_seconds: int) -> dict[str, Any]:
-    check = {"path": path, "port": "http"}
-    return {"httpGet": check, "initialDelaySeconds": initial_delay_seconds, "timeoutSeconds": 30}
 
 
 def _environment(spec: ControllerSpec) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from components.documents.labels import NAME, labels
 Rule = dict[str, Any]
 
 LEASE = "karpenter-leader-election"
+LEARNED_MEMORY = "karpenter-learned-memory"
 READ = ("get", "list", "watch")
 
 
@@ -42,6 +43,8 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     _rule("coordination.k8s.io", ("leases",), ("create",)),
     _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
     _rule("", ("configmaps",), ("get",), ("karpenter-global-settings",)),
+    _rule("", ("configmaps",), ("create",)),
+    _rule("", ("configmaps",), ("get", "patch"), (LEARNED_MEMORY,)),
 )
 
 DNS_RULES: tuple[Rule, ...] = (_rule("", ("services",), ("get",), ("kube-dns",)),)

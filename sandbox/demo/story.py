@@ -15,7 +15,7 @@ from sandbox.demo.apply import apply, load
 from sandbox.demo.report import NodeLine, durations_table, events_table, node_line, nodes_table
 from sandbox.demo.timeline import Observer, Timeline
 from sandbox.environment import NAMESPACE, Environment
-from sandbox.stack_kube import Container, controller_container
+from sandbox.stack_kube import Container, controller_container, write_controller_kubeconfig
 from sandbox.world.client import ApiClient, ApiError, Connection
 from sandbox.world.informer import Informer
 from sandbox.world.resources import DEPLOYMENTS, EVENTS, LEASES, NODES, PODS, Obj
@@ -51,6 +51,9 @@ class Result:
 async def install(client: ApiClient, environment: Environment) -> tuple[int, Container]:
     """The stack, and the guides' workload. Returns how many resources the stack has, and the controller's container."""
     made = await asyncio.to_thread(environment.deploy_stack)
+    if environment.settings.kube == "real":  # the sandbox's own API server lets everybody do everything
+        environment.controller_kubeconfig = environment.settings.folder / "controller.kubeconfig"
+        await write_controller_kubeconfig(client, environment.kubeconfig, environment.controller_kubeconfig)
     await apply(client, load([EXAMPLES / "inflate.yaml"]))
     return made, await controller_container(client)
 

@@ -89,6 +89,14 @@ def test_the_arguments_are_the_commands() -> None:
     assert "No such option" in bad.output, "the options before it were refused"
 
 
+def test_pods_are_probed_when_and_only_when_the_controller_answers() -> None:
+    sources = [path.read_text() for path in (ROOT / "controller").rglob("*.py") if path.name != "settings.py"]
+    answers = {path: any(f'"{path}"' in source for source in sources) for path in ("/healthz", "/readyz")}
+    remedy = "set SERVES_HEALTH in components/documents/controller.py, and write the golden files anew"
+    assert set(answers.values()) == {controller.SERVES_HEALTH}, remedy
+    assert ("livenessProbe" in pod()["containers"][0]) == controller.SERVES_HEALTH
+
+
 def test_the_image_and_the_deployment_agree() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     user = re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE)
