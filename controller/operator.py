@@ -18,6 +18,7 @@ import structlog
 
 import controller
 from controller.aws.clients import make_clients
+from controller.aws.memory import LearnedMemory
 from controller.aws.provider import AWSProvider
 from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
@@ -38,11 +39,14 @@ from controller.kube.lease import LeaderElector, LeaseOptions
 from controller.kube.resources import SERVICES
 from controller.launcher import Launcher, LaunchTimes
 from controller.loops import BackoffTimes, Loop, Reconciler
+from controller.reconcilers.advice import AdviceReconciler, Advise
 from controller.reconcilers.conditions import ConditionsReconciler
 from controller.reconcilers.counter import CounterReconciler
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
+from controller.reconcilers.diskpressure import DiskPressureReconciler
 from controller.reconcilers.emptiness import EmptinessReconciler
 from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
+from controller.reconcilers.memory import MemoryReconciler
 from controller.reconcilers.nodetemplates import NodeTemplatesReconciler
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
 from controller.reconcilers.refresh import RefreshReconciler
@@ -91,9 +95,15 @@ class Operator:
         stop: threading.Event,
         refresh: Callable[[], None] | None = None,
         resolve: Callable[[AWSNodeTemplate], TemplateStatus] | None = None,
+        advise: Advise | None = None,
+        memory: LearnedMemory | None = None,
+        namespace: str = "",
         times: OperatorTimes | None = None,
     ) -> None:
-        """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects."""
+        """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects.
+
+        `advise` says which settings have no effect; `memory` is kept in a ConfigMap of `namespace`.
+        """
         self._times = times or OperatorTimes()
         self._clock = clock
         self._stop = stop
@@ -104,6 +114,10 @@ class Operator:
         acting = self._reconcilers(settings, kube, cloud)
         if resolve is not None:
             acting.append(NodeTemplatesReconciler(kube=kube, events=self._events, resolve=resolve, clock=clock))
+        if advise is not None:
+            acting.append(AdviceReconciler(events=self._events, advise=advise))
+        if memory is not None:
+            acting.append(MemoryReconciler(kube=kube, namespace=namespace, memory=memory))
         self._acting = [self._loop(reconciler) for reconciler in acting]
         self._standing = [self._loop(RefreshReconciler(refresh))] if refresh is not None else []
 
@@ -158,6 +172,7 @@ class Operator:
             EmptinessReconciler(kube=kube, informers=informers, events=events, clock=clock),
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
+            DiskPressureReconciler(events=events),
             GarbageCollectionReconciler(
                 kube=kube,
                 events=events,
@@ -219,6 +234,9 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
         stop=stop,
         refresh=provider.refresh,
         resolve=provider.status,
+        advise=provider.advice,
+        memory=provider.memory,
+        namespace=options.system_namespace,
         times=times,
     )
     operator.watch()
