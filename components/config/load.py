@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pulumi.runtime.config import CONFIG
+from pulumi.runtime.config import CONFIG, get_config_env
 
 from components.config.checks import check
 from components.config.keys import Document, key_fields, plain, read_section
@@ -32,9 +32,10 @@ class Stack:
 def load(folder: Path) -> Stack:
     """The running stack's configuration. Raises ValidationError with every problem, each under its key path.
 
-    `folder` is the project's: paths of manifests count from it.
+    `folder` is the project's: paths of manifests count from it. Pulumi's language host hands the configuration over in
+    the environment, tests and embedders set it. `pulumi.Config` knows no list of keys, so that it cannot tell unknown ones.
     """
-    return parse(values(CONFIG.get()), folder)
+    return parse(values({**get_config_env(), **CONFIG.get()}), folder)
 
 
 def values(raw: Mapping[str, Any]) -> dict[str, Any]:

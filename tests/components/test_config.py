@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 
-from components.config.load import Stack, parse, values
+from components.config.load import Stack, load, parse, values
 from controller.errors import ValidationError
 from tests.components.stacks import ROOT, STACKS, minimal, stack
 
@@ -191,6 +193,17 @@ def test_files_that_cannot_be_used_are_said_with_what_else_is_wrong(tmp_path: Pa
         "manifests[2] (other.yaml, document 2)",
         "manifests[2] (other.yaml, document 3).apiVersion",
     ]
+
+
+def test_the_language_hosts_environment_is_read_and_what_is_set_goes_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {f"nodeless:{name}": json.dumps(value) for name, value in minimal().items()}
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({**keys, "aws:region": "eu-west-1"}))
+    assert load(ROOT).config.cluster.name == "myeks"
+    pulumi.runtime.set_all_config({"nodeless:cluster": '{"name": "other"}'})
+    try:
+        assert load(ROOT).config.cluster.name == "other"
+    finally:
+        pulumi.runtime.set_all_config({})
 
 
 def test_a_structured_key_that_is_no_json_is_a_problem_not_a_crash() -> None:

@@ -8,10 +8,13 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from pulumi.output import Unknown
 
+from components.objects import KINDS
+from sandbox.stack_kube import whole_numbers
 from tests.components.engine import CLUSTER_GROUP, PUBLIC, USUAL, VPC, Cloud, Declared, Refusal, Run, run_stack
 from tests.components.golden import GOLDEN, document, run_of
 from tests.components.stacks import ROOT, STACKS, minimal, raw_config
@@ -117,6 +120,17 @@ def test_every_kubernetes_object_goes_to_the_stacks_cluster_and_no_other(name: s
     for each in declared(name).declared.values():
         if each.type.startswith("kubernetes:"):
             assert "pulumi:providers:kubernetes::kubernetes" in each.provider, each.name
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.34"])
+@pytest.mark.parametrize("name", STACKS)
+def test_every_kubernetes_object_keeps_to_its_schema_with_no_unknown_field(name: str, version: str) -> None:
+    checked = 0
+    for each in declared(name).declared.values():
+        if each.type.startswith("kubernetes:") and each.inputs.get("kind") in KINDS:
+            kubernetes_validate.validate(whole_numbers(dict(each.inputs)), version, strict=True)
+            checked += 1
+    assert checked >= 15
 
 
 def test_outputs_name_what_the_next_steps_need_and_the_kubeconfig_is_secret() -> None:
