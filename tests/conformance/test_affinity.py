@@ -410,7 +410,6 @@ def test_all_terms_must_hold_of_one_and_the_same_pod() -> None:
     assert Cluster().provision(*web(labels=APP | {"tier": "front"}), follower).left == set()
 
 
-@pytest.mark.xfail(strict=True, reason="a free pod takes the one zone where a fussier pod could go")
 def test_a_free_pod_leaves_the_zone_to_one_that_has_no_other() -> None:
     """The fussy pod must join web in zone 1 and shuns the free one, which fits zone 2 as well."""
     cluster = Cluster()

@@ -60,9 +60,10 @@ class _Dealing:
 class Allocator:
     """Deals pieces out to cells, and keeps the groups' counts."""
 
-    def __init__(self, masks: MaskCompiler, domains: Domains) -> None:
+    def __init__(self, masks: MaskCompiler, domains: Domains, *, bound_first: bool = False) -> None:
         self.masks = masks
         self.domains = domains
+        self.bound_first = bound_first
         self._reach: Reach = {}
         self._cells: dict[object, list[Cell]] = {}
 
@@ -76,7 +77,7 @@ class Allocator:
             else:
                 mask = self.masks.mask(piece.level, piece.choices, None, piece.tolerations)
                 shares.append(Share(piece, mask, None, piece.count))
-        dealings.sort(key=_turn)
+        dealings.sort(key=self._turn)
         self._measure_reach(dealings)
         while dealings:
             waiting = []
@@ -90,6 +91,11 @@ class Allocator:
                 break
             dealings = waiting
         return shares
+
+    def _turn(self, dealing: _Dealing) -> tuple[bool, int, str]:
+        """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those with least choice."""
+        obeys = any(rule.obeys for rule, _ in dealing.rules)
+        return (obeys != self.bound_first, len(dealing.cells), dealing.piece.name)
 
     def _dealing(self, piece: Piece) -> _Dealing:
         rules, keys = piece.rules.domain, piece.rules.keys
@@ -208,12 +214,6 @@ class Allocator:
         rules = [(r, keys.index(r.group.key.key)) for r in share.piece.rules.domain if r.group.key.key in keys]
         self.record(rules, share.cell, -amount)
         share.piece.blocked.add(share.cell.values)
-
-
-def _turn(dealing: _Dealing) -> tuple[bool, int, str]:
-    """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those with the least choice."""
-    obeys = any(rule.obeys for rule, _ in dealing.rules)
-    return (obeys, len(dealing.cells), dealing.piece.name)
 
 
 def _pin(key: str, value: str) -> Requirement:

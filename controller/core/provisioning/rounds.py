@@ -52,7 +52,7 @@ class Rounds:
         self.domains = domains
         self.packer = packer
         self.scale = scale
-        self.allocator = Allocator(masks, domains)
+        self.allocator = Allocator(masks, domains, bound_first=packer.style.bound_first)
         self.bundler = Bundler(topology, masks, domains)
         self.taken_back = False
         self._requests: dict[Resources, tuple[Floats, bytes]] = {}

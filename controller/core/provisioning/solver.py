@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.core.api.pod import Pod, PodKey, PodSpec
 from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog, Pool, pool_requirements
@@ -120,7 +122,18 @@ class Solver:
         plans = [self._plan(*attempt) for style in tried if (attempt := self._attempt(style))[0].sound()]
         if not plans:
             plans = [self._plan(*self._attempt(tried[0], careful=True))]
-        return min(plans, key=lambda plan: (len(plan.unplaced), self._cost(plan)))
+        best = min(plans, key=lambda plan: (len(plan.unplaced), self._cost(plan)))
+        if len(best.unplaced) > len(self.unplaced) and self._tied():
+            rounds, progress = self._attempt(replace(tried[0], bound_first=True))
+            other = self._plan(rounds, progress)
+            if rounds.sound() and len(other.unplaced) < len(best.unplaced):
+                return other
+        return best
+
+    def _tied(self) -> bool:
+        """Whether rules tie pods to each other: then what is placed depends on who goes first."""
+        specs = [pod_class.spec for pod_class in self.classes]
+        return any(s.topology_spread or s.required_pod_affinity or s.required_pod_anti_affinity for s in specs)
 
     def _cost(self, plan: SchedulingPlan) -> float:
         """$/hour, with what nodes cost beside their price, and what it is worth to use a heavier Provisioner."""

@@ -19,13 +19,15 @@ class Style:
 
     portions: a pod kind takes at most this part of the room it could have before the next choice, so that fillings stay
     mixed. tries: candidates filled in thought for each node. choosy_first: nodes are opened first for pods with the
-    least choice; else for the largest.
+    least choice; else for the largest. bound_first: zones go first to pods that a rule binds, and not to those that it
+    only counts; it may place more, but relies more on the order in which kube-scheduler binds them.
     """
 
     filled: bool = True
     portions: int = 4
     tries: int = 6
     choosy_first: bool = True
+    bound_first: bool = False
 
 
 QUICK = Style(filled=False)
