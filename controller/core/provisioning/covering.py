@@ -117,7 +117,8 @@ class _Solver:
                 if asked.any():
                     part = np.where(asked > 0, inverse[:, column, None] * asked, 0.0)
                     np.maximum(shares, part, out=shares)
-        scores = np.where(problem.allowed[:, self.items], shares * problem.price[:, None], np.inf)
+        with np.errstate(invalid="ignore"):
+            scores = np.where(problem.allowed[:, self.items], shares * problem.price[:, None], np.inf)
         domains = (
             np.unique(np.stack([c.domain for c in problem.couplings], axis=1), axis=0, return_inverse=True)[1]
             if problem.couplings

@@ -20,7 +20,7 @@ from controller.core.provisioning.limits import Limits
 from controller.core.provisioning.nodes import NodeTable
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
-from controller.core.provisioning.refine_build import LOST, Bin, Builder, Packing
+from controller.core.provisioning.refine_build import Bin, Builder, Packing
 from controller.core.provisioning.refine_fill import Taste
 from controller.core.provisioning.refine_prices import Work
 from controller.core.provisioning.refine_stock import Stock
@@ -41,31 +41,36 @@ SHARE_OF_BUDGET = 0.5
 """The part of the budget that is planned for: figures of work are for one kind of machine, first plans take time."""
 
 
-def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer:
-    """A packer with a better plan, or the same one. `limits` are those of the pools before anything was planned."""
+def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer | None:
+    """A packer with the units packed anew; None where that would leave more out than before, or break a rule.
+
+    `limits` are those of the pools before anything was planned. The caller says which of the two plans is cheaper.
+    """
     packer = rounds.packer
     asked = demands(_leftovers(rounds, progress), rounds.scale)
     stock = Stock(packer, asked)
-    if not stock.lots:
-        return packer
-    first = Packing(left=np.array([float(sum(d.count for d in asked))]))
-    planned = packer.table.count > packer.table.existing
-    if not planned and not asked:
-        return packer
-    work = Work(SHARE_OF_BUDGET * budget_seconds)
+    if not stock.lots or (packer.table.count == packer.table.existing and not asked):
+        return None
+    best = _best(stock, Work(SHARE_OF_BUDGET * budget_seconds))
+    if best.left.sum() > sum(demand.count for demand in asked):
+        return None
+    if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
+        return None
+    return _Applied(packer, stock, limits).apply(best)
+
+
+def _best(stock: Stock, work: Work) -> Packing:
+    """The cheapest of the packings that the work allows; one at least."""
     best: Packing | None = None
     for taste in TASTES:
-        lefts = [limit.left for limit in stock.limits]
-        built = Builder(stock, stock.counts, lefts, work).build(taste)
+        before = work.done
+        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work).build(taste)
         if best is None or built.cost(stock) < best.cost(stock) - 1e-9:
             best = built
-        if work.over or work.done * 2 > work.allowed:
+        if work.done + (work.done - before) > work.allowed:
             break
-    if best is None or best.cost(stock) >= _cost(packer) + LOST * float(first.left.sum()) - 1e-9:
-        return packer
-    if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
-        return packer
-    return _Applied(packer, stock, limits).apply(best)
+    assert best is not None
+    return best
 
 
 def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:
@@ -84,15 +89,6 @@ def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:
 def _bound(demand: Demand) -> bool:
     """Whether other pods' places may rest on this demand's."""
     return any(share.cell is not None for share in demand.shares) or bool(demand.rules)
-
-
-def _cost(packer: Packer) -> float:
-    """The objective of the packer's own rows."""
-    table, catalog = packer.table, packer.catalog
-    rows = np.flatnonzero(table.pods[table.existing : table.count]) + table.existing
-    config = table.config[rows]
-    price = catalog.cheapest(table.pairs[rows], config) * packer.premium[config]
-    return float(price.sum()) + packer.options.node_cost_per_hour * len(rows)
 
 
 class _Applied:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.core.provisioning.refine_fill import Taste, fill
+from controller.core.provisioning.refine_fill import SLACK, Taste, fill
 from controller.core.provisioning.refine_prices import Prices, Work
 from controller.core.provisioning.refine_stock import Stock
 from controller.core.provisioning.resources import Bools, Floats, Ints
@@ -21,6 +21,8 @@ CALM = 0.3
 """Units whose host rules need less than this part of the nodes to come are in no hurry."""
 REFRESH = 0.7
 """The divisible optimum is asked again once no more than this part of the worth is left."""
+FIRST = 1e6
+"""How much more those who depend on limits appeal, where they may go at all."""
 LOST = 1e6
 """What a unit left out counts for among prices: more than any node."""
 
@@ -55,6 +57,7 @@ class Builder:
         self.lefts = list(lefts)
         self.work = work
         self.bins: list[Bin] = []
+        self._retyped: dict[int, int] = {}
 
     def build(self, taste: Taste) -> Packing:
         """All that can be placed, on existing rows and on new ones."""
@@ -63,7 +66,7 @@ class Builder:
             prices = Prices(stock, self.counts, self.lefts, standing=True, work=self.work)
             self._fill_standing(prices, taste)
         self.open(taste)
-        return Packing(self.bins, self.counts)
+        return Packing([self._cheapest(one) for one in self.bins], self.counts)
 
     def open(self, taste: Taste, prices: Prices | None = None) -> None:
         """New nodes for what is left. With `prices` given, these are kept to the end."""
@@ -75,7 +78,7 @@ class Builder:
             goal = 0.0 if given else REFRESH * float(self.counts @ prices.worth)
             before = float(self.counts.sum())
             while self.counts.any() and float(self.counts @ prices.worth) >= goal:
-                if not self._open_one(prices, taste):
+                if not self._open_one(prices, taste, self.stock.dependent) and not self._open_one(prices, taste):
                     break
             if given or float(self.counts.sum()) == before:
                 return
@@ -105,6 +108,21 @@ class Builder:
         whole[active] = taken
         return whole
 
+    def _cheapest(self, one: Bin) -> Bin:
+        """The same units in the cheapest offer that holds them and takes no more of any limit."""
+        stock = self.stock
+        if one.standing:
+            return one
+        known = self._retyped.get(id(one.units))
+        if known is None:
+            used = one.units > 0
+            holds = (stock.capacity >= one.units @ stock.requests - SLACK).all(axis=1)
+            holds &= stock.allowed[:, used].all(axis=1)
+            for limit in stock.limits:
+                holds &= limit.takes <= limit.takes[one.number]
+            known = self._retyped[id(one.units)] = int(np.argmin(np.where(holds, stock.price, np.inf)))
+        return Bin(False, known, one.units)
+
     def _commit(self, standing: bool, number: int, units: Floats, copies: int) -> None:
         self.bins.extend(Bin(standing, number, units) for _ in range(copies))
         self.counts -= units * copies
@@ -112,15 +130,21 @@ class Builder:
             for place, limit in enumerate(self.stock.limits):
                 self.lefts[place] -= float(limit.takes[number]) * copies
 
-    def _open_one(self, prices: Prices, taste: Taste) -> bool:
-        """Open the offer that gets the most worth for its price, as often as it can be filled alike."""
+    def _open_one(self, prices: Prices, taste: Taste, focus: Bools | None = None) -> bool:
+        """Open the offer that gets the most worth for its price, as often as it can be filled alike.
+
+        With `focus`, one for these units, which go in before all others.
+        """
         stock = self.stock
         active = np.flatnonzero(self.counts > 0)
-        offers, resource_prices = self._candidates(prices, active)
+        wanted = active if focus is None else active[focus[active]]
+        offers, resource_prices = self._candidates(prices, active, wanted)
         if not len(offers):
             return False
         allowed = stock.allowed[np.ix_(offers, active)]
         urgency = 1.0 + taste.urge * np.maximum(0.0, self._pressure(prices)[active] - CALM)
+        if focus is not None:
+            urgency[focus[active]] *= FIRST
         taken = fill(
             stock.units.some(active),
             stock.capacity[offers],
@@ -163,11 +187,11 @@ class Builder:
             fine &= (limit.takes <= left) | (limit.takes <= 0)
         return fine
 
-    def _candidates(self, prices: Prices, active: Ints) -> tuple[Ints, Floats]:
-        """The offers of the shortlist that can take something, those that could be worth most first."""
+    def _candidates(self, prices: Prices, active: Ints, wanted: Ints) -> tuple[Ints, Floats]:
+        """The offers of the shortlist that can take something wanted, those that could be worth most first."""
         stock, offers = self.stock, prices.shortlist
         allowed = stock.allowed[np.ix_(offers, active)]
-        usable = np.flatnonzero(self._within_limits()[offers] & allowed.any(axis=1))
+        usable = np.flatnonzero(self._within_limits()[offers] & stock.allowed[np.ix_(offers, wanted)].any(axis=1))
         rest = allowed[usable] @ (self.counts[active] * prices.worth[active])
         ratio = np.minimum(prices.reach[usable], rest) / prices.cost[offers[usable]]
         order = np.argsort(-ratio, kind="stable")[:CANDIDATES]

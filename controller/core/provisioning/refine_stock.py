@@ -89,6 +89,8 @@ class Stock:
         self.dense = len(self.catalog.space)
         self.units = Units(self.requests, self.dense)
         self.shortlist = self._shorten()
+        self.dependent: Bools = self._find_dependent()
+        """Per lot: it can only go to new nodes, all of them of Provisioners with limits."""
         self.start: Ints | None = None
         """Bins (places in the shortlist) that the last divisible optimum used."""
         kinds: dict[tuple[bytes, bytes], int] = {}
@@ -186,6 +188,13 @@ class Stock:
         here = [lot.existing for lot in self.lots]
         self.open_to: Bools = np.stack(here, axis=1) if here else np.zeros((len(self.room), 0), dtype=np.bool_)
         self._fit(self.open_to, self.room)
+
+    def _find_dependent(self) -> Bools:
+        unlimited = np.ones(len(self.offers), dtype=np.bool_)
+        for limit in self.limits:
+            unlimited &= limit.takes <= 0
+        free = self.allowed[unlimited].any(axis=0) | self.open_to.any(axis=0)
+        return np.asarray(~free & self.allowed.any(axis=0), dtype=np.bool_)
 
     def _shorten(self) -> Ints:
         """Offers worth a look: for each lot those where its share of the node costs least, of every size."""
