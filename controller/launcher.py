@@ -19,6 +19,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.parse import parse_node
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, CloudProvider, LaunchRequest
+from controller.core.deprovisioning.drift import hashes
 from controller.core.lifecycle.documents import missing_metadata, node_document
 from controller.core.lifecycle.outcome import LaunchOutcome, launch_outcome
 from controller.core.state.snapshot import Snapshot
@@ -54,6 +55,7 @@ class _Launch:
     labels: Mapping[str, str]
     token: str
     began: float
+    annotations: Mapping[str, str] = EMPTY
     written_at: float | None = None
 
 
@@ -88,7 +90,8 @@ class Launcher:
         """
         instance = self._cloud.create(request)
         self._say(launch_outcome(request, instance))
-        launch = _Launch(instance, request.provisioner, request.labels, request.token, self._clock.monotonic())
+        began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
+        launch = _Launch(instance, request.provisioner, request.labels, request.token, began, marks)
         self._note(launch)
         return self._register(launch)
 
@@ -159,7 +162,7 @@ class Launcher:
     def _register(self, launch: _Launch) -> CloudInstance:
         if not launch.instance.node_name:
             launch = self._with_name(launch)
-        document = node_document(launch.instance, launch.provisioner, launch.labels, launch.token)
+        document = node_document(launch.instance, launch.provisioner, launch.labels, launch.token, launch.annotations)
         try:
             written = self._write(launch.instance, document)
         except InvalidObjectError:

@@ -23,13 +23,14 @@ from controller.aws.provider import AWSProvider
 from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
 from controller.clock import Clock, SystemClock
-from controller.commands import Commands, CommandTimes
+from controller.commands import Commands, CommandTimes, Wanted
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
+from controller.drift import Drift, Images
 from controller.errors import CloudUnauthorizedError, KubeError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
@@ -98,10 +99,12 @@ class Operator:
         advise: Advise | None = None,
         memory: LearnedMemory | None = None,
         namespace: str = "",
+        images: Images | None = None,
         times: OperatorTimes | None = None,
     ) -> None:
         """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects.
 
+        `images` gives the image ids that nodes of a template may run now; without it no node drifts.
         `advise` says which settings have no effect; `memory` is kept in a ConfigMap of `namespace`.
         """
         self._times = times or OperatorTimes()
@@ -111,6 +114,7 @@ class Operator:
         self._events = EventRecorder(kube, clock)
         self._catalogs = Catalogs(cloud)
         self.adopted = threading.Event()
+        self._drift = Drift(self.informers, images, clock) if images and settings.drift_enabled else None
         acting = self._reconcilers(settings, kube, cloud)
         if resolve is not None:
             acting.append(NodeTemplatesReconciler(kube=kube, events=self._events, resolve=resolve, clock=clock))
@@ -144,6 +148,9 @@ class Operator:
         self._termination = TerminationReconciler(
             kube=kube, informers=informers, events=events, cloud=cloud, clock=clock, times=self._times.termination
         )
+        wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
+        if self._drift is not None:
+            wanted["drift"] = self._drift.wanted
         self._commands = Commands(
             kube=kube,
             informers=informers,
@@ -151,7 +158,7 @@ class Operator:
             launcher=launcher,
             clock=clock,
             stop=self._stop,
-            wanted={"expiration": expiration.is_expired, "consolidation": consolidation.wanted},
+            wanted=wanted,
             times=self._times.commands,
         )
         deprovisioning = DeprovisioningReconciler(
@@ -163,6 +170,8 @@ class Operator:
             clock=clock,
             adopted=self.adopted,
             times=self._times.deprovisioning,
+            kube=kube,
+            drift=self._drift,
         )
         return [
             self._provisioning,
@@ -237,6 +246,7 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
         advise=provider.advice,
         memory=provider.memory,
         namespace=options.system_namespace,
+        images=provider.images,
         times=times,
     )
     operator.watch()

@@ -14,14 +14,18 @@ from controller.commands import Commands
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command
+from controller.core.deprovisioning.drift import DRIFT, DRIFTED, due
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.records import recorded
 from controller.core.deprovisioning.replacement import Decision, Method, replace_first
 from controller.core.deprovisioning.simulation import Stage
 from controller.core.state.snapshot import Snapshot
-from controller.errors import NodelessError
+from controller.drift import Drift
+from controller.errors import KubeError, NodelessError
+from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
+from controller.kube.resources import NODES
 from controller.launcher import Launcher
 from controller.loops import ItemBackoff
 
@@ -73,7 +77,10 @@ class DeprovisioningReconciler:
         clock: Clock,
         adopted: threading.Event,
         times: DeprovisioningTimes | None = None,
+        kube: KubeClient | None = None,
+        drift: Drift | None = None,
     ) -> None:
+        """`drift` None: the feature gate is off; else `kube` is what hashes are written with."""
         self._informers = informers
         self._events = events
         self._catalogs = catalogs
@@ -90,7 +97,11 @@ class DeprovisioningReconciler:
         self._resting: dict[str, float] = {}
         self._quiet: tuple[int, float] | None = None
         self._said: dict[str, str] = {}
+        self._kube = kube
+        self._drift = drift
         self._methods: Mapping[str, Plan] = {"expiration": self._expiration}
+        if drift is not None:
+            self._methods = {**self._methods, DRIFT: self._drifted}
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Carry on what is on record; when it is time, look for more."""
@@ -199,6 +210,31 @@ class DeprovisioningReconciler:
     def _expiration(self, present: Pass) -> Decision:
         due = expiration.expired(present.candidates, present.now)
         return self._replace(present, due, EXPIRATION)
+
+    def _drifted(self, present: Pass) -> Decision:
+        assert self._drift is not None
+        snapshot = present.stage.snapshot
+        reasons: dict[str, str] = {}
+        for candidate in present.candidates:
+            self._stamp(candidate, self._drift.missing(candidate, snapshot))
+            if (reason := self._drift.reason(candidate, snapshot)) != "":
+                reasons[candidate.name] = reason
+        drifted = [candidate for candidate in present.candidates if candidate.name in reasons]
+        method = Method(DRIFT, DRIFTED, lambda candidate: reasons[candidate.name])
+        return self._replace(present, due(drifted, present.candidates, snapshot), method)
+
+    def _stamp(self, candidate: Candidate, annotations: Mapping[str, str]) -> None:
+        """Give a node the hashes that it lacks: from now on a change will be seen."""
+        node = candidate.node.node
+        if not annotations or self._kube is None or node.deleted_at is not None or not self._failing.ready(node.uid):
+            return
+        try:
+            written = self._kube.patch(NODES, node.name, {"metadata": {"annotations": dict(annotations)}})
+        except KubeError as error:
+            self._failing.failed(node.uid, error, "Hashes not written", node=node.name)
+        else:
+            self._failing.succeeded(node.uid)
+            self._informers.learn(NODES, written)
 
     def _replace(self, present: Pass, due: Sequence[Candidate], method: Method) -> Decision:
         """Nodes that cannot go now do not hide those behind them: the next look begins where this one ended."""

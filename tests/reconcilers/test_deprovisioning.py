@@ -10,19 +10,22 @@ from typing import Any
 
 import pytest
 
-from controller.commands import Commands, CommandTimes
+from controller.commands import Commands, CommandTimes, Wanted
 from controller.core.api.labels import (
     CAPACITY_TYPE,
     INITIALIZED,
+    INSTANCE_AMI_ID,
     INSTANCE_TYPE,
     PROVISIONER_NAME,
     TERMINATION_FINALIZER,
     ZONE,
 )
 from controller.core.deprovisioning import consolidation, expiration
+from controller.core.deprovisioning.drift import PROVISIONER_HASH
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
+from controller.drift import Drift, Images
 from controller.errors import CloudError, NotFoundError
 from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS
 from controller.loops import BackoffTimes
@@ -50,9 +53,13 @@ class Leader:
         return self.world.caught_up()
 
 
-def leader(world: World, times: CommandTimes = QUICK) -> Leader:
+def leader(world: World, times: CommandTimes = QUICK, images: Images | None = None) -> Leader:
     adopted = threading.Event()
     adopted.set()
+    drift = Drift(world.informers, images, world.clock) if images else None
+    wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
+    if drift is not None:
+        wanted["drift"] = drift.wanted
     commands = Commands(
         kube=world.kube,
         informers=world.informers,
@@ -60,7 +67,7 @@ def leader(world: World, times: CommandTimes = QUICK) -> Leader:
         launcher=world.launcher,
         clock=world.clock,
         stop=world.stop,
-        wanted={"expiration": expiration.is_expired, "consolidation": consolidation.wanted},
+        wanted=wanted,
         times=times,
     )
     loop = DeprovisioningReconciler(
@@ -72,6 +79,8 @@ def leader(world: World, times: CommandTimes = QUICK) -> Leader:
         clock=world.clock,
         adopted=adopted,
         times=DeprovisioningTimes(0.0, 0.0, 0.05),
+        kube=world.kube,
+        drift=drift,
     )
     return Leader(world, loop, commands)
 
@@ -393,3 +402,73 @@ def test_why_a_node_stays_is_said_and_said_anew_when_it_changes(world: World) ->
         deadline.wait(0.05)
     assert any("do-not-consolidate" in message for message in messages)
     assert first in messages
+
+
+def set_image(world: World, name: str, image: str) -> None:
+    world.kube.patch(NODES, name, {"metadata": {"labels": {INSTANCE_AMI_ID: image}}})
+
+
+def test_nodes_of_an_old_ami_are_replaced_one_canary_first(world: World) -> None:
+    """aws#3979: while no node of the new AMI has come up, no second one is touched."""
+    world.add_provisioner()
+    annotation = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
+    world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
+    for name in ("old", "older"):
+        old_node(world, name, pods=2)
+        set_image(world, name, "ami-old")
+    one = leader(world, images=lambda _template: ("ami-new",))
+    (new,) = replacements(one.passes(replacements, "the canary's replacement"))
+    seen = one.some_passes()
+    assert len([name for name in ("old", "older") if record_of(seen, name)]) == 1
+    set_image(world, new, "ami-new")
+    come_up(world, new)
+    one.passes(lambda s: all(s.nodes[n].leaving or record_of(s, n) for n in ("old", "older")), "the other follows")
+
+
+def test_a_canary_that_does_not_join_stops_the_rollout(world: World) -> None:
+    world.add_provisioner()
+    for name in ("old", "older"):
+        old_node(world, name, pods=2)
+        set_image(world, name, "ami-old")
+    one = leader(world, images=lambda _template: ("ami-bad",))
+    one.passes(replacements, "the canary's replacement")
+    world.clock.ahead_seconds += 700.0
+    one.passes(lambda s: untouched(s, "old") and untouched(s, "older"), "rolled back")
+    seen = one.some_passes()
+    assert untouched(seen, "old")
+    assert untouched(seen, "older")
+    assert len(world.cloud.requests) == 1
+
+
+def test_a_node_gets_its_hashes_and_drifts_when_the_provisioner_changes(world: World) -> None:
+    world.add_provisioner()
+    old_node(world)
+    one = leader(world, images=lambda _template: ())
+    one.passes(lambda s: PROVISIONER_HASH in s.nodes["old"].node.annotations, "stamped")
+    assert untouched(one.some_passes())
+    world.kube.patch(PROVISIONERS, "default", {"spec": {"labels": {"team": "web"}}})
+    world.until(lambda s: s.provisioners["default"].labels)
+    one.passes(lambda s: record_of(s), "replaced")
+    one.passes(lambda _: world.cloud.requests, "launched")
+    assert world.cloud.requests[0].labels["team"] == "web"
+
+
+def test_without_the_feature_gate_nothing_drifts(world: World) -> None:
+    """D36."""
+    world.add_provisioner()
+    old_node(world)
+    set_image(world, "old", "ami-old")
+    world.kube.patch(NODES, "old", {"metadata": {"annotations": {"karpenter.sh/voluntary-disruption": "drifted"}}})
+    assert untouched(leader(world).some_passes())
+
+
+def test_images_that_cannot_be_read_remove_no_node(world: World) -> None:
+    """Invariant 5."""
+
+    def fails(_template: Any) -> tuple[str, ...]:
+        raise CloudError("ssm is down")
+
+    world.add_provisioner()
+    old_node(world)
+    set_image(world, "old", "ami-old")
+    assert untouched(leader(world, images=fails).some_passes())

@@ -55,14 +55,18 @@ def node_labels(
 
 
 def node_document(
-    instance: CloudInstance, provisioner: Provisioner, planned: Mapping[str, str] = EMPTY, token: str = ""
+    instance: CloudInstance,
+    provisioner: Provisioner,
+    planned: Mapping[str, str] = EMPTY,
+    token: str = "",
+    marks: Mapping[str, str] = EMPTY,
 ) -> dict[str, Any]:
     """The Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
     status.
 
-    `token` is the launch token; adopted instances have it as a tag.
+    `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations of ours.
     """
-    annotations = dict(provisioner.annotations)
+    annotations = {**provisioner.annotations, **marks}
     token = token or instance.tags.get(LAUNCH_TOKEN, "")
     if token:
         annotations[LAUNCH_TOKEN] = token
