@@ -33,7 +33,7 @@ def load(folder: Path) -> Stack:
     """The running stack's configuration. Raises ValidationError with every problem, each under its key path.
 
     `folder` is the project's: paths of manifests count from it. Pulumi's language host hands the configuration over in
-    the environment, tests and embedders set it. `pulumi.Config` knows no list of keys, so that it cannot tell unknown ones.
+    the environment, tests and embedders set it. `pulumi.Config` lists no keys, and so could not tell unknown ones.
     """
     return parse(values({**get_config_env(), **CONFIG.get()}), folder)
 

@@ -13,7 +13,9 @@ from components.documents.labels import NAME, labels
 Rule = dict[str, Any]
 
 LEASE = "karpenter-leader-election"
-LEARNED_MEMORY = "karpenter-learned-memory"
+SETTINGS = "karpenter-global-settings"
+MEMORY = "karpenter-learned-memory"
+"""What nodes taught about their types' memory: the controller makes it, and adds to it."""
 READ = ("get", "list", "watch")
 
 
@@ -42,9 +44,9 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     # "create" cannot be bound to a name: the name is in the body.
     _rule("coordination.k8s.io", ("leases",), ("create",)),
     _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
-    _rule("", ("configmaps",), ("get",), ("karpenter-global-settings",)),
+    _rule("", ("configmaps",), ("get",), (SETTINGS, MEMORY)),
+    _rule("", ("configmaps",), ("patch",), (MEMORY,)),
     _rule("", ("configmaps",), ("create",)),
-    _rule("", ("configmaps",), ("get", "patch"), (LEARNED_MEMORY,)),
 )
 
 DNS_RULES: tuple[Rule, ...] = (_rule("", ("services",), ("get",), ("kube-dns",)),)
