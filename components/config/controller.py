@@ -80,7 +80,12 @@ class InterruptionConfig:
         "Name of the queue; empty: the cluster's.", default="", pattern=r"[0-9A-Za-z_-]{1,80}",
         form="letters, digits, - and _, at most 80",
     )  # fmt: skip
-    kms_key_arn: str = key("KMS key of the queue; empty: SQS's own encryption.", default="", pattern=ARN, form=ARN_FORM)
+    kms_key_arn: str = key(
+        "KMS key of the queue, whose policy must let events.amazonaws.com use it; empty: SQS's own encryption.",
+        default="",
+        pattern=ARN,
+        form=ARN_FORM,
+    )
 
 
 @section
