@@ -147,7 +147,6 @@ def test_host_ports_of_daemons_are_reserved_on_new_nodes() -> None:
     assert "9100" in done.plan.unplaced[0].reason
 
 
-@pytest.mark.xfail(strict=True, reason="a daemon of one zone is charged to its whole type, in every zone")
 def test_daemons_of_one_zone_cost_nothing_in_the_others() -> None:
     """DaemonSet overhead as it really is: in zone 2 the small type has room for the pod."""
     agent = daemon_set(requests=ONE, spec={"nodeSelector": {keys.ZONE: ZONE_1}})

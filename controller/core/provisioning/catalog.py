@@ -180,25 +180,53 @@ class CompiledCatalog:
 
     def _charge(self, daemons: Sequence[Daemon]) -> None:
         """Take the daemons' requests off every configuration that they will run on."""
+        self._split([self.daemon_bits(daemon) for daemon in daemons])
         self.overhead: Floats = np.zeros_like(self.allocatable)
         self.daemon_rows: list[tuple[Daemon, Bools]] = []
         for daemon in daemons:
-            rows = self.daemon_runs(daemon)
+            rows = self.daemon_bits(daemon) != 0
             self.daemon_rows.append((daemon, rows))
             self.overhead += self.space.vector(daemon.requests)[:, None] * rows
         self.allocatable = self.allocatable - self.overhead
 
-    def daemon_runs(self, daemon: Daemon) -> Bools:
-        """Configurations on which a DaemonSet's pod will run: selector, any OR term, taints (startup taints pass)."""
+    def _split(self, runs: Sequence[Bits]) -> None:
+        """Take configurations apart where a daemon runs in some of their zones (or capacity types), not in others."""
+        if all(((bits == 0) | (bits == self.available)).all() for bits in runs):
+            return
+        take: list[int] = []
+        subsets: list[int] = []
+        for row, available in enumerate(self.available.tolist()):
+            alike: dict[tuple[int, ...], int] = {}
+            for pair in range(len(self.pairs)):
+                if available >> pair & 1:
+                    who = tuple(int(bits[row]) >> pair & 1 for bits in runs)
+                    alike[who] = alike.get(who, 0) | 1 << pair
+            take.extend([row] * max(1, len(alike)))
+            subsets.extend(alike.values() or [0])
+        self.types = [self.types[row] for row in take]
+        self.offerings = [self.offerings[row] for row in take]
+        self.pool_of, self.price = self.pool_of[take], self.price[take]
+        self.capacity, self.allocatable = self.capacity[:, take], self.allocatable[:, take]
+        self.available = np.array(subsets, dtype=np.uint64)
+        shifts = np.arange(len(self.pairs), dtype=np.uint64)
+        self.price[(self.available[:, None] >> shifts) & np.uint64(1) == 0] = np.inf
+        self.columns = LabelColumns(len(self.types), self._cells)
+        self._terms.clear()
+        self._tolerated.clear()
+
+    def daemon_bits(self, daemon: Daemon) -> Bits:
+        """Per configuration, the pairs on which a DaemonSet's pod will run: selector, any OR term, taints (startup
+        taints pass)."""
         spec = daemon.spec
-        rows = self.term_bits(Requirements.from_labels(spec.node_selector)) != 0
+        bits = np.where(self.tolerated(spec.tolerations), self.available, np.uint64(0))
+        bits = bits & self.term_bits(Requirements.from_labels(spec.node_selector))
         if spec.required_node_affinity is not None:
-            either = np.zeros(len(self.types), dtype=np.bool_)
+            either = np.zeros(len(self.types), dtype=np.uint64)
             for term in spec.required_node_affinity:
                 if term.match_expressions:
-                    either |= self.term_bits(Requirements.of(term.match_expressions)) != 0
-            rows &= either
-        return np.asarray(rows & self.tolerated(spec.tolerations), dtype=np.bool_)
+                    either |= self.term_bits(Requirements.of(term.match_expressions))
+            bits = bits & either
+        return bits
 
     def term_bits(self, requirements: Requirements) -> Bits:
         """Per configuration, the pairs on which a node would satisfy the requirements."""

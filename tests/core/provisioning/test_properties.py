@@ -9,8 +9,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.core.api.frozen import FrozenMap
@@ -64,12 +63,11 @@ def test_the_solver_places_exactly_what_the_reference_places(posed: SchedulingPr
     assert agrees(posed)
 
 
-@pytest.mark.xfail(strict=True, reason="a daemon of one zone is charged to its whole type, in every zone")
-@settings(QUICK, max_examples=400, phases=[Phase.generate])
+@QUICK
 @given(clusters(rules=ALONE))
 def test_daemons_of_one_zone_take_nothing_in_the_others(posed: SchedulingProblem) -> None:
-    """The same with DaemonSets that select a zone."""
-    assert agrees(posed)
+    """The same with DaemonSets that select a zone, but for which of equal pods gets the last place."""
+    assert len(sound(posed).unplaced) <= len(posed.pending) - len(Reference(posed).placed())
 
 
 @QUICK
