@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
 from controller.core.api.pod import HostPort
