@@ -47,6 +47,7 @@ from controller.reconcilers.deprovisioning import DeprovisioningReconciler, Depr
 from controller.reconcilers.diskpressure import DiskPressureReconciler
 from controller.reconcilers.emptiness import EmptinessReconciler
 from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
+from controller.reconcilers.interruption import InterruptionReconciler, Queue, SpotLost
 from controller.reconcilers.memory import MemoryReconciler
 from controller.reconcilers.nodetemplates import NodeTemplatesReconciler
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
@@ -100,11 +101,13 @@ class Operator:
         memory: LearnedMemory | None = None,
         namespace: str = "",
         images: Images | None = None,
+        interruptions: tuple[Queue, SpotLost] | None = None,
         times: OperatorTimes | None = None,
     ) -> None:
         """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects.
 
         `images` gives the image ids that nodes of a template may run now; without it no node drifts.
+        `interruptions` are the queue, and who is told of spot offerings that are taken back.
         `advise` says which settings have no effect; `memory` is kept in a ConfigMap of `namespace`.
         """
         self._times = times or OperatorTimes()
@@ -118,6 +121,13 @@ class Operator:
         acting = self._reconcilers(settings, kube, cloud)
         if resolve is not None:
             acting.append(NodeTemplatesReconciler(kube=kube, events=self._events, resolve=resolve, clock=clock))
+        if interruptions is not None:
+            queue, spot_lost = interruptions
+            acting.append(
+                InterruptionReconciler(
+                    kube=kube, informers=self.informers, events=self._events, queue=queue, spot_lost=spot_lost
+                )
+            )
         if advise is not None:
             acting.append(AdviceReconciler(events=self._events, advise=advise))
         if memory is not None:
@@ -235,6 +245,9 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
         return 0
     provider = make_provider(settings, kube, clock, stop)
     until_it_works(lambda: check(provider), "AWS", clock, stop)
+    queue = provider.interruptions()
+    if queue is None:
+        _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
     operator = Operator(
         settings=settings,
         kube=kube,
@@ -247,6 +260,7 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
         memory=provider.memory,
         namespace=options.system_namespace,
         images=provider.images,
+        interruptions=(queue, provider.spot_lost) if queue is not None else None,
         times=times,
     )
     operator.watch()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
 CONNECT_TIMEOUT_SECONDS = 5
@@ -34,6 +35,7 @@ class Clients:
     eks: EKSClient
     ssm: SSMClient
     pricing: PricingClient
+    sqs: SQSClient
 
 
 def pricing_region(region: str) -> str:
@@ -66,4 +68,5 @@ def make_clients(session: boto3.Session | None = None, version: str = "") -> Cli
         eks=session.client("eks", config=config),
         ssm=session.client("ssm", config=config),
         pricing=session.client("pricing", region_name=pricing_region(region), config=config),
+        sqs=session.client("sqs", config=config),
     )

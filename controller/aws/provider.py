@@ -29,6 +29,7 @@ from controller.aws.memory import LearnedMemory
 from controller.aws.nodeparameters import NodeParameters
 from controller.aws.permissions import check_permissions
 from controller.aws.pricing import Pricing
+from controller.aws.queue import InterruptionQueue
 from controller.aws.securitygroups import SecurityGroups
 from controller.aws.shipped import branch_interfaces, shipped_prices
 from controller.aws.status import TemplateStatus, resolve_status
@@ -36,6 +37,7 @@ from controller.aws.storage import storage_bytes
 from controller.aws.subnets import Subnets
 from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
+from controller.core.api.labels import SPOT
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
@@ -165,6 +167,15 @@ class AWSProvider:
     def delete(self, provider_id: str) -> None:
         """See CloudProvider."""
         self._instances.terminate(instance_id(provider_id))
+
+    def interruptions(self) -> InterruptionQueue | None:
+        """The queue of interruption events; None when the settings name none."""
+        name = self._settings.interruption_queue_name
+        return InterruptionQueue(self._clients.sqs, name) if name else None
+
+    def spot_lost(self, instance_type: str, zone: str) -> None:
+        """A spot instance of this type is taken back there: the offering is not planned for a while."""
+        self._unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
 
     @property
     def memory(self) -> LearnedMemory:

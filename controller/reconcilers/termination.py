@@ -18,7 +18,7 @@ from controller.core.api.node import Node
 from controller.core.api.parse import parse_node, parse_pod
 from controller.core.api.pod import Pod
 from controller.core.cloud import CloudProvider
-from controller.core.lifecycle.draining import next_step
+from controller.core.lifecycle.draining import deadline, grace_period_seconds, next_step
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     ConflictError,
@@ -104,7 +104,7 @@ class TerminationReconciler:
 
     def _step(self, node: StateNode) -> None:
         self._cordon(node.node)
-        step = next_step(node.pods, self._clock.now())
+        step = next_step(node.pods, self._clock.now(), deadline(node.node))
         if not step.drained:
             if self._instance_gone(node.node):
                 self._log.info("Instance is gone before its node was drained", node=node.name, pods=len(step.waiting))
@@ -130,7 +130,8 @@ class TerminationReconciler:
         if not self._evictions.ready(pod.uid):
             return
         try:
-            self._kube.evict(pod.namespace, pod.name, pod.uid)
+            grace = grace_period_seconds(pod, deadline(node), self._clock.now())
+            self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
             return  # gone, or another pod has the name: either way this one holds nothing
         except KubeError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, Toleration
-from controller.core.lifecycle.draining import next_step
+from controller.core.lifecycle.draining import DEADLINE_ANNOTATION, deadline, grace_period_seconds, next_step
 from tests import factories
 
 NOW = 1_700_000_000.0
@@ -89,3 +90,28 @@ def test_a_pod_a_minute_past_its_deletion_time_is_given_up() -> None:
 def test_a_terminating_pod_is_waited_for_and_not_evicted_again() -> None:
     step = next_step([running("a", deleted_at=NOW + 5)], NOW)
     assert (step.evict, names(step.waiting)) == ((), ["a"])
+
+
+def test_a_deadline_cuts_grace_periods_to_what_is_left() -> None:
+    """The instance of an interrupted node is gone two minutes after the warning, whatever pods ask for."""
+    patient = factories.running_pod(node="node", termination_grace_period_seconds=600)
+    quick = factories.running_pod(node="node", termination_grace_period_seconds=30)
+    assert grace_period_seconds(patient, NOW + 120, NOW) == 115
+    assert grace_period_seconds(quick, NOW + 120, NOW) is None
+    assert grace_period_seconds(patient, None, NOW) is None
+    assert grace_period_seconds(patient, NOW - 10, NOW) == 1
+
+
+def test_in_the_last_minute_tiers_do_not_wait_for_each_other() -> None:
+    ordinary = factories.running_pod(node="node")
+    critical = factories.running_pod(node="node", priority_class_name="system-cluster-critical")
+    assert next_step([ordinary, critical], NOW, NOW + 90).evict == (ordinary,)
+    assert set(next_step([ordinary, critical], NOW, NOW + 50).evict) == {ordinary, critical}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2023-11-14T22:13:20Z", 1_700_000_000.0), ("soon", None), (None, None)]
+)
+def test_a_deadline_is_an_annotation_of_the_node(text: str | None, expected: float | None) -> None:
+    node = factories.node(annotations=FrozenMap({DEADLINE_ANNOTATION: text} if text else {}))
+    assert deadline(node) == expected

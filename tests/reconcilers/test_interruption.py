@@ -1,0 +1,157 @@
+"""Interruptions over the API server: what AWS is about to take goes at once, and what nobody can read stops nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from controller.core.api.labels import (
+    INSTANCE_TYPE,
+    PROVISIONER_NAME,
+    TERMINATION_FINALIZER,
+    VOLUNTARY_DISRUPTION,
+    ZONE,
+)
+from controller.core.interruption import QueueMessage
+from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
+from controller.core.lifecycle.timestamps import format_time, parse_time
+from controller.kube.resources import PROVISIONERS
+from controller.reconcilers.interruption import InterruptionReconciler
+from tests.reconcilers.conftest import World, apply_fault
+
+SPOT = "EC2 Spot Instance Interruption Warning"
+REBALANCE = "EC2 Instance Rebalance Recommendation"
+STATE = "EC2 Instance State-change Notification"
+
+
+class MemoryQueue:
+    """What is not deleted comes again."""
+
+    def __init__(self) -> None:
+        self.waiting: list[QueueMessage] = []
+
+    def put(self, body: str) -> None:
+        self.waiting.append(QueueMessage(body, str(len(self.waiting))))
+
+    def tell(self, detail_type: str, instance: str = "i-node", **detail: Any) -> None:
+        at = format_time(1_770_000_000.0)
+        event = {"version": "0", "source": "aws.ec2", "detail-type": detail_type, "time": at}
+        self.put(json.dumps({**event, "detail": {"instance-id": instance, **detail}}))
+
+    def receive(self) -> tuple[QueueMessage, ...]:
+        return tuple(self.waiting)
+
+    def delete(self, messages: Iterable[QueueMessage]) -> None:
+        gone = set(messages)
+        self.waiting = [message for message in self.waiting if message not in gone]
+
+
+class Post:
+    """A node, the queue, and the loop between them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.queue = MemoryQueue()
+        self.lost: list[tuple[str, str]] = []
+        self.loop = InterruptionReconciler(
+            kube=world.kube,
+            informers=world.informers,
+            events=world.events,
+            queue=self.queue,
+            spot_lost=lambda kind, zone: self.lost.append((kind, zone)),
+        )
+        world.add_provisioner()
+        labels = {PROVISIONER_NAME: "default", INSTANCE_TYPE: "m5.large", ZONE: "eu-west-1a"}
+        metadata = {"name": "node", "labels": labels, "finalizers": [TERMINATION_FINALIZER]}
+        world.add_node({"metadata": metadata, "spec": {"providerID": "aws:///eu-west-1a/i-node"}})
+
+    def handle(self) -> None:
+        self.loop.reconcile(self.world.caught_up())
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.world.node("node")["metadata"]
+        return found
+
+    @property
+    def going(self) -> bool:
+        return "deletionTimestamp" in self.metadata
+
+
+@pytest.fixture
+def post(world: World) -> Post:
+    return Post(world)
+
+
+def test_a_spot_warning_deletes_the_node_with_a_deadline_and_marks_the_offering(post: Post) -> None:
+    post.queue.tell(SPOT)
+    post.handle()
+    assert post.going
+    assert parse_time(post.metadata["annotations"][DEADLINE_ANNOTATION]) == 1_770_000_120.0
+    assert post.lost == [("m5.large", "eu-west-1a")]
+    assert post.queue.waiting == []
+    post.world.await_event("InstanceSpotInterrupted")
+    post.world.await_event("NodeTerminatingOnInterruption")
+
+
+def test_a_stopping_instance_takes_its_node_along(post: Post) -> None:
+    post.queue.tell(STATE, state="stopping")
+    post.handle()
+    assert post.going
+    assert post.lost == []
+
+
+def test_a_rebalance_recommendation_is_an_event_unless_the_provisioner_asks_for_more(post: Post) -> None:
+    post.queue.tell(REBALANCE)
+    post.handle()
+    assert not post.going
+    assert VOLUNTARY_DISRUPTION not in (post.metadata.get("annotations") or {})
+    post.world.await_event("InstanceSpotRebalanceRecommendation")
+    annotations = {"karpenter.sh/rebalance-recommendation": "replace"}
+    post.world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotations}})
+    post.world.until(lambda s: s.provisioners["default"].object_annotations)
+    post.queue.tell(REBALANCE)
+    post.handle()
+    assert post.metadata["annotations"][VOLUNTARY_DISRUPTION] == "expired", "it is replaced first, through the gate"
+    assert not post.going
+
+
+@pytest.mark.parametrize("body", ["nonsense", "", '{"version": "0", "source": "aws.ec2"}'])
+def test_what_nobody_can_use_is_dropped_and_counted(post: Post, body: str) -> None:
+    post.queue.put(body)
+    post.queue.tell(SPOT)
+    post.handle()
+    assert post.queue.waiting == []
+    assert post.going, "the others are handled all the same"
+    assert sum(post.loop.counts.values()) == 2
+
+
+def test_instances_that_are_not_ours_are_dropped(post: Post) -> None:
+    post.queue.tell(SPOT, "i-stranger")
+    post.handle()
+    assert post.queue.waiting == []
+    assert not post.going
+
+
+def test_a_message_whose_handling_failed_comes_again(post: Post) -> None:
+    post.queue.tell(STATE, state="terminated")
+    snapshot = post.world.caught_up()
+    apply_fault(post.world, {"kind": "errors", "seconds": 60, "code": 500})
+    post.loop.reconcile(snapshot)
+    apply_fault(post.world, None)
+    assert len(post.queue.waiting) == 1
+    post.handle()
+    assert post.going
+    assert post.queue.waiting == []
+
+
+def test_the_same_message_twice_does_no_harm(post: Post) -> None:
+    post.queue.tell(SPOT)
+    post.queue.tell(SPOT)
+    post.handle()
+    post.queue.tell(SPOT)
+    post.handle()
+    assert post.queue.waiting == []
