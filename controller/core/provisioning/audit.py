@@ -236,19 +236,35 @@ _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation]:
-    """Add the pods in any order that works; those that never can be added break a topology rule."""
+    """Add the pods in any order that works; those that never can be added break a topology rule.
+
+    Groups of pods whose spreads count each other can block an order chosen blindly although another one works. Pods
+    that only spread holds up are therefore added together, and judged as they then stand.
+    """
     while waiting:
-        refused: list[tuple[Pod, Place]] = []
-        for pod, place in waiting:
-            if board.refusal(pod, place) is None:
-                board.add(pod, place)
-            else:
-                refused.append((pod, place))
-        if len(refused) == len(waiting):
+        refused = [(pod, place) for pod, place in waiting if not _added(board, pod, place)]
+        if len(refused) < len(waiting):
+            waiting = refused
+            continue
+        held_by_spread = [each for each in refused if board.refusal_but_for_spread(*each) is None]
+        if not held_by_spread:
             for pod, place in refused:
                 yield Violation(_name(pod.key), f"{place.name}: {board.refusal(pod, place)}")
             return
-        waiting = refused
+        for pod, place in held_by_spread:
+            board.add(pod, place)
+        for pod, place in held_by_spread:
+            if reason := board.uneven(pod, place):
+                yield Violation(_name(pod.key), f"{place.name}: {reason}")
+        added = {pod.key for pod, _ in held_by_spread}
+        waiting = [each for each in refused if each[0].key not in added]
+
+
+def _added(board: Board, pod: Pod, place: Place) -> bool:
+    if board.refusal(pod, place) is not None:
+        return False
+    board.add(pod, place)
+    return True
 
 
 def _name(key: PodKey) -> str:

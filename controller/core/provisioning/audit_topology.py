@@ -88,14 +88,25 @@ class Board:
 
     def _stand(self, pod: Pod, place: Place) -> None:
         self._standing.append((pod, place))
+        self._count_pod(pod, place, 1)
+
+    def _count_pod(self, pod: Pod, place: Place, by: int) -> None:
         for term in self._terms(pod, pod.spec.required_pod_anti_affinity):
             domain = place.domain(term.key)
             if domain is not None:
-                self._repelling[term][domain] += 1
+                self._repelling[term][domain] += by
         for key, where in self._counting.items():
             domain = where(pod, place)
             if domain is not None:
-                self._counts[key][domain] += 1
+                self._counts[key][domain] += by
+
+    def uneven(self, pod: Pod, place: Place) -> str | None:
+        """Why a pod that stands here breaks its own spread as things stand now, or None."""
+        self._refused_by_spread(pod, place)  # so that its counts are kept, with the pod itself in them
+        self._count_pod(pod, place, -1)
+        reason = self._refused_by_spread(pod, place)
+        self._count_pod(pod, place, 1)
+        return reason
 
     def _terms(self, pod: Pod, terms: Iterable[PodAffinityTerm]) -> list[_Term]:
         return [
@@ -129,11 +140,14 @@ class Board:
 
     def refusal(self, pod: Pod, place: Place) -> str | None:
         """Why kube-scheduler would refuse this pod here, or None."""
+        return self.refusal_but_for_spread(pod, place) or self._refused_by_spread(pod, place)
+
+    def refusal_but_for_spread(self, pod: Pod, place: Place) -> str | None:
+        """Why pod affinity or anti-affinity, the pod's own or others', keeps it from here, or None."""
         return (
             self._refused_by_others(pod, place)
             or self._refused_by_own_anti_affinity(pod, place)
             or self._refused_by_affinity(pod, place)
-            or self._refused_by_spread(pod, place)
         )
 
     def _refused_by_others(self, pod: Pod, place: Place) -> str | None:
