@@ -1,6 +1,6 @@
 """Tables that ship with the controller because no API tells (branch interfaces) or none can be reached (prices).
 
-Both are written by scripts/aws_data.py, with their date and source inside. The branch interfaces are AWS's own file. The
+Both are written by scripts/aws_data.py, with their date and source inside. Branch interfaces are AWS's own file. The
 prices were read from a Pricing API that the sandbox serves out of apache-libcloud's copy of AWS's list, with estimates
 for types that it does not know: good enough to order types by price, no bill. The log names date and source whenever
 they are in use; run the script with credentials before a release to have AWS's own.
