@@ -98,7 +98,7 @@ def fill(
             return taken
         left = np.maximum(free[:, :dense] * inverse, 1e-3)
         cost = (basis * inverse / left**taste.scarcity) @ requests.T
-        pick = np.argmax(np.where(usable, appeal / np.maximum(cost, 1e-300), -1.0), axis=1)
+        pick = np.argmax(np.where(usable, appeal / np.maximum(cost, 1e-30), -1.0), axis=1)
         number = np.where(alive, np.maximum(1.0, np.floor(room[rows, pick] * taste.batch)), 0.0)
         taken[rows, pick] += number
         free -= units.requests[pick] * number[:, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.core.api.pod import Pod, PodKey, PodSpec
@@ -18,6 +19,7 @@ from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
+from controller.core.provisioning.refine import refine
 from controller.core.provisioning.resources import ResourceSpace
 from controller.core.provisioning.rounds import Progress, Rounds, Step, size_scale
 from controller.core.provisioning.seeding import seed
@@ -119,16 +121,33 @@ class Solver:
         Fast first; unit by unit where taking back pods without room would have left rules broken.
         """
         tried = styles(self.options, len(self.problem.pending))
-        plans = [self._plan(*attempt) for style in tried if (attempt := self._attempt(style))[0].sound()]
-        if not plans:
-            plans = [self._plan(*self._attempt(tried[0], careful=True))]
-        best = min(plans, key=lambda plan: (len(plan.unplaced), self._cost(plan)))
-        if len(best.unplaced) > len(self.unplaced) and self._tied():
-            rounds, progress = self._attempt(replace(tried[0], bound_first=True))
-            other = self._plan(rounds, progress)
-            if rounds.sound() and len(other.unplaced) < len(best.unplaced):
-                return other
-        return best
+        attempts = [attempt for style in tried if (attempt := self._attempt(style))[0].sound()]
+        attempts = attempts or [self._attempt(tried[0], careful=True)]
+        plans = [self._plan(*attempt) for attempt in attempts]
+        fewest = min(len(plan.unplaced) for plan in plans)
+        if fewest > len(self.unplaced) and self._tied():
+            attempt = self._attempt(replace(tried[0], bound_first=True))
+            plan = self._plan(*attempt)
+            if attempt[0].sound() and len(plan.unplaced) < fewest:
+                attempts, plans = [attempt], [plan]
+        best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
+        if self.options.budget_seconds > 0:
+            plans.extend(self._refined(*attempts[best]))
+        return min(plans, key=self._rank)
+
+    def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
+        """Fewest pods left out first, then the least cost."""
+        return len(plan.unplaced), self._cost(plan)
+
+    def _refined(self, rounds: Rounds, progress: list[Progress]) -> Iterable[SchedulingPlan]:
+        """The same units packed anew by what they are worth, and those that found no room."""
+        packer = refine(rounds, progress, self._limits(), self.options.budget_seconds)
+        if packer is not None:
+            rounds.packer = packer
+            yield self._plan(rounds, progress)
+
+    def _limits(self) -> Limits:
+        return Limits([pool.headroom for pool in self.pools], self.catalog.types, self.catalog.pool_of)
 
     def _tied(self) -> bool:
         """Whether rules tie pods to each other: then what is placed depends on who goes first."""
@@ -142,8 +161,7 @@ class Solver:
         return float(paid + len(plan.new_nodes) * self.options.node_cost_per_hour)
 
     def _attempt(self, style: Style, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
-        limits = Limits([pool.headroom for pool in self.pools], self.catalog.types, self.catalog.pool_of)
-        packer = Packer(self.catalog, self.existing, self.masks.signatures, limits, self.options, style)
+        packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
         index = SelectorIndex({name: space.labels for name, space in self.problem.snapshot.namespaces.items()})
         topology = Topology(World(self.standing, self.batch, index))
         progress = [Progress(c, self.ladders[c.index], len(c.pods)) for c in self.classes if c.index in self.ladders]
@@ -162,13 +180,13 @@ class Solver:
         unplaced = dict(self.unplaced)
         reasons = Reasons(self.catalog, self.existing, rounds.packer.limits)
         for one in progress:
-            if one.left:
+            placed = assembler.placed.get(one.pod_class.index, 0)
+            if placed < len(one.pod_class.pods):
                 number, level, choices = one.steps[-1]
                 request = self.space.vector(one.pod_class.requests)
                 question = Question(level, self.masks.mask(level, choices), request)
                 rules = unit_rules(rounds.topology, (Member(one.pod_class, 1, number),))
                 reason = reasons.explain(question, dict(self.problem.skipped), topology_reason(rules))
-                placed = assembler.placed.get(one.pod_class.index, 0)
                 unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])
         return SchedulingPlan(
             new_nodes=assembler.new_nodes(),

@@ -1,13 +1,10 @@
-"""Ways to pack. None is the best for every problem: small ones are packed in several, and the cheapest plan is kept."""
+"""Ways to make a first plan: small problems are packed in both, and the cheaper plan is kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from controller.core.provisioning.plan import SolveOptions
-
-PODS_PER_SECOND = 1600
-"""About as many pods as a second of budget packs once more."""
 
 FEW_PODS = 50
 """Of so few pods there is little to choose: two ways are enough."""
@@ -31,20 +28,9 @@ class Style:
 
 
 QUICK = Style(filled=False)
-STYLES = (
-    Style(),
-    Style(portions=2),
-    Style(portions=2, tries=12, choosy_first=False),
-    Style(portions=8),
-    Style(portions=3, tries=16),
-    QUICK,
-)
+STYLES = (Style(), QUICK)
 
 
 def styles(options: SolveOptions, pods: int) -> tuple[Style, ...]:
-    """The ways to try for a problem of so many pods."""
-    if options.budget_seconds <= 0:
-        return (QUICK,)
-    if pods <= FEW_PODS:
-        return (STYLES[0], QUICK)
-    return STYLES[: max(1, int(options.budget_seconds * PODS_PER_SECOND / pods))]
+    """The ways to try for a first plan of so many pods; what budget there is, refinement spends on it."""
+    return STYLES if options.budget_seconds > 0 and pods <= FEW_PODS else (QUICK,)
