@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import orjson
 
+from bench.curve import measure, picture, table
 from bench.report import lines, show
 from bench.runs import Run, document, run
 from controller.core.provisioning import SolveOptions
@@ -41,6 +42,18 @@ def solve_all(folder: Path, peer: Path | None, budget: float | None, against: st
     """Solve every problem of FOLDER, each in a process of its own, and print the table."""
     known = orjson.loads(peer.read_bytes()) if peer else {}
     show(lines(folder, known, budget, against), other=against is not None)
+
+
+@main.command("curve")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def curve(files: tuple[Path, ...], into: Path) -> None:
+    """Price against time: solve FILES with growing budgets, and write price-against-time.svg and .md."""
+    found = {path.name.removesuffix(".json.gz"): measure(path) for path in files}
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "price-against-time.svg").write_text(picture(found))
+    (into / "price-against-time.md").write_text(table(found))
+    click.echo(table(found))
 
 
 def _summary(found: Run) -> None:
