@@ -48,16 +48,20 @@ from controller.loops import BackoffTimes, ItemBackoff
 
 STATE_TIMEOUT_SECONDS = 5.0
 
+NEVER_LAUNCHED = "a replacement was not launched, or is gone"
+"""The reason after a crash between record and launch: no failure, so that the next command need not wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
     """`ready_seconds`: replacements must be initialized by then (instances that do not join are given up after 15 min).
-    `appear_seconds`: a replacement that nobody launches and nobody sees is given up. `patience_seconds`: how long a
-    command that is ready may be refused before it is rolled back. `arrival_seconds`: how long replacements are kept for
-    the pods that were evicted. `hold_back`: after a failure, per Provisioner and method."""
+    `appear_seconds`: a replacement that nobody launches and nobody sees is given up; if EC2 shows it later after all,
+    the next command for the same pods has its token, and gets it. `patience_seconds`: how long a command that is ready
+    may be refused before it is rolled back. `arrival_seconds`: how long replacements are kept for the pods that were
+    evicted. `hold_back`: after a failure, per Provisioner and method."""
 
     ready_seconds: float = 900.0
-    appear_seconds: float = 30.0
+    appear_seconds: float = 10.0
     patience_seconds: float = 60.0
     arrival_seconds: float = 60.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
@@ -239,7 +243,7 @@ class Commands:
         known_since = self._known_since.setdefault(record.id, self._clock.monotonic())
         waited = self._clock.monotonic() - known_since
         if len(command.replacements) < len(record.replacements) and waited >= self._times.appear_seconds:
-            return "a replacement was not launched, or is gone"
+            return NEVER_LAUNCHED
         if any(node.leaving for node in command.replacements.values()):
             return "a replacement is being deleted"
         late = self._clock.now() - record.started_at >= self._times.ready_seconds
@@ -351,7 +355,7 @@ class Commands:
             message = f"Not removed ({record.method}: {record.reason}): {because}"
             self._events.publish(ObjectRef.of(node.node), "Warning", "DeprovisioningFailed", message, (node.node.uid,))
             provisioner = snapshot.provisioners.get(node.provisioner_name)
-            if provisioner is not None:
+            if provisioner is not None and because != NEVER_LAUNCHED:
                 self._held.postpone((record.method, provisioner.uid, provisioner.generation))
         if not command.committed:
             self._discard(command.replacements.values())

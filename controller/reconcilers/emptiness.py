@@ -54,6 +54,8 @@ class EmptinessReconciler:
                 soonest = min(soonest, decision.requeue_seconds)
             if decision.action is EmptinessAction.KEEP or not self._nodes.ready(node.node.uid):
                 continue
+            if decision.action is EmptinessAction.SET and gate.engaged(node):
+                continue  # it waits for the pods of the nodes that it replaces
             if decision.action is not EmptinessAction.DELETE or self._granted(node, snapshot, gate):
                 self._act(node, decision)
         return max(0.1, min(soonest, self._nodes.next_try_seconds()))

@@ -25,6 +25,7 @@ When = Literal["before", "after"]
 AWS_WRITES = frozenset({"CreateFleet", "CreateLaunchTemplate", "TerminateInstances", "CreateTags"})
 NODE_PATCHES = {
     b"karpenter.sh/initialized": "initialize",
+    b"karpenter.sh/deprovisioning-command": "record",
     b"karpenter.sh/emptiness-timestamp": "stamp as empty",
     b"unschedulable": "cordon",
     b"finalizers": "finalizer",

@@ -16,7 +16,7 @@ from controller.core.api.labels import (
 from controller.core.api.node import Node
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
-from controller.core.lifecycle.documents import missing_metadata, owner_reference
+from controller.core.lifecycle.documents import LAUNCH_TOKEN, missing_metadata, owner_reference
 
 
 def joined(node: Node) -> bool:
@@ -25,8 +25,12 @@ def joined(node: Node) -> bool:
 
 
 def needs_instance(node: Node) -> bool:
-    """A node that registered by itself, without the labels that only its instance can tell."""
-    return any(key not in node.labels for key in (CAPACITY_TYPE, INSTANCE_TYPE, ZONE))
+    """A node that registered by itself, without what only its instance can tell: labels, and the launch token.
+
+    The token is what a command knows its replacement by: without it the node would be taken for an empty one.
+    """
+    unnamed = node.labels.get(INITIALIZED) != "true" and LAUNCH_TOKEN not in node.annotations
+    return unnamed or any(key not in node.labels for key in (CAPACITY_TYPE, INSTANCE_TYPE, ZONE))
 
 
 def not_initialized_because(node: Node, provisioner: Provisioner, expected: Resources = EMPTY) -> str:

@@ -9,7 +9,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import OwnerReference
 from controller.core.api.quantity import resources
-from controller.core.lifecycle.documents import node_document, owner_reference
+from controller.core.lifecycle.documents import LAUNCH_TOKEN, node_document, owner_reference
 from controller.core.lifecycle.registration import (
     joined,
     needs_instance,
@@ -92,3 +92,11 @@ def test_a_foreign_owner_is_replaced_by_the_provisioner() -> None:
 def test_only_a_kubelet_reports_capacity() -> None:
     assert joined(fresh())
     assert not joined(Node(name="made-by-us"))
+
+
+def test_a_starting_node_without_its_launch_token_is_looked_up() -> None:
+    """A kubelet that registered while the controller was dead: a command knows its replacement by the token alone."""
+    starting = factories.node(initialized=False)
+    assert needs_instance(starting)
+    assert not needs_instance(factories.node(initialized=False, annotations=FrozenMap({LAUNCH_TOKEN: "token"})))
+    assert not needs_instance(factories.node()), "in service: what is missing stays missing"
