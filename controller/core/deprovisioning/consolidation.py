@@ -70,7 +70,7 @@ def find(
     """What to remove. `resting` are workloads whose pods were moved a short while ago: they stay where they are."""
     search = _Search(stage, gate, scale(candidates), most)
     eligible = search.eligible(candidates, resting)
-    empty = search.empties([candidate for candidate in eligible if not candidate.pods])
+    empty = list(search.empties([candidate for candidate in eligible if not candidate.pods]))
     busy = sorted((c for c in eligible if c.pods and c.price is not None), key=_rank)
     if cursor == 0:
         search.sets(busy)
