@@ -20,7 +20,10 @@ CATALOG_WORKERS = 8
 
 @dataclass(frozen=True, slots=True)
 class CatalogView:
-    """Instance types by Provisioner, and by Provisioner why there are none."""
+    """Instance types by Provisioner, and by Provisioner why it may not launch.
+
+    A Provisioner whose requirements no type meets is in both: the nodes that it made before still have a type.
+    """
 
     types: Catalog = field(default_factory=lambda: EMPTY)
     problems: Mapping[str, str] = field(default_factory=lambda: EMPTY)
@@ -81,8 +84,10 @@ class Catalogs:
         for provisioner, answer in zip(chosen, answers, strict=True):
             if isinstance(answer, str):
                 problems[provisioner.name] = answer
-            else:
-                types[provisioner.name] = answer
+                continue
+            types[provisioner.name] = answer
+            if verdict := self._unusable(provisioner, answer):
+                problems[provisioner.name] = verdict
         return CatalogView(types, problems)
 
     def _types(self, snapshot: Snapshot, provisioner: Provisioner) -> tuple[InstanceType, ...] | str:
@@ -92,7 +97,7 @@ class Catalogs:
             return str(error)
         if not types:
             return f"no instance type is on offer for Provisioner {provisioner.name} in the zones of its subnets"
-        return self._unusable(provisioner, types) or types
+        return types
 
     def _unusable(self, provisioner: Provisioner, types: tuple[InstanceType, ...]) -> str:
         """The verdict is worked out anew only for another Provisioner or another catalog."""

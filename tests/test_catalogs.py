@@ -6,6 +6,8 @@ import pytest
 
 from controller.catalogs import Catalogs, template_of
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import INSTANCE_TYPE
+from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import InvalidObject
 from controller.errors import CloudError, NodeTemplateError
 from tests import factories
@@ -73,3 +75,14 @@ def test_the_deprecated_inline_provider_stands_for_a_template() -> None:
     provisioner = factories.provisioner(provider_ref=None, provider=inline)
     template = template_of(factories.snapshot(), provisioner)
     assert template.subnet_selector == {"a": "b"}
+
+
+def test_a_provisioner_that_no_type_can_serve_keeps_the_types_of_its_nodes_and_says_why_it_launches_none() -> None:
+    """Nodes made before an edit must still initialize, and be priced."""
+    cloud = MemoryCloud()
+    odd = factories.provisioner(requirements=[factories.requirement(INSTANCE_TYPE, "In", "m5.gigantic")])
+    snapshot = factories.snapshot(provisioners=[odd], node_templates=[factories.node_template()])
+    view = Catalogs(cloud).view(snapshot)
+    assert view.types["default"] is cloud.types
+    assert "m5.gigantic" in view.problems["default"]
+    assert build(snapshot, view.types, skipped=view.briefly()).provisioners == ()

@@ -53,7 +53,7 @@ class RegistrationReconciler:
         for node in owned:
             if self._nodes.ready(node.node.uid):
                 self._bring_up(node.node, snapshot.provisioners[node.provisioner_name], view)
-        waiting_for_catalog = any(name in view.problems for name in starting)
+        waiting_for_catalog = any(name not in view.types for name in starting)
         return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
 
     def _bring_up(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
@@ -78,7 +78,7 @@ class RegistrationReconciler:
 
     def _patch(self, node: Node, provisioner: Provisioner, view: CatalogView) -> dict[str, Any]:
         document = self._instance_document(node, provisioner)
-        if provisioner.name in view.problems:
+        if provisioner.name not in view.types:
             # What the node should offer is not known now: it is not called initialized on half the evidence.
             return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
         return registration_patch(node, provisioner, _expected(node, view), document)
