@@ -144,6 +144,7 @@ class Operator:
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
+        solve = SolveOptions(weight_premium=settings.weight_premium)
         batch = BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)
         self._provisioning = ProvisioningReconciler(
             informers=informers,
@@ -153,7 +154,7 @@ class Operator:
             clock=clock,
             stop=self._stop,
             adopted=self.adopted,
-            options=ProvisioningOptions(batch, SolveOptions()),
+            options=ProvisioningOptions(batch, solve),
         )
         self._termination = TerminationReconciler(
             kube=kube, informers=informers, events=events, cloud=cloud, clock=clock, times=self._times.termination
@@ -170,6 +171,7 @@ class Operator:
             stop=self._stop,
             wanted=wanted,
             times=self._times.commands,
+            solve=solve,
         )
         deprovisioning = DeprovisioningReconciler(
             informers=informers,

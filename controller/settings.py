@@ -3,7 +3,7 @@
 Names, defaults and meaning are Karpenter v0.27's; where it takes a wrong value in silence (an unknown
 `aws.nodeNameConvention`, an environment variable that cannot be read, an unknown key), we refuse it with a remedy.
 Keys that it does not have are off, or harmless, by default: `aws.enablePrefixDelegation`, `aws.instanceStorePolicy`,
-`aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`.
+`aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`, `weightPremium`.
 Nothing here reads files, the environment or the network: mappings come in, frozen values go out.
 """
 
@@ -74,6 +74,9 @@ class Settings:
     alternative_price_tolerance: float = 0.25
     """`aws.alternativePriceTolerance`: alternatives that cost more than the cheapest offering left by over this share
     are not sent along, lest EC2 undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it."""
+    weight_premium: float | None = None
+    """`weightPremium`: what a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner
+    unless it costs over 5 % more. Unset: weight always decides, as in the peer."""
     price_rules: tuple[PriceRule, ...] = ()
     """`aws.priceRules`: a JSON list of discounts and commitments, so that prices are what you pay (core.pricerules)."""
 
@@ -293,6 +296,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "instance_store_policy": ("aws.instanceStorePolicy", _store_policy),
     "enable_zone_balance": ("aws.enableZoneBalance", _boolean),
     "alternative_price_tolerance": ("aws.alternativePriceTolerance", _share),
+    "weight_premium": ("weightPremium", _share),
     "price_rules": ("aws.priceRules", parse_price_rules),
 }
 """Key and reader of each field."""

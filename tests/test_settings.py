@@ -49,6 +49,7 @@ def test_every_key_is_read() -> None:
         "aws.instanceStorePolicy": "RAID0",
         "aws.enableZoneBalance": "true",
         "aws.alternativePriceTolerance": "0.5",
+        "weightPremium": "0.1",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
     }
     assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
@@ -71,6 +72,7 @@ def test_every_key_is_read() -> None:
         instance_store_policy="RAID0",
         enable_zone_balance=True,
         alternative_price_tolerance=0.5,
+        weight_premium=0.1,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}
