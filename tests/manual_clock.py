@@ -6,7 +6,10 @@ import threading
 
 
 class ManualClock:
-    """Wall and monotonic time advance together, by `advance` or by whoever waits: waits take no real time."""
+    """Wall and monotonic time advance together, by `advance` or by whoever waits: waits take no real time.
+
+    Waits of several threads overlap, as they do on a real clock: each moves the time to its own end, not past it.
+    """
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
@@ -29,8 +32,10 @@ class ManualClock:
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Time passes at once, unless the event is set."""
+        end = self._now + seconds
         self.waits.append(seconds)
         if event.is_set():
             return True
-        self.advance(seconds)
+        with self._lock:
+            self._now = max(self._now, end)
         return event.is_set()
