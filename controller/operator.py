@@ -23,7 +23,7 @@ from controller.aws.provider import AWSProvider
 from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
 from controller.clock import Clock, SystemClock
-from controller.commands import Commands, CommandTimes, Wanted
+from controller.commands.execution import Commands, CommandTimes, Wanted
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.deprovisioning import consolidation, expiration

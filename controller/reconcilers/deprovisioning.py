@@ -10,7 +10,7 @@ import structlog
 
 from controller.catalogs import Catalogs, CatalogView
 from controller.clock import Clock
-from controller.commands import Commands
+from controller.commands.execution import Commands
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command

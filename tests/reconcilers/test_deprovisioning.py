@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.commands import Commands, CommandTimes, Wanted
+from controller.commands.execution import Commands, CommandTimes, Wanted
 from controller.core.api.labels import (
     CAPACITY_TYPE,
     INITIALIZED,

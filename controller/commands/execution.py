@@ -9,44 +9,29 @@ record and cordon are taken off in one patch, and replacements that nobody uses 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import structlog
 
-from controller.catalogs import CatalogView, template_of
+from controller.catalogs import CatalogView
 from controller.clock import Clock
+from controller.commands.nodes import STATE_TIMEOUT_SECONDS, NodeWrites
+from controller.commands.replacements import Replacements, launch_requests
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.pod import Resources
-from controller.core.cloud import CloudInstance, LaunchRequest
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.records import (
-    COMMAND_ANNOTATION,
-    Record,
-    Recorded,
-    read_record,
-    recorded,
-    write_record,
-)
+from controller.core.deprovisioning.records import Record, Recorded, recorded
 from controller.core.deprovisioning.simulation import Stage, simulate
-from controller.core.lifecycle.launching import allot, launch_request, launch_token, tokens_in_use
-from controller.core.lifecycle.limits import usage
 from controller.core.provisioning.plan import SolveOptions
-from controller.core.provisioning.problem import leaving_pods
-from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.errors import CloudError, ConflictError, KubeError, NodelessError, NotFoundError
+from controller.errors import NodelessError
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
-from controller.kube.resources import NODES
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
-
-STATE_TIMEOUT_SECONDS = 5.0
 
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 """The reason after a crash between record and launch: no failure, so that the next command need not wait."""
@@ -87,22 +72,19 @@ class Commands:
         times: CommandTimes | None = None,
         solve: SolveOptions | None = None,
     ) -> None:
-        self._kube = kube
+        self._nodes = NodeWrites(kube=kube, informers=informers, events=events, clock=clock)
+        self._replacements = Replacements(informers=informers, events=events, launcher=launcher, stop=stop)
         self._informers = informers
         self._events = events
-        self._launcher = launcher
         self._clock = clock
-        self._stop = stop
         self._wanted = wanted
         self._times = times or CommandTimes()
         self._solve = solve or SolveOptions()
         self._log = structlog.get_logger("deprovisioning")
-        self._launches: dict[str, list[Future[CloudInstance]]] = {}
         self._known_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
         self._failing = ItemBackoff(clock, "deprovisioning")
         self._held = ItemBackoff(clock, "deprovisioning", self._times.hold_back)
-        self._pool = ThreadPoolExecutor(10, thread_name_prefix="replace")
 
     def held_back(self, method: str, candidate: Candidate) -> bool:
         """Whether the last command of this method failed for the candidate's Provisioner a while ago."""
@@ -119,20 +101,12 @@ class Commands:
         Raises NodelessError when it cannot begin; nothing is left of it then.
         """
         snapshot = self._informers.snapshot()
-        requests = self._requests(command, view, snapshot)
+        requests = launch_requests(command, view, snapshot)
         now = self._clock.now()
         names = tuple(sorted(candidate.name for candidate in command.candidates))
         tokens = tuple(request.token for request in requests)
         record = Record(command.id(now), command.method, command.because, names, tokens, now)
-        written: list[StateNode] = []
-        try:
-            for candidate in command.candidates:
-                self._write(candidate.node, record)
-                written.append(candidate.node)
-        except KubeError:
-            for node in written:
-                self._erase(node, record)
-            raise
+        self._nodes.record((candidate.node for candidate in command.candidates), record)
         self._log.info(
             "Deprovisioning",
             id=record.id,
@@ -142,60 +116,8 @@ class Commands:
             price_after_per_hour=round(command.price_after, 4),
         )
         self._known_since[record.id] = self._clock.monotonic()
-        if requests:
-            self._launches[record.id] = [self._pool.submit(self._launch, request, command) for request in requests]
+        self._replacements.begin(record.id, requests, command)
         return self._informers.submit(lambda _cluster: None).result(STATE_TIMEOUT_SECONDS)
-
-    def _requests(self, command: Command, view: CatalogView, snapshot: Snapshot) -> list[LaunchRequest]:
-        """What to launch. The limits do not count the nodes that go: they may be exceeded while both run."""
-        taken = tokens_in_use(snapshot)
-        found: list[LaunchRequest] = []
-        for name in sorted({node.provisioner for node in command.replacements}):
-            provisioner = snapshot.provisioners.get(name)
-            if provisioner is None or provisioner.deleted_at is not None:
-                raise ConflictError(f"Provisioner {name} went away before the launch")
-            template = template_of(snapshot, provisioner)
-            types = {entry.name: entry for entry in view.types.get(name, ())}
-            planned = [node for node in command.replacements if node.provisioner == name]
-            going = [c.node for c in command.candidates if c.provisioner.name == name]
-            for allotment in allot(planned, provisioner, types, _less(usage(snapshot, name), going)):
-                if allotment.refusal:
-                    raise ConflictError(f"Replacement not launched: {allotment.refusal}")
-                node = allotment.planned
-                uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
-                token = launch_token(provisioner, template, uids, taken)
-                offerings = allotment.offerings
-                found.append(launch_request(node, provisioner, template, offerings, view.types, token))
-        return found
-
-    def _launch(self, request: LaunchRequest, command: Command) -> CloudInstance:
-        if self._stop.is_set():
-            raise CloudError("the process stops; nothing is launched any more")
-        instance = self._launcher.launch(request)
-        node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(instance.node_name)
-        if node is not None:
-            ref, text = ObjectRef.of(node.node), command.text()
-            self._events.publish(ref, "Normal", "DeprovisioningLaunching", f"Launched to {text}", (node.node.uid,))
-        return instance
-
-    def _write(self, node: StateNode, record: Record) -> None:
-        own = replace(record, cordoned=not node.node.unschedulable)
-        patch = {
-            "metadata": {"annotations": {COMMAND_ANNOTATION: write_record(own)}},
-            "spec": {"unschedulable": True},
-        }
-        self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
-
-    def _erase(self, node: StateNode, record: Record) -> None:
-        """Record and cordon off, in one patch. A node that is gone is no error; raises other KubeErrors."""
-        own = read_record(node) or replace(record, cordoned=not node.node.unschedulable)
-        patch: dict[str, object] = {"metadata": {"annotations": {COMMAND_ANNOTATION: None}}}
-        if own.cordoned:
-            patch["spec"] = {"unschedulable": None}
-        try:
-            self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
-        except NotFoundError:
-            self._log.debug("Node was gone before its record was taken off", node=node.name)
 
     def step(self, snapshot: Snapshot, view: CatalogView) -> bool:
         """Take the next step of every command on record; whether there is any."""
@@ -205,7 +127,7 @@ class Commands:
         for known in (self._known_since, self._refused_since):
             for gone in [key for key in known if key not in ids]:
                 del known[gone]
-        self._launches = {key: jobs for key, jobs in self._launches.items() if key in ids or not _all_done(jobs)}
+        self._replacements.keep(ids)
         for command in found:
             if not self._failing.ready(command.record.id):
                 continue
@@ -232,14 +154,12 @@ class Commands:
     def _failure(self, command: Recorded) -> str:
         """Why the command cannot go on; empty when it can, or when nobody knows yet."""
         record = command.record
-        jobs = self._launches.get(record.id, [])
-        if not _all_done(jobs):
+        if self._replacements.under_way(record.id):
             return ""
         if command.torn:
             return "its record is incomplete"
-        for job in jobs:
-            if (error := job.exception()) is not None:
-                return f"a replacement was not launched: {error}"
+        if (failure := self._replacements.failure(record.id)) != "":
+            return f"a replacement was not launched: {failure}"
         known_since = self._known_since.setdefault(record.id, self._clock.monotonic())
         waited = self._clock.monotonic() - known_since
         if len(command.replacements) < len(record.replacements) and waited >= self._times.appear_seconds:
@@ -253,7 +173,7 @@ class Commands:
 
     def _waits(self, command: Recorded) -> bool:
         """Whether replacements are still on their way."""
-        if not _all_done(self._launches.get(command.record.id, [])):
+        if self._replacements.under_way(command.record.id):
             return True
         for node in command.replacements.values():
             if not node.initialized:
@@ -271,7 +191,8 @@ class Commands:
         record = command.record
         if not refusal:
             self._refused_since.pop(record.id, None)
-            self._delete(command, staying)
+            if self._nodes.delete(staying, record):
+                self._nodes.nominate(command.replacements.values(), self._clock.now() + self._times.arrival_seconds)
             return
         since = self._refused_since.setdefault(record.id, self._clock.monotonic())
         if self._clock.monotonic() - since >= self._times.patience_seconds:
@@ -295,59 +216,12 @@ class Commands:
             return "its pods would need more new nodes than were launched"
         return outcome.problem
 
-    def _delete(self, command: Recorded, staying: tuple[StateNode, ...]) -> None:
-        if not self._mark(staying):
-            return
-        self._keep(command.replacements.values())
-        record = command.record
-        for position, node in enumerate(staying):
-            message = f"Deleting node, {record.method}: {record.reason}"
-            try:
-                self._kube.delete(NODES, node.name, uid=node.node.uid)
-            except (NotFoundError, ConflictError) as error:
-                self._log.debug("Node was gone before it was deleted", node=node.name, error=str(error))
-            except KubeError:
-                self._unmark(staying[position:])
-                raise
-            self._events.publish(
-                ObjectRef.of(node.node), "Normal", "DeprovisioningTerminating", message, (node.node.uid,)
-            )
-            self._log.info(
-                "Deprovisioned node", id=record.id, node=node.name, method=record.method, because=record.reason
-            )
-
-    def _mark(self, staying: tuple[StateNode, ...]) -> bool:
-        """Mark them in the thread that owns the state, if nothing came that the check did not see."""
-
-        def decide(cluster: Cluster) -> None:
-            present = cluster.snapshot().nodes
-            now = self._clock.now()
-            if all(node.name in present and unchanged(node, present[node.name], now) for node in staying):
-                cluster.mark_for_deletion(node.name for node in staying)
-
-        after = self._informers.submit(decide).result(STATE_TIMEOUT_SECONDS).nodes
-        return all(node.name in after and after[node.name].marked_for_deletion for node in staying)
-
-    def _unmark(self, nodes: Iterable[StateNode]) -> None:
-        names = [node.name for node in nodes]
-        self._informers.submit(lambda cluster: cluster.unmark(names))
-
-    def _keep(self, replacements: Iterable[StateNode]) -> None:
-        """Pods will come to them: they are not empty for want of use."""
-        names, until = [node.name for node in replacements], self._clock.now() + self._times.arrival_seconds
-
-        def nominate(cluster: Cluster) -> None:
-            for name in names:
-                cluster.nominate(name, until)
-
-        self._informers.submit(nominate)
-
     def _roll_back(self, command: Recorded, because: str, snapshot: Snapshot) -> None:
         """Take it back, as far as nodes have not begun to go. Raises KubeError; the next pass goes on."""
         record = command.record
         for node in command.carriers:
             if node.node.deleted_at is None:
-                self._erase(node, record)
+                self._nodes.erase(node, record)
         self._log.warning(
             "Command rolled back", id=record.id, method=record.method, nodes=record.nodes, because=because
         )
@@ -358,48 +232,11 @@ class Commands:
             if provisioner is not None and because != NEVER_LAUNCHED:
                 self._held.postpone((record.method, provisioner.uid, provisioner.generation))
         if not command.committed:
-            self._discard(command.replacements.values())
-
-    def _discard(self, replacements: Iterable[StateNode]) -> None:
-        """Replacements that nobody uses are not paid for."""
-        for node in replacements:
-            if leaving_pods(node) or node.leaving or not self._mark((node,)):
-                continue
-            try:
-                self._kube.delete(NODES, node.name, uid=node.node.uid)
-            except (NotFoundError, ConflictError):
-                continue
-            except KubeError as error:
-                self._unmark([node])
-                text = "Unused replacement not removed; it stays as capacity"
-                self._log.warning(text, node=node.name, error=str(error))
-            else:
-                self._log.info("Removed unused replacement", node=node.name)
+            self._nodes.discard(command.replacements.values())
 
     def close(self) -> None:
         """Launches that did not begin never do; those at hand end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def unchanged(seen: StateNode, present: StateNode, now: float) -> bool:
-    """Whether a node may still go by what was decided of `seen`: the same node, no further pod, none expected."""
-    if present.node.uid != seen.node.uid or present.nominated_until > now or present.node.deleted_at is not None:
-        return False
-    known = {pod.uid for pod in seen.pods}
-    return all(pod.uid in known for pod in leaving_pods(present))
-
-
-def _less(used: Resources, nodes: Iterable[StateNode]) -> Resources:
-    amounts = dict(used)
-    for node in nodes:
-        if not node.leaving:
-            for name, amount in node.capacity.items():
-                amounts[name] = amounts.get(name, 0) - amount
-    return FrozenMap(amounts)
-
-
-def _all_done(jobs: Iterable[Future[CloudInstance]]) -> bool:
-    return all(job.done() for job in jobs)
+        self._replacements.close()
 
 
 def _holder(method: str, candidate: Candidate) -> tuple[str, str, int]:

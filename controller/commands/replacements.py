@@ -1,0 +1,107 @@
+"""The launches of a command's replacements: what is asked for, and how each of them ended in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from controller.catalogs import CatalogView, template_of
+from controller.commands.nodes import STATE_TIMEOUT_SECONDS
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Resources
+from controller.core.cloud import CloudInstance, LaunchRequest
+from controller.core.deprovisioning.command import Command
+from controller.core.lifecycle.launching import allot, launch_request, launch_token, tokens_in_use
+from controller.core.lifecycle.limits import usage
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import CloudError, ConflictError
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.informers import Informers
+from controller.launcher import Launcher
+
+WORKERS = 10
+
+
+class Replacements:
+    """Launches by command id. What another process launched is known by the tokens on record alone."""
+
+    def __init__(
+        self, *, informers: Informers, events: EventRecorder, launcher: Launcher, stop: threading.Event
+    ) -> None:
+        self._informers = informers
+        self._events = events
+        self._launcher = launcher
+        self._stop = stop
+        self._launches: dict[str, list[Future[CloudInstance]]] = {}
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replace")
+
+    def begin(self, command_id: str, requests: Iterable[LaunchRequest], command: Command) -> None:
+        """Launch all of them side by side."""
+        self._launches[command_id] = [self._pool.submit(self._launch, request, command) for request in requests]
+
+    def under_way(self, command_id: str) -> bool:
+        """Whether a launch of this process has not ended."""
+        return not all(job.done() for job in self._launches.get(command_id, ()))
+
+    def failure(self, command_id: str) -> str:
+        """What the first launch that failed says; empty when none did."""
+        for job in self._launches.get(command_id, ()):
+            if job.done() and (error := job.exception()) is not None:
+                return str(error)
+        return ""
+
+    def keep(self, command_ids: Collection[str]) -> None:
+        """Forget the launches of commands that are over."""
+        self._launches = {
+            key: jobs for key, jobs in self._launches.items() if key in command_ids or self.under_way(key)
+        }
+
+    def close(self) -> None:
+        """Launches that did not begin never do; those at hand end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _launch(self, request: LaunchRequest, command: Command) -> CloudInstance:
+        if self._stop.is_set():
+            raise CloudError("the process stops; nothing is launched any more")
+        instance = self._launcher.launch(request)
+        node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(instance.node_name)
+        if node is not None:
+            ref, text = ObjectRef.of(node.node), command.text()
+            self._events.publish(ref, "Normal", "DeprovisioningLaunching", f"Launched to {text}", (node.node.uid,))
+        return instance
+
+
+def launch_requests(command: Command, view: CatalogView, snapshot: Snapshot) -> list[LaunchRequest]:
+    """What to launch. The limits do not count the nodes that go: they may be exceeded while both run.
+
+    Raises ConflictError when a Provisioner went away or its limits refuse, and other NodelessErrors of its template.
+    """
+    taken = tokens_in_use(snapshot)
+    found: list[LaunchRequest] = []
+    for name in sorted({node.provisioner for node in command.replacements}):
+        provisioner = snapshot.provisioners.get(name)
+        if provisioner is None or provisioner.deleted_at is not None:
+            raise ConflictError(f"Provisioner {name} went away before the launch")
+        template = template_of(snapshot, provisioner)
+        types = {entry.name: entry for entry in view.types.get(name, ())}
+        planned = [node for node in command.replacements if node.provisioner == name]
+        going = [c.node for c in command.candidates if c.provisioner.name == name]
+        for allotment in allot(planned, provisioner, types, _less(usage(snapshot, name), going)):
+            if allotment.refusal:
+                raise ConflictError(f"Replacement not launched: {allotment.refusal}")
+            node = allotment.planned
+            uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
+            token = launch_token(provisioner, template, uids, taken)
+            offerings = allotment.offerings
+            found.append(launch_request(node, provisioner, template, offerings, view.types, token))
+    return found
+
+
+def _less(used: Resources, nodes: Iterable[StateNode]) -> Resources:
+    amounts = dict(used)
+    for node in nodes:
+        if not node.leaving:
+            for name, amount in node.capacity.items():
+                amounts[name] = amounts.get(name, 0) - amount
+    return FrozenMap(amounts)
