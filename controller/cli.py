@@ -37,6 +37,15 @@ def version() -> None:
     metavar="BOOL",
     help="Act only while holding the Lease karpenter-leader-election. [env: LEADER_ELECT, true]",
 )
+@click.option("--metrics-port", metavar="PORT", help="/metrics; 0: a free one. [env: METRICS_PORT, 8080]")
+@click.option(
+    "--health-probe-port", metavar="PORT", help="/healthz and /readyz; 0: a free one. [env: HEALTH_PROBE_PORT, 8081]"
+)
+@click.option(
+    "--enable-profiling",
+    metavar="BOOL",
+    help="/debug/stacks on the metrics port: where every thread is. [env: ENABLE_PROFILING, false]",
+)
 @click.option("--log-level", default="info", show_default=True, type=click.Choice(list(LEVELS)), help="What is logged.")
 @click.option(
     "--log-format",

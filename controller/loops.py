@@ -22,6 +22,10 @@ IDLE_SECONDS = 60.0
 """A pass is made at least this often, whatever a reconciler asks for: levels are compared, not edges."""
 
 
+STUCK_SECONDS = 600.0
+"""A loop that ended no pass for so long hangs. The longest honest pass launches a thousand nodes under throttling."""
+
+
 class Reconciler(Protocol):
     """One loop's work."""
 
@@ -82,9 +86,24 @@ class Loop:
         self.last_pass_at = clock.monotonic()
         """When a pass ended last, on the monotonic clock: for health."""
 
+    @property
+    def name(self) -> str:
+        """The reconciler's."""
+        return self._reconciler.name
+
     def start(self) -> None:
         """Start the thread."""
+        self.last_pass_at = self._clock.monotonic()
         self._thread.start()
+
+    def stuck(self) -> str:
+        """Why only a restart would help this loop; empty when it moves, or was not started."""
+        if self._thread.ident is None or self._stop.is_set():
+            return ""
+        if not self._thread.is_alive():
+            return "its thread is gone"
+        silent = self._clock.monotonic() - self.last_pass_at
+        return f"its last pass ended {silent:.0f} s ago" if silent > STUCK_SECONDS else ""
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait for the pass at hand to end after `stop` was set; False when it did not in time."""

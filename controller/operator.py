@@ -56,6 +56,8 @@ from controller.reconcilers.registration import RegistrationReconciler
 from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
 from controller.settings import Options, Settings
 from controller.startup import until_it_works, wait_for_settings
+from controller.telemetry.health import Health
+from controller.telemetry.serving import Serving
 
 STOP_SECONDS = 20.0
 """For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
@@ -205,6 +207,16 @@ class Operator:
             ),
         ]
 
+    def checks(self, health: Health) -> None:
+        """Let the probes ask whether every loop moves, and whether the caches are synced."""
+        health.add_live("cluster-state", lambda: self.informers.stuck)
+        for loop in (*self._standing, *self._acting):
+            health.add_live(loop.name, loop.stuck)
+        health.add_ready("caches", self._unsynced)
+
+    def _unsynced(self) -> str:
+        return "" if self.informers.snapshot().synced else "not every watch has delivered its first list yet"
+
     def watch(self) -> None:
         """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
         self.informers.start()
@@ -233,11 +245,24 @@ class Operator:
 def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None = None) -> int:
     """Run until SIGTERM or SIGINT; the process' exit code.
 
-    Raises ValidationError for bad settings, UnavailableError without any Kubernetes configuration, and
-    CloudUnauthorizedError without a region: what waiting would not mend.
+    Raises ValidationError for bad settings and for a port that is taken, UnavailableError without any Kubernetes
+    configuration, and CloudUnauthorizedError without a region: what waiting would not mend.
     """
+    serving = Serving(
+        metrics_port=options.metrics_port,
+        health_probe_port=options.health_probe_port,
+        profiling=options.enable_profiling,
+    )
+    serving.health.add_ready("caches", lambda: "the process waits for its settings, and for AWS to answer")
+    serving.start()
+    try:
+        return _run(options, kubeconfig, times or OperatorTimes(), serving)
+    finally:
+        serving.stop()
+
+
+def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Serving) -> int:
     clock, stop = SystemClock(), threading.Event()
-    times = times or OperatorTimes()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connect(kubeconfig), limits, clock, stop)
     _stop_on_signals(stop)
@@ -265,6 +290,7 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
         interruptions=(queue, provider.spot_lost) if queue is not None else None,
         times=times,
     )
+    operator.checks(serving.health)
     operator.watch()
     elector = _lead(options, kube, clock, stop, times)
     if not stop.is_set():

@@ -113,15 +113,15 @@ class Options:
     webhook_port: int = 8443
     """WEBHOOK_PORT, --webhook-port."""
     metrics_port: int = 8080
-    """METRICS_PORT, --metrics-port."""
+    """METRICS_PORT, --metrics-port: /metrics; 0 is a free one."""
     health_probe_port: int = 8081
-    """HEALTH_PROBE_PORT, --health-probe-port: /healthz and /readyz."""
+    """HEALTH_PROBE_PORT, --health-probe-port: /healthz and /readyz; 0 is a free one."""
     kube_client_qps: int = 200
     """KUBE_CLIENT_QPS, --kube-client-qps: requests a second to the API server, on average."""
     kube_client_burst: int = 300
     """KUBE_CLIENT_BURST, --kube-client-burst: requests at once."""
     enable_profiling: bool = False
-    """ENABLE_PROFILING, --enable-profiling: serve profiles on the metrics port."""
+    """ENABLE_PROFILING, --enable-profiling: serve /debug/stacks on the metrics port."""
     leader_elect: bool = True
     """LEADER_ELECT, --leader-elect: act only while holding the Lease `karpenter-leader-election`."""
     memory_limit_bytes: int = -1

@@ -40,7 +40,8 @@ def test_every_bad_option_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_any_kubernetes_configuration_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SYSTEM_NAMESPACE", "karpenter")
+    for name, value in {"SYSTEM_NAMESPACE": "karpenter", "METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
     result = CliRunner().invoke(main, ["run", "--kubeconfig", "/nowhere/kubeconfig"])
     assert result.exit_code != 0
     assert "/nowhere/kubeconfig" in result.output

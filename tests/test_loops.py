@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from controller.clock import SystemClock
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
-from controller.loops import BackoffTimes, ItemBackoff, Loop
+from controller.loops import STUCK_SECONDS, BackoffTimes, ItemBackoff, Loop
 
 
 class HandClock(SystemClock):
@@ -186,3 +186,36 @@ def test_items_that_are_gone_are_forgotten() -> None:
 
 def test_ten_thousand_failures_do_not_overflow_the_delay() -> None:
     assert BackoffTimes(0.5, 30.0).delay_seconds(10_000) == 30.0
+
+
+def test_a_loop_that_hangs_or_has_no_thread_is_stuck_and_one_that_moves_is_not() -> None:
+    """Health is about threads that run: not about those that were never started, nor about a process that stops."""
+    clock, stop, hang = HandClock(), threading.Event(), threading.Event()
+
+    class Hanging:
+        name = "hanging"
+
+        def __init__(self) -> None:
+            self.inside = threading.Event()
+
+        def reconcile(self, snapshot: Snapshot) -> float:
+            self.inside.set()
+            hang.wait(10)
+            return 60.0
+
+    reconciler, source = Hanging(), Source()
+    loop = Loop(reconciler, source, clock, stop)
+    clock.at += 10_000
+    assert loop.stuck() == "", "not started: it stands by"
+    loop.start()
+    assert reconciler.inside.wait(5)
+    assert loop.stuck() == "", "its time begins with its start"
+    clock.at += STUCK_SECONDS + 1
+    assert "its last pass ended 601 s ago" in loop.stuck()
+    stop.set()
+    assert loop.stuck() == "", "it ends"
+    hang.set()
+    source.publish()
+    assert loop.join(5)
+    stop.clear()
+    assert loop.stuck() == "its thread is gone"

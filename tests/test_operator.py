@@ -14,12 +14,13 @@ from controller.clock import SystemClock
 from controller.core.lifecycle.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
-from controller.loops import BackoffTimes
+from controller.loops import STUCK_SECONDS, BackoffTimes
 from controller.operator import Operator, OperatorTimes, check
 from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
 from controller.settings import CONFIG_MAP, Settings
 from controller.startup import until_it_works, wait_for_settings
+from controller.telemetry.health import Health
 from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World, apply_fault, world
 
@@ -68,6 +69,28 @@ def test_a_whole_life(world: World) -> None:
         world.until(lambda s: not s.nodes, "node gone")
     assert len(world.cloud.requests) == 1
     assert not world.cloud.running
+
+
+def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
+    """Not ready before the first lists; live while all loops move, and each of them is named."""
+    stop, health = threading.Event(), Health()
+    operator = Operator(
+        settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop, times=QUICK
+    )
+    operator.checks(health)
+    assert health.readyz({}).status == 500
+    assert health.healthz({}).status == 200, "to wait for the lease is no fault"
+    operator.watch()
+    operator.act()
+    try:
+        assert operator.informers.wait_synced(stop, 10)
+        assert health.readyz({}).status == 200
+        assert b"[+]provisioning ok" in health.healthz({}).body
+        world.clock.ahead_seconds = STUCK_SECONDS + 5  # loops that wait do not see that so much time has passed
+        assert health.healthz({}).status == 500
+    finally:
+        stop.set()
+        assert operator.close(10.0)
 
 
 def test_what_another_process_launched_is_used_and_not_launched_again(world: World) -> None:

@@ -22,8 +22,6 @@ USER_ID = 65_532
 """The image's user; distroless calls it nonroot."""
 GRACE_SECONDS = 30
 """The controller ends its loops and gives the lease back in 25."""
-SERVES_HEALTH: bool = False
-"""Whether the controller serves /healthz and /readyz: a probe that nobody answers would restart it for ever."""
 PROBES: dict[str, Any] = {
     "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "initialDelaySeconds": 30, "timeoutSeconds": 30},
     "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "initialDelaySeconds": 5, "timeoutSeconds": 30},
@@ -157,7 +155,7 @@ def _container(spec: ControllerSpec) -> dict[str, Any]:
             {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
             {"name": "http", "containerPort": HEALTH_PORT, "protocol": "TCP"},
         ],
-        **(PROBES if SERVES_HEALTH else {}),
+        **PROBES,
         "resources": {"requests": resources, "limits": dict(resources)},
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -103,6 +103,12 @@ class Informers:
         """Wait for a snapshot newer than `version`; the newest one there is when time is up or `stop` is set."""
         return self._wait(lambda snapshot: snapshot.version > version, stop, timeout_seconds)
 
+    @property
+    def stuck(self) -> str:
+        """Why only a restart would help: the thread that owns the state is gone. Empty when all is well."""
+        started = self._owner.ident is not None and not self._stopping.is_set()
+        return "the thread that keeps the cluster state is gone" if started and not self._owner.is_alive() else ""
+
     def wait_synced(self, stop: threading.Event, timeout_seconds: float) -> bool:
         """Wait until every watch has delivered its first list. False when time is up or `stop` is set before."""
         return self._wait(lambda snapshot: snapshot.synced, stop, timeout_seconds).synced

@@ -89,12 +89,16 @@ def test_the_arguments_are_the_commands() -> None:
     assert "No such option" in bad.output, "the options before it were refused"
 
 
-def test_pods_are_probed_when_and_only_when_the_controller_answers() -> None:
-    sources = [path.read_text() for path in (ROOT / "controller").rglob("*.py") if path.name != "settings.py"]
-    answers = {path: any(f'"{path}"' in source for source in sources) for path in ("/healthz", "/readyz")}
-    remedy = "set SERVES_HEALTH in components/documents/controller.py, and write the golden files anew"
-    assert set(answers.values()) == {controller.SERVES_HEALTH}, remedy
-    assert ("livenessProbe" in pod()["containers"][0]) == controller.SERVES_HEALTH
+def test_pods_are_probed_where_the_controller_answers() -> None:
+    from controller.telemetry.serving import Serving
+
+    serving = Serving(metrics_port=0, health_probe_port=0)
+    container, served = pod()["containers"][0], {"http": serving.probes.routes, "http-metrics": serving.pages.routes}
+    serving.stop()
+    for probe in ("livenessProbe", "readinessProbe"):
+        asked = container[probe]["httpGet"]
+        assert asked["path"] in served[asked["port"]]
+    assert container["livenessProbe"]["httpGet"]["path"] != container["readinessProbe"]["httpGet"]["path"]
 
 
 def test_the_image_and_the_deployment_agree() -> None:

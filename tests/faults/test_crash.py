@@ -145,6 +145,8 @@ def crash_world(folder: Path, when: When, kills_per_step: int = 1, unseen_second
             "AWS_ENDPOINT_URL": doors["aws"],
             "KUBECONFIG": str(folder / "proxied"),
             "SYSTEM_NAMESPACE": NAMESPACE,
+            "METRICS_PORT": "0",
+            "HEALTH_PROBE_PORT": "0",
             "POD_NAME": "karpenter-0",
         }
         made = CrashWorld(kube, cloud, proxy, processes, environment, folder)

@@ -1,0 +1,138 @@
+"""A small HTTP server for what others read of the controller: probes on one port, metrics and decisions on another.
+
+Pages by path, GET and HEAD alone. Each request has a thread, so that a scrape never waits for another; a client that
+says nothing is let go after a while.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import structlog
+
+from controller.errors import Problem, ValidationError
+
+CLIENT_SECONDS = 10.0
+"""How long a client may take to say what it wants."""
+
+_log = structlog.get_logger("telemetry")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+Route = Callable[[Mapping[str, str]], Page]
+"""From the query's parameters to the page. Raises ValueError, with words for the caller, for a bad query."""
+
+
+class PageServer:
+    """Serves pages on a port until `stop`. Routes may be added while it runs."""
+
+    def __init__(self, port: int, name: str, routes: Mapping[str, Route] | None = None) -> None:
+        """Listen on `port` of all addresses; 0: on a free one, see `port`. `name` is for logs and errors.
+
+        Raises ValidationError when the port cannot be had.
+        """
+        self._name = name
+        self.routes: dict[str, Route] = dict(routes or {})
+        self._server = _bind(port, name, self.routes)
+        self._thread = threading.Thread(target=self._serve, name=f"serve-{name}", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._thread.start()
+        _log.info("Serves", what=self._name, port=self.port, paths=sorted(self.routes))
+
+    def stop(self) -> None:
+        """Answer no more."""
+        if self._thread.ident is not None:
+            self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self) -> None:
+        self._server.serve_forever(poll_interval=0.2)
+
+
+class _Server(ThreadingHTTPServer):
+    """IPv6 and IPv4 on one socket, where the machine has both."""
+
+    daemon_threads = True
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
+        """A client that goes away in the middle is its own affair; what else happens is said."""
+        _log.debug("Request not answered", client=str(client_address), exc_info=True)
+
+
+def _bind(port: int, name: str, routes: Mapping[str, Route]) -> _Server:
+    try:
+        return _Server(("", port), _handler(routes))
+    except OSError as error:
+        problem = Problem(f"--{name}-port", f"cannot listen on {port}: {error.strerror}", "choose a port that is free")
+        raise ValidationError("Options", [problem]) from error
+
+
+def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Looks the path up, and answers."""
+
+        timeout = CLIENT_SECONDS
+        server_version = "nodeless"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            self._answer(with_body=True)
+
+        def do_HEAD(self) -> None:
+            self._answer(with_body=False)
+
+        def _answer(self, *, with_body: bool) -> None:
+            page = answer(routes, self.path)
+            self.send_response(page.status)
+            self.send_header("Content-Type", page.content_type)
+            self.send_header("Content-Length", str(len(page.body)))
+            self.end_headers()
+            if with_body:
+                self.wfile.write(page.body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Probes and scrapes come every few seconds: not worth a line."""
+
+    return Handler
+
+
+def answer(routes: Mapping[str, Route], target: str) -> Page:
+    """The page for a request target (path and query): 404 with the paths there are, 400 for a query that is wrong."""
+    parts = urlsplit(target)
+    route = routes.get(parts.path.rstrip("/") or "/")
+    if route is None:
+        return Page(f"not found; there is {', '.join(sorted(routes))}\n".encode(), status=404)
+    try:
+        return route(dict(parse_qsl(parts.query, keep_blank_values=True)))
+    except ValueError as error:
+        return Page(f"{error}\n".encode(), status=400)
+    except Exception:  # noqa: BLE001 - a page that fails is not the controller's end; the trace is logged
+        _log.exception("Page failed", path=parts.path)
+        return Page(b"internal error; the controller's log has the trace\n", status=500)
