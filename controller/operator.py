@@ -146,7 +146,11 @@ class Operator:
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
-        solve = SolveOptions(weight_premium=settings.weight_premium)
+        solve = SolveOptions(
+            weight_premium=settings.weight_premium,
+            price_spread=settings.alternative_price_tolerance,
+            spot_offerings=settings.spot_offerings,
+        )
         batch = BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)
         self._provisioning = ProvisioningReconciler(
             informers=informers,

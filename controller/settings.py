@@ -74,6 +74,9 @@ class Settings:
     alternative_price_tolerance: float = 0.25
     """`aws.alternativePriceTolerance`: alternatives that cost more than the cheapest offering left by over this share
     are not sent along, lest EC2 undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it."""
+    spot_offerings: int = 5
+    """`aws.spotOfferings`: a spot node asks for so many offerings where that many would do, even if the last of them
+    cost more than the tolerance allows; 1 leaves it to the tolerance."""
     weight_premium: float | None = None
     """`weightPremium`: what a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner
     unless it costs over 5 % more. Unset: weight always decides, as in the peer."""
@@ -296,6 +299,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "instance_store_policy": ("aws.instanceStorePolicy", _store_policy),
     "enable_zone_balance": ("aws.enableZoneBalance", _boolean),
     "alternative_price_tolerance": ("aws.alternativePriceTolerance", _share),
+    "spot_offerings": ("aws.spotOfferings", _positive),
     "weight_premium": ("weightPremium", _share),
     "price_rules": ("aws.priceRules", parse_price_rules),
 }

@@ -49,6 +49,7 @@ def test_every_key_is_read() -> None:
         "aws.instanceStorePolicy": "RAID0",
         "aws.enableZoneBalance": "true",
         "aws.alternativePriceTolerance": "0.5",
+        "aws.spotOfferings": "3",
         "weightPremium": "0.1",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
     }
@@ -72,6 +73,7 @@ def test_every_key_is_read() -> None:
         instance_store_policy="RAID0",
         enable_zone_balance=True,
         alternative_price_tolerance=0.5,
+        spot_offerings=3,
         weight_premium=0.1,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
@@ -107,6 +109,7 @@ def test_every_key_is_read() -> None:
         ("aws.instanceStorePolicy", "raid0"),
         ("aws.enableZoneBalance", "on"),
         ("aws.alternativePriceTolerance", "-0.1"),
+        ("aws.spotOfferings", "0"),
         ("aws.alternativePriceTolerance", "inf"),
         ("aws.alternativePriceTolerance", "x"),
         ("aws.priceRules", "20%"),

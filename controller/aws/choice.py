@@ -31,16 +31,6 @@ def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) ->
     return [tier for tier in found if tier]
 
 
-def affordable(offerings: Sequence[PricedOffering], tolerance: float) -> list[PricedOffering]:
-    """Those that cost no more than the cheapest and the share `tolerance` of it.
-
-    Price-capacity-optimized may well choose the dearest of what it is sent, and undo what the plan saves. Nothing is
-    lost by leaving it out: when the cheap ones have no capacity they are masked, and others are the cheapest left.
-    """
-    limit = min(offering.price for offering in offerings) * (1 + tolerance)
-    return [offering for offering in offerings if offering.price <= limit]
-
-
 def is_exotic(item: InstanceType) -> bool:
     """Bare metal, or with GPUs or accelerators."""
     size = item.requirements[keys.INSTANCE_SIZE].values if keys.INSTANCE_SIZE in item.requirements else frozenset()

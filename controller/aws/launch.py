@@ -17,7 +17,7 @@ import structlog
 from cachetools import LRUCache
 
 from controller.aws.balance import ZoneBalance
-from controller.aws.choice import affordable, is_exotic, tiers
+from controller.aws.choice import is_exotic, tiers
 from controller.aws.cluster import ClusterFacts
 from controller.aws.errors import (
     FLEET_NOT_FOUND_CODES,
@@ -42,6 +42,7 @@ from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
 from controller.core.api.labels import SPOT
 from controller.core.cloud import CloudInstance, LaunchRequest, PricedOffering
+from controller.core.provisioning.flexibility import PRICE_SPREAD, SPOT_OFFERINGS, within_spread
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ FRESH_SECONDS = 300.0
 
 FLEXIBLE_TYPES = 5
 """Fewer types than this are a narrow choice for spot (Karpenter v0.27's threshold for its warning)."""
-
-DEFAULT_PRICE_TOLERANCE = 0.25
 
 REMEMBERED_LAUNCHES = 10_000
 NO_REASON = FleetError("UnfulfillableCapacity", "the fleet gave neither an instance nor a reason")
@@ -91,13 +90,16 @@ class Launcher:
         parameters: NodeParameters,
         unavailable: UnavailableOfferings,
         stop: threading.Event,
-        price_tolerance: float = DEFAULT_PRICE_TOLERANCE,
+        price_tolerance: float = PRICE_SPREAD,
+        spot_offerings: int = SPOT_OFFERINGS,
         balance: ZoneBalance | None = None,
     ) -> None:
         """`price_tolerance`: alternatives dearer than the cheapest left by over this share are not sent along.
+        `spot_offerings`: so many are sent for spot where there are, whatever the tolerance.
         `balance`: prefer the zones with fewest instances; None: EC2 and the prices choose.
         """
         self._price_tolerance = price_tolerance
+        self._spot_offerings = spot_offerings
         self._balance = balance
         self._ec2 = ec2
         self._clock = clock
@@ -155,7 +157,7 @@ class Launcher:
         left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
         if not left:
             return []
-        sent = affordable(left, tolerance)
+        sent = within_spread(left, tolerance, self._spot_offerings)
         return sent if self._balance is None else self._balance.fewest(request.provisioner.name, sent)
 
     def _attempt(self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts) -> _Attempt:

@@ -101,6 +101,7 @@ class AWSProvider:
             unavailable=self._unavailable,
             stop=stop or threading.Event(),
             price_tolerance=settings.alternative_price_tolerance,
+            spot_offerings=settings.spot_offerings,
             balance=ZoneBalance(self._instances.launched, clock) if settings.enable_zone_balance else None,
         )
         self._schedule = {

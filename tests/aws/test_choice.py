@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.aws.choice import affordable, is_exotic, tiers
+from controller.aws.choice import is_exotic, tiers
 from controller.core.api import labels as keys
 from controller.core.cloud import InstanceType, PricedOffering
 
@@ -51,16 +51,3 @@ def test_bare_metal_and_types_with_devices_are_exotic(
 ) -> None:
     (found,) = [item for item in types if item.name == name]
     assert is_exotic(found) is expected
-
-
-class TestAlternatives:
-    """What would undo the plan's saving is not sent along."""
-
-    def test_what_costs_more_than_the_cheapest_by_over_the_share_is_left_out(self) -> None:
-        near, far = PricedOffering(0.25, "m5.large", "b", keys.SPOT), PricedOffering(0.2501, "m5.large", "c", keys.SPOT)
-        assert affordable([far, near, SPOT], 0.25) == [near, SPOT]
-
-    def test_with_no_tolerance_the_cheapest_are_left_and_with_a_wide_one_all(self) -> None:
-        same = PricedOffering(0.2, "m5.large", "b", keys.SPOT)
-        assert affordable([SPOT, same, ON_DEMAND], 0.0) == [SPOT, same]
-        assert affordable([SPOT, same, ON_DEMAND], 1.0) == [SPOT, same, ON_DEMAND]

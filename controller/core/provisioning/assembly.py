@@ -13,6 +13,7 @@ from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.compiler import Mask
+from controller.core.provisioning.flexibility import runner_up
 from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member
@@ -123,19 +124,16 @@ class Assembler:
             provisioner=provisioner.name,
             offering=offering,
             alternatives=alternatives,
+            runner_up=runner_up(offering, alternatives),
             requirements=self._node_requirements(pool, masks, signature, fitting),
             labels=self._node_labels(pool, signature),
             taints=provisioner.taints,
             startup_taints=provisioner.startup_taints,
             pods=tuple(sorted(pods)),
             requests=FrozenMap(catalog.space.mapping(used)),
-            reason=self._reason(len(pods), offering, len(alternatives)),
-        )
-
-    def _reason(self, pods: int, offering: PricedOffering, others: int) -> str:
-        return (
-            f"{pods} pods had no room on the nodes there are; {offering.instance_type} {offering.capacity_type} in "
-            f"{offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them, {others} more would"
+            reason=_reason(len(pods), offering, alternatives),
+            price_spread=self.packer.options.price_spread,
+            spot_offerings=self.packer.options.spot_offerings,
         )
 
     def _fitting(self, row: int, config: int, pool: int, masks: frozenset[int]) -> list[PricedOffering]:
@@ -207,6 +205,20 @@ class Assembler:
                     chosen[key] = value
             found = self._labels[(pool, signature)] = FrozenMap(dict(sorted(chosen.items())))
         return found
+
+
+def _reason(pods: int, offering: PricedOffering, alternatives: tuple[PricedOffering, ...]) -> str:
+    found = runner_up(offering, alternatives)
+    text = (
+        f"{pods} pods had no room on the nodes there are; {offering.instance_type} {offering.capacity_type} in "
+        f"{offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
+    )
+    if found is None:
+        return f"{text}; no other type would"
+    return (
+        f"{text}; next is {found.instance_type} {found.capacity_type} at ${found.price - offering.price:.4f}/h more, "
+        f"{len(alternatives)} offerings more would do"
+    )
 
 
 def _named(fitting: list[PricedOffering]) -> Requirements:

@@ -10,6 +10,7 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, PricedOffering
+from controller.core.provisioning.flexibility import PRICE_SPREAD, SPOT_OFFERINGS, expected_price
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -29,6 +30,10 @@ class SolveOptions:
     tiny nodes from winning by a cent."""
     max_alternatives: int = 60
     """Offerings kept for each new node, the planned one included."""
+    price_spread: float = PRICE_SPREAD
+    """Offerings that cost more than the cheapest by over this share are not asked for at first; 0.25 is 25 %."""
+    spot_offerings: int = SPOT_OFFERINGS
+    """So many offerings a spot node asks for where it can, even beyond the spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,16 @@ class PlannedNode:
     requests: Resources
     """Of the pods and of the daemons that will run there."""
     reason: str
+    """What was chosen, the runner-up, and the difference."""
+    runner_up: PricedOffering | None = None
+    """The cheapest of another type or capacity type that would hold the same pods; None: there is none."""
+    price_spread: float = PRICE_SPREAD
+    spot_offerings: int = SPOT_OFFERINGS
+
+    @property
+    def expected_price(self) -> float:
+        """$ an hour that EC2's choice among what is asked for comes to on the mean; `offering.price` is the least."""
+        return expected_price(self.offering, self.alternatives, self.price_spread, self.spot_offerings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +114,10 @@ class SchedulingPlan:
 
     @property
     def price_per_hour(self) -> float:
-        """$ an hour of the new nodes, at their planned offerings."""
+        """$ an hour of the new nodes, at their planned offerings: the least that they can cost."""
         return sum(node.offering.price for node in self.new_nodes)
+
+    @property
+    def expected_price_per_hour(self) -> float:
+        """$ an hour of the new nodes, as EC2 is expected to choose among their offerings."""
+        return sum(node.expected_price for node in self.new_nodes)
