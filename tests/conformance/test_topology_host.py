@@ -301,3 +301,19 @@ def test_the_order_of_constraints_is_no_matter() -> None:
         cluster.provision(*(replace(pod) for pod in spreading(12, *order)))
         found.append((cluster.counts(ZONE), cluster.counts(CAPACITY)))
     assert found[0] == found[1]
+
+
+def test_pods_that_a_host_spread_only_counts_go_beside_its_owner_where_nothing_else_is_left() -> None:
+    """One node, nothing to launch: the owner is bound first, and the pods that no rule binds after it."""
+    cluster = Cluster([provisioner(limits={"cpu": "0"})])
+    cluster.add(state_node(node=node(name="open", zone=ZONE_1)))
+    owner = spreading(1, spread(HOST))
+    assert cluster.provision(*owner, *pending_pods(2, labels=APP, requests=SMALL_POD)).left == set()
+
+
+def test_two_owners_of_a_host_spread_never_share_a_host_for_want_of_another() -> None:
+    """Whatever order kube-scheduler takes, the second owner is refused."""
+    cluster = Cluster([provisioner(limits={"cpu": "0"})])
+    cluster.add(state_node(node=node(name="open", zone=ZONE_1)))
+    owners = spreading(2, spread(HOST))
+    assert len(cluster.provision(*owners, *pending_pods(1, labels=APP, requests=SMALL_POD)).left) == 1

@@ -322,7 +322,6 @@ def test_pods_of_another_selector_may_share_the_batch() -> None:
     assert cluster.counts(of=other) == [1, 1, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="free pods that a spread counts are placed before the pods that it binds")
 def test_pods_that_a_spread_binds_go_before_free_ones_that_it_counts() -> None:
     """One node in zone 1, an empty full one in zone 2, nothing to launch: bound first, all three fit zone 1."""
     cluster = Cluster([provisioner(limits={"cpu": "0"})])

@@ -202,6 +202,8 @@ class Allocator:
             surely, maybe = self.domains.counted(group, cell.mask)
             if maybe:
                 group.most[value] += amount * rule.matched
+                if rule.free:
+                    group.free[value] += amount * rule.matched
             if surely:
                 group.least[value] += amount * rule.matched
             group.owners[value] += amount * rule.owned

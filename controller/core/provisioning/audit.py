@@ -238,14 +238,13 @@ _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation]:
     """Add the pods in any order that works; those that never can be added break a topology rule.
 
+    Pods with rules of their own go first: kube-scheduler may bind those that have none, and only count, after them.
     Groups of pods whose spreads count each other can block an order chosen blindly although another one works. Pods
     that only spread holds up are therefore added together, and judged as they then stand.
     """
-    while waiting:
-        refused = [(pod, place) for pod, place in waiting if not _added(board, pod, place)]
-        if len(refused) < len(waiting):
-            waiting = refused
-            continue
+    refused = _refused(board, [each for each in waiting if _has_rules(each[0])])
+    refused = _refused(board, [*refused, *(each for each in waiting if not _has_rules(each[0]))])
+    while refused:
         held_by_spread = [each for each in refused if board.refusal_but_for_spread(*each) is None]
         if not held_by_spread:
             for pod, place in refused:
@@ -257,7 +256,22 @@ def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation
             if reason := board.uneven(pod, place):
                 yield Violation(_name(pod.key), f"{place.name}: {reason}")
         added = {pod.key for pod, _ in held_by_spread}
-        waiting = [each for each in refused if each[0].key not in added]
+        refused = _refused(board, [each for each in refused if each[0].key not in added])
+
+
+def _refused(board: Board, waiting: list[tuple[Pod, Place]]) -> list[tuple[Pod, Place]]:
+    """Add pods until no more can be added; those that are left."""
+    while waiting:
+        refused = [(pod, place) for pod, place in waiting if not _added(board, pod, place)]
+        if len(refused) == len(waiting):
+            break
+        waiting = refused
+    return waiting
+
+
+def _has_rules(pod: Pod) -> bool:
+    spec = pod.spec
+    return bool(spec.topology_spread or spec.required_pod_affinity or spec.required_pod_anti_affinity)
 
 
 def _added(board: Board, pod: Pod, place: Place) -> bool:

@@ -2,7 +2,7 @@
 
 The global minimum of a hostname spread is taken as 0: a node launched beside makes it so (the peer's rule). Pods that a
 spread counts but does not bind are held to its skew on rows where its owners stand, so that the plan holds in whatever
-order kube-scheduler binds the pods.
+order kube-scheduler binds the pods; `bound_first` plans rely on it that pods which no rule binds are bound last.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from controller.core.provisioning.topology import Kind
 class HostCounts:
     """Counts by group and row; arrays grow with the table's."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, *, bound_first: bool = False) -> None:
         self._room = room
+        self._bound_first = bound_first
+        self._free: dict[int, Floats] = {}
+        """With `bound_first`: units among the matched that no rule binds."""
         self._matched: dict[int, Floats] = {}
         self._owners: dict[int, Floats] = {}
 
@@ -35,7 +38,7 @@ class HostCounts:
         """Follow the table's growth."""
         if room == self._room:
             return
-        for arrays in (self._matched, self._owners):
+        for arrays in (self._matched, self._owners, self._free):
             for group, array in arrays.items():
                 arrays[group] = np.concatenate([array, np.zeros(room - len(array))])
         self._room = room
@@ -55,8 +58,10 @@ class HostCounts:
             return np.where(matched > 0, np.inf, 0.0) if rule.obeys else None
         if key.kind is Kind.ANTI_AFFINITY:
             return self._repelled(rule, matched, owners)
-        if not rule.obeys and not (rule.matched and rule.group.hard):
+        if not rule.obeys and not (rule.matched and rule.group.hard and not (self._bound_first and rule.free)):
             return None
+        if self._bound_first:
+            matched = matched - self._array(self._free, rule.group.index)[first:last]
         if rule.matched:
             left = np.floor((key.max_skew - matched) / rule.matched)
         else:
@@ -91,5 +96,7 @@ class HostCounts:
         """Count units placed on rows."""
         if rule.matched:
             self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
+            if self._bound_first and rule.free:
+                self._array(self._free, rule.group.index)[rows] += rule.matched * counts
         if rule.owned:
             self._array(self._owners, rule.group.index)[rows] += rule.owned * counts

@@ -55,7 +55,7 @@ class Packer:
         self.options = options
         self.style = style
         self.table = NodeTable(existing.free)
-        self.hosts = HostCounts(self.table.room)
+        self.hosts = HostCounts(self.table.room, bound_first=style.bound_first)
         self.placements: list[Placement] = []
         self._expect(())
         self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)

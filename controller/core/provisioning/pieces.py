@@ -30,13 +30,15 @@ class Member:
 class UnitRule:
     """One unit and one group: pods that the group's selector matches, pods that own its (required) rule.
 
-    `obeys`: the unit must find the rule kept where it goes.
+    `obeys`: the unit must find the rule kept where it goes. `free`: it obeys no rule at all, so kube-scheduler may bind
+    it after all others.
     """
 
     group: Group
     matched: int
     owned: int
     obeys: bool
+    free: bool = False
 
     @property
     def host(self) -> bool:
@@ -44,9 +46,9 @@ class UnitRule:
         return self.group.key.key == labels.HOSTNAME
 
     @property
-    def identity(self) -> tuple[int, int, int, bool]:
+    def identity(self) -> tuple[int, int, int, bool, bool]:
         """Equal for rules that are alike."""
-        return (self.group.index, self.matched, self.owned, self.obeys)
+        return (self.group.index, self.matched, self.owned, self.obeys, self.free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class RuleSet:
     host: tuple[UnitRule, ...] = ()
     keys: tuple[str, ...] = ()
     """The label keys that a cell of the unit has values for."""
-    identity: tuple[tuple[int, int, int, bool], ...] = ()
+    identity: tuple[tuple[int, int, int, bool, bool], ...] = ()
     """Equal for units that rows treat alike."""
 
     @classmethod
@@ -123,7 +125,8 @@ def unit_rules(topology: Topology, members: tuple[Member, ...]) -> tuple[UnitRul
             if one.owner:
                 obeys.add(index)
     return tuple(
-        UnitRule(group, matched[index], owned[index], index in obeys) for index, group in sorted(groups.items())
+        UnitRule(group, matched[index], owned[index], index in obeys, not obeys)
+        for index, group in sorted(groups.items())
     )
 
 

@@ -189,11 +189,16 @@ class Rounds:
         """Whether the groups' rules hold: taking pods back may have left others without what they need."""
         if not self.taken_back:
             return True
-        return all(holds(group) for group in self.topology.groups.values() if group.batch_owners and group.hard)
+        bound_first = self.packer.style.bound_first
+        groups = [group for group in self.topology.groups.values() if group.batch_owners and group.hard]
+        return all(holds(group, bound_first=bound_first) for group in groups)
 
 
-def holds(group: Group) -> bool:
-    """Whether the owners that the plan placed stand where the group's rule allows."""
+def holds(group: Group, *, bound_first: bool = False) -> bool:
+    """Whether the owners that the plan placed stand where the group's rule allows.
+
+    `bound_first`: it is enough that a spread holds when pods that it only counts are bound after its owners.
+    """
     occupied = [domain for domain, owners in group.owners.items() if owners > 0]
     if group.key.key == labels.HOSTNAME or group.key.kind is Kind.ANTI_AFFINITY:
         return True
@@ -201,7 +206,9 @@ def holds(group: Group) -> bool:
         if sum(count > 0 for count in group.most.values()) == 1:
             return all(group.most.get(domain, 0) > 0 for domain in occupied)
         return all(group.most.get(domain, 0) > group.owners[domain] for domain in occupied)
-    return all(group.most.get(domain, 0) - group.floor() <= group.key.max_skew for domain in occupied)
+    free = group.free if bound_first else {}
+    floor = group.floor(without_free=bound_first)
+    return all(group.most.get(d, 0) - free.get(d, 0) - floor <= group.key.max_skew for d in occupied)
 
 
 def size_scale(*tables: Floats) -> Floats:

@@ -63,6 +63,8 @@ class Group:
     most: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     least: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     owners: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    free: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Planned pods among `most` that no rule binds: kube-scheduler may bind them after all others."""
     domains: frozenset[str] = frozenset()
     """Spread: the values that kube-scheduler will count, or may once the plan's nodes are there."""
     batch_owners: int = 0
@@ -70,10 +72,12 @@ class Group:
     hard: bool = False
     """Some owner's rule is required."""
 
-    def floor(self) -> int:
+    def floor(self, *, without_free: bool = False) -> int:
         """Spread: the global minimum; 0 where there are fewer domains than minDomains."""
         if not self.domains or len(self.domains) < self.key.min_domains:
             return 0
+        if without_free:
+            return min(max(0, self.least.get(domain, 0) - self.free.get(domain, 0)) for domain in self.domains)
         return min(self.least.get(domain, 0) for domain in self.domains)
 
     @property

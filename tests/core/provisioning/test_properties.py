@@ -56,17 +56,23 @@ def agrees(posed: SchedulingProblem) -> bool:
     return {pod.key for pod in posed.pending} - left == Reference(posed).placed()
 
 
-@QUICK
-@given(clusters(rules=ALONE, zonal_daemons=False))
-def test_the_solver_places_exactly_what_the_reference_places(posed: SchedulingProblem) -> None:
-    """Without limits and topology no pod hinders another, so there is one right answer."""
-    assert agrees(posed)
+def without_nodes(posed: SchedulingProblem) -> SchedulingProblem:
+    """The same on an empty cluster: the last place on a node that stands is anybody's, new nodes there are enough."""
+    return replace(posed, nodes=(), snapshot=replace(posed.snapshot, nodes=FrozenMap()))
 
 
 @QUICK
 @given(clusters(rules=ALONE))
-def test_daemons_of_one_zone_take_nothing_in_the_others(posed: SchedulingProblem) -> None:
-    """The same with DaemonSets that select a zone, but for which of equal pods gets the last place."""
+def test_the_solver_places_exactly_what_the_reference_places(posed: SchedulingProblem) -> None:
+    """Without limits, topology and standing nodes no pod hinders another, so there is one right answer; DaemonSets
+    that run in one zone take nothing in the others."""
+    assert agrees(without_nodes(posed))
+
+
+@QUICK
+@given(clusters(rules=ALONE))
+def test_on_standing_nodes_the_solver_leaves_no_more_pods_than_the_reference(posed: SchedulingProblem) -> None:
+    """Pods that fit on standing nodes alone compete for them."""
     assert len(sound(posed).unplaced) <= len(posed.pending) - len(Reference(posed).placed())
 
 
