@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,13 +68,9 @@ class Cloud:
         )
         return bound
 
-    def restarted(self, provider: AWSProvider) -> AWSProvider:
+    def restarted(self, provider: AWSProvider, settings: Settings = SETTINGS) -> AWSProvider:
         """A new process's provider that has read the catalog already (it is the slow part, and no part of the test)."""
-        fresh = self.provider()
-        fresh._catalog._sold = provider._catalog.sold
-        fresh._pricing._prices = provider._pricing.prices
-        fresh._due = dict.fromkeys(fresh._schedule, float("inf"))
-        return fresh
+        return well_read(self.provider(settings), provider)
 
     def calls(self, action: str) -> int:
         """How often an action was called."""
@@ -86,6 +83,16 @@ class Cloud:
     def events(self, level: str) -> list[str]:
         """Log messages of a level."""
         return [str(entry["event"]) for entry in self.logs.entries if entry["log_level"] == level]
+
+
+def well_read(fresh: AWSProvider, elder: AWSProvider) -> AWSProvider:
+    """`fresh`, knowing what `elder` read of types and prices, and not about to read it again."""
+    fresh._catalog._sold = elder._catalog.sold
+    fresh._catalog._answers.update(elder._catalog._answers)
+    prices, book = elder._pricing.prices, fresh._pricing.prices.book
+    fresh._pricing._prices = prices if book == prices.book else replace(prices, book=book, version=prices.version + 1)
+    fresh._due = dict.fromkeys(fresh._schedule, float("inf"))
+    return fresh
 
 
 def request(
@@ -115,6 +122,14 @@ def request(
         labels=FrozenMap({"team": "a"}),
     )
     return replace(made, **fields)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all of this folder: what is read once a session then is read once."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("aws"))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller.aws.clients import make_clients
+from controller.aws.clients import Clients, make_clients
 from controller.aws.provider import AWSProvider
 from controller.clock import SystemClock
 from controller.core.cloud import InstanceType
@@ -32,7 +32,7 @@ from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
 from sandbox.aws import Aws, AwsSettings, Delays, serve
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import CLUSTER, SETTINGS, provisioner, template
+from tests.aws.conftest import CLUSTER, SETTINGS, provisioner, template, well_read
 from tests.reconcilers.conftest import World, world
 
 __all__ = ["world"]
@@ -113,15 +113,13 @@ def _bound(pod: str, snapshot: Snapshot) -> bool:
 
 
 @pytest.fixture(scope="module")
-def cloud() -> Iterator[tuple[Aws, AWSProvider]]:
-    """A sandbox AWS on the machine's clock, and a provider that has read its catalog."""
+def cloud() -> Iterator[tuple[Aws, Clients]]:
+    """A sandbox AWS on the machine's clock, and clients of it."""
     delays = Delays(pending_seconds=0.2, shutting_down_seconds=0.2, forgotten_after_seconds=3600)
     with serve(AwsSettings(cluster=CLUSTER, delays=delays)) as aws, pytest.MonkeyPatch.context() as patch:
         for name, value in aws.environment().items():
             patch.setenv(name, value)
-        elder = AWSProvider(SETTINGS, make_clients(version="test"), SystemClock(), structlog.get_logger("aws"))
-        elder.instance_types(provisioner(), template())
-        yield aws, elder
+        yield aws, make_clients(version="test")
 
 
 @pytest.fixture(autouse=True)
@@ -131,12 +129,10 @@ def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def day(world: World, cloud: tuple[Aws, AWSProvider]) -> Iterator[Day]:
-    aws, elder = cloud
+def day(world: World, cloud: tuple[Aws, Clients], elder: AWSProvider) -> Iterator[Day]:
+    aws, clients = cloud
     settings = replace(SETTINGS, batch_idle_duration_seconds=0.1, batch_max_duration_seconds=0.5)
-    fresh = AWSProvider(settings, make_clients(version="test"), SystemClock(), structlog.get_logger("aws"))
-    fresh._catalog._sold, fresh._pricing._prices = elder._catalog.sold, elder._pricing.prices
-    fresh._due = dict.fromkeys(fresh._schedule, float("inf"))
+    fresh = well_read(AWSProvider(settings, clients, SystemClock(), structlog.get_logger("aws")), elder)
     types = {item.name: item for item in elder.instance_types(provisioner(), template())}
     _objects(world)
     with capture_logs() as logs:

@@ -192,9 +192,10 @@ class TestOverHttp:
         wish = provisioner(requirements=(SelectorRequirement(keys.INSTANCE_TYPE, "In", ("m99.huge",)),))
         assert provider.instance_types(wish, template()) is types
 
-    def test_the_last_catalog_stays_when_ec2_does_not_answer(self, cloud: Cloud) -> None:
-        provider = cloud.provider()
-        types = provider.instance_types(provisioner(), template())
+    def test_the_last_catalog_stays_when_ec2_does_not_answer(
+        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    ) -> None:
+        provider._due["instance types"] = 0.0
         cloud.aws.faults.add(Fault(service="ec2", action="DescribeInstanceTypes", code="RequestLimitExceeded"))
         cloud.clock.advance(301)
         provider.refresh()

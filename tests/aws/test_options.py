@@ -28,11 +28,7 @@ from tests.manual_clock import ManualClock
 
 def told(cloud: Cloud, elder: AWSProvider, **settings: object) -> AWSProvider:
     """A new process with other settings, the catalog and prices read already."""
-    fresh = cloud.provider(replace(SETTINGS, **settings))  # type: ignore[arg-type]
-    fresh._catalog._sold = elder._catalog.sold
-    fresh._pricing._prices = replace(elder._pricing.prices, book=fresh._pricing.prices.book)
-    fresh._due = dict.fromkeys(fresh._schedule, float("inf"))
-    return fresh
+    return cloud.restarted(elder, replace(SETTINGS, **settings))  # type: ignore[arg-type]
 
 
 def by_name(types: tuple[InstanceType, ...]) -> dict[str, InstanceType]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,8 @@ from controller.aws.pricing import Prices, Pricing, _hourly
 from controller.aws.provider import AWSProvider
 from controller.aws.shipped import branch_interfaces, shipped_prices
 from controller.errors import CloudError, CloudUnauthorizedError
-from controller.settings import Settings
 from sandbox.aws.faults import Fault
-from tests.aws.conftest import CLUSTER, PROFILE, Cloud, provisioner, template
+from tests.aws.conftest import SETTINGS, Cloud, provisioner, template
 
 
 @pytest.fixture
@@ -95,19 +95,23 @@ class TestShippedTable:
         assert branch_interfaces()["m5.large"] == 9
         assert "t3.large" not in branch_interfaces()
 
-    def test_an_isolated_vpc_never_asks_the_pricing_api_and_says_which_prices_it_uses(self, cloud: Cloud) -> None:
-        settings = Settings(cluster_name=CLUSTER, default_instance_profile=PROFILE, isolated_vpc=True)
-        provider = cloud.provider(settings)
+    def test_an_isolated_vpc_never_asks_the_pricing_api_and_says_which_prices_it_uses(
+        self, cloud: Cloud, elder: AWSProvider
+    ) -> None:
+        provider = cloud.provider(replace(SETTINGS, isolated_vpc=True))
+        provider._catalog._sold = elder._catalog.sold
+        provider._due["instance types"] = float("inf")
+        provider.refresh()
         (m5,) = [item for item in provider.instance_types(provisioner(), template()) if item.name == "m5.large"]
         assert cloud.calls("GetProducts") == 0
         assert {o.price for o in m5.offerings if o.capacity_type == "on-demand"} == {0.118}
         assert cloud.events("info").count("On-demand prices are those that ship with the controller") == 1
 
     def test_with_the_pricing_api_down_for_a_day_nodes_are_still_launched_and_it_is_said_once(
-        self, cloud: Cloud
+        self, cloud: Cloud, provider: AWSProvider
     ) -> None:
         cloud.aws.faults.add(Fault(service="pricing", code="ServiceUnavailable"))
-        provider = cloud.provider()
+        del provider._due["on-demand prices"]
         for _ in range(2):
             assert provider.instance_types(provisioner(), template())
             provider.refresh()

@@ -81,7 +81,8 @@ class TestInstances:
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
     ) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
-        (found,) = cloud.provider(replace(SETTINGS, node_name_convention="resource-name")).list()
+        named = cloud.restarted(provider, replace(SETTINGS, node_name_convention="resource-name"))
+        (found,) = named.list()
         assert found.node_name == instance.id
 
 
