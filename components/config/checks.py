@@ -117,6 +117,15 @@ def _objects(config: StackConfig, report: Report) -> None:
             )
 
 
+def _price_rules(config: StackConfig, report: Report) -> None:
+    for index, rule in enumerate(config.settings.price_rules):
+        path = f"settings.priceRules[{index}]"
+        misread = any(problem.path.startswith(f"{path}.") for problem in report.problems)
+        if (rule.discount_percent is None) == (rule.price_per_hour is None) and not misread:
+            both = "has discountPercent and pricePerHour" if rule.price_per_hour else "changes no price"
+            report.add(path, both, "give it one of discountPercent and pricePerHour")
+
+
 _RULES: tuple[Callable[[StackConfig, Report], None], ...] = (
     _names,
     _new_cluster,
@@ -125,4 +134,5 @@ _RULES: tuple[Callable[[StackConfig, Report], None], ...] = (
     _fargate,
     _addons,
     _objects,
+    _price_rules,
 )

@@ -50,8 +50,25 @@ class ControllerConfig:
 
 
 @section
+class PriceRuleConfig:
+    """A discount or a commitment: what the offerings that it matches cost, one rule of aws.priceRules."""
+
+    instance_types: tuple[str, ...] = key("Instance types, with wildcards such as `m5.*`.", default=("*",))
+    zones: tuple[str, ...] = key("Availability zones, with wildcards.", default=("*",))
+    capacity_types: tuple[str, ...] = key("How they are bought.", default=("on-demand",), allowed=("on-demand", "spot"))
+    discount_percent: float | None = key(
+        "Off the list price; this or pricePerHour.", default=None, minimum=0, maximum=99.9
+    )
+    price_per_hour: float | None = key("Dollars an hour, instead of the list price.", default=None, minimum=0.000001)
+    instances: int | None = key("A commitment covers so many running instances; absent: all.", default=None, minimum=1)
+
+
+@section
 class SettingsConfig:
-    """`karpenter-global-settings`: names and meaning are Karpenter v0.27's. What is left out has its default."""
+    """`karpenter-global-settings`: names and meaning are Karpenter v0.27's, and from enablePrefixDelegation on our own.
+
+    What is left out has its default.
+    """
 
     batch_max_duration: str = key("A batch of pending pods closes at the latest after this.", default="")
     batch_idle_duration: str = key("A batch closes when no pod came for this long.", default="")
@@ -69,6 +86,37 @@ class SettingsConfig:
         "The hypervisor's share of memory, a fraction.", default=0.075, minimum=0, maximum=0.99
     )
     tags: FrozenMap[str, str] = key("Tags on everything that the controller makes in AWS.", default=EMPTY)
+    enable_prefix_delegation: bool = key(
+        "The VPC CNI has ENABLE_PREFIX_DELEGATION: nodes take that many more pods.", default=False
+    )
+    instance_store_policy: str = key(
+        "`RAID0`: the NVMe disks of types that have some are the node's data device, as one array.",
+        default="",
+        allowed=("RAID0",),
+    )
+    enable_zone_balance: bool = key(
+        "Of zones that cost about the same, launch where the Provisioner has fewest instances.", default=False
+    )
+    alternative_price_tolerance: float = key(
+        "Alternatives dearer than the cheapest offering by over this share are not sent to EC2; 0.25 is 25 %.",
+        default=0.25,
+        minimum=0,
+        maximum=100,
+    )
+    spot_offerings: int = key(
+        "A spot node asks for so many offerings that would do, even beyond the tolerance; 1: the tolerance alone.",
+        default=5,
+        minimum=1,
+    )
+    weight_premium: float | None = key(
+        "A heavier Provisioner is taken unless it costs over this share more; absent: weight always decides.",
+        default=None,
+        minimum=0,
+        maximum=100,
+    )
+    price_rules: tuple[PriceRuleConfig, ...] = key(
+        "Discounts and commitments, so that prices are what you pay; the first that matches counts.", default=()
+    )
 
 
 @section

@@ -153,9 +153,15 @@ def _scalar(hint: type, rule: Rule, report: Report, value: object, path: str) ->
     if isinstance(value, str):
         return _text(rule, report, value, path)
     if (rule.minimum is not None and value < rule.minimum) or (rule.maximum is not None and value > rule.maximum):  # type: ignore[operator]
-        report.add(path, f"{value} is out of range", f"write a number from {rule.minimum} to {rule.maximum}")
+        report.add(path, f"{value} is out of range", f"write a number {_bounds(rule)}")
         return None
     return value
+
+
+def _bounds(rule: Rule) -> str:
+    if rule.maximum is None:
+        return f"from {rule.minimum:g} on"
+    return f"up to {rule.maximum:g}" if rule.minimum is None else f"from {rule.minimum:g} to {rule.maximum:g}"
 
 
 def _text(rule: Rule, report: Report, value: str, path: str) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from components.config.controller import SettingsConfig
+from components.config.controller import PriceRuleConfig, SettingsConfig
+from components.config.keys import key_fields
 from components.documents.labels import labels
 
 CONFIG_MAP = "karpenter-global-settings"
@@ -21,17 +22,23 @@ KEYS = {
     "node_name_convention": "aws.nodeNameConvention",
     "vm_memory_overhead_percent": "aws.vmMemoryOverheadPercent",
     "tags": "aws.tags",
+    "enable_prefix_delegation": "aws.enablePrefixDelegation",
+    "instance_store_policy": "aws.instanceStorePolicy",
+    "enable_zone_balance": "aws.enableZoneBalance",
+    "alternative_price_tolerance": "aws.alternativePriceTolerance",
+    "spot_offerings": "aws.spotOfferings",
+    "weight_premium": "weightPremium",
+    "price_rules": "aws.priceRules",
 }
-"""Field of SettingsConfig → key of the ConfigMap. The rest of the ConfigMap's keys follow from the stack itself."""
+"""Field of SettingsConfig → key of the ConfigMap."""
+
+OF_THE_STACK = ("aws.clusterName", "aws.defaultInstanceProfile", "aws.interruptionQueueName")
+"""The ConfigMap's other keys: their values follow from the stack itself."""
 
 
 def settings_data(settings: SettingsConfig, cluster: str, instance_profile: str, queue: str) -> dict[str, str]:
     """The ConfigMap's data; what is left at its default is left out, except what tells where the cluster is."""
-    data = {
-        "aws.clusterName": cluster,
-        "aws.defaultInstanceProfile": instance_profile,
-        "aws.interruptionQueueName": queue,
-    }
+    data = dict(zip(OF_THE_STACK, (cluster, instance_profile, queue), strict=True))
     defaults = SettingsConfig()
     for attribute, name in KEYS.items():
         value = getattr(settings, attribute)
@@ -49,4 +56,13 @@ def settings_map(namespace: str, data: dict[str, str]) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_given)
+
+
+def _given(rule: PriceRuleConfig) -> dict[str, Any]:
+    """The keys of a price rule that are not at their default."""
+    return {
+        each.name: value
+        for each in key_fields(PriceRuleConfig)
+        if (value := getattr(rule, each.attribute)) != each.default
+    }

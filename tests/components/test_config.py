@@ -209,3 +209,23 @@ def test_the_language_hosts_environment_is_read_and_what_is_set_goes_over_it(mon
 def test_a_structured_key_that_is_no_json_is_a_problem_not_a_crash() -> None:
     document = values({"nodeless:cluster": "myeks", "nodeless:controller": '{"image": "a"}', "aws:region": "eu-west-1"})
     assert problems(document) == ["cluster: must be an object, not a string"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({}, "settings.priceRules[0]: changes no price"),
+        ({"discountPercent": 10, "pricePerHour": 1}, "settings.priceRules[0]: has discountPercent and pricePerHour"),
+        ({"discountPercent": 100}, "settings.priceRules[0].discountPercent: 100.0 is out of range"),
+        ({"pricePerHour": 0}, "settings.priceRules[0].pricePerHour: 0.0 is out of range; write a number from 1e-06 on"),
+        (
+            {"discountPercent": 1, "capacityTypes": ["reserved"]},
+            "settings.priceRules[0].capacityTypes[0]: 'reserved' is not supported",
+        ),
+    ],
+)
+def test_a_price_rule_that_the_controller_would_refuse_is_refused_at_preview(
+    rule: dict[str, Any], problem: str
+) -> None:
+    (found,) = problems(minimal() | {"settings": {"priceRules": [rule]}})
+    assert found.startswith(problem)

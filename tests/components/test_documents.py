@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from components.config.controller import ControllerConfig, SettingsConfig
+from components.config.controller import ControllerConfig, PriceRuleConfig, SettingsConfig
 from components.documents import addons, controller, fargate, interruption
 from components.documents.account import Account
 from components.documents.addon_policies import external_dns_policy, load_balancer_policy
 from components.documents.kubeconfig import kubeconfig
 from components.documents.nodes import USERNAME, with_node_role
 from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
-from components.documents.settings import KEYS, settings_data
+from components.documents.settings import KEYS, OF_THE_STACK, settings_data
 from controller.core.api.frozen import FrozenMap
+from controller.core.pricerules import PriceRule
 from controller.settings import Options, Settings, setting_keys
 from tests.components.policies import Request, allowed
 from tests.components.stacks import ROOT
@@ -42,8 +43,11 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         batch_max_duration="20s", batch_idle_duration="2s", drift_enabled=True, cluster_endpoint="https://a.example",
         enable_pod_eni=True, enable_eni_limited_pod_density=False, isolated_vpc=True,
         node_name_convention="resource-name", vm_memory_overhead_percent=0.1, tags=FrozenMap({"team": "a"}),
+        enable_prefix_delegation=True, instance_store_policy="RAID0", enable_zone_balance=True,
+        alternative_price_tolerance=0.5, spot_offerings=3, weight_premium=0.0,
     )  # fmt: skip
-    assert set(KEYS) == {each.name for each in fields(SettingsConfig)}
+    left_alone = {name for name in KEYS if getattr(given, name) == getattr(SettingsConfig(), name)}
+    assert left_alone == {"price_rules"}, "they have a test of their own"
     read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
     for name in KEYS:
         want = getattr(given, name)
@@ -62,8 +66,28 @@ def test_settings_left_alone_are_left_to_the_controllers_own_defaults() -> None:
         "aws.defaultInstanceProfile": "profile",
     }
     assert Settings.parse({"aws.clusterName": "myeks"}) == Settings("myeks")
-    written = set(KEYS.values()) | {"aws.clusterName", "aws.defaultInstanceProfile", "aws.interruptionQueueName"}
-    assert written <= set(setting_keys())
+
+
+def test_every_key_that_the_controller_reads_can_be_set_in_the_stack_and_no_other() -> None:
+    assert sorted([*KEYS.values(), *OF_THE_STACK]) == sorted(setting_keys())
+    assert set(KEYS) == {each.name for each in fields(SettingsConfig)}
+
+
+def test_what_has_a_default_in_the_stack_has_the_same_in_the_controller() -> None:
+    stack, controllers = SettingsConfig(), Settings("myeks")
+    same = {name for name in KEYS if hasattr(controllers, name)}
+    assert set(KEYS) - same == {"batch_max_duration", "batch_idle_duration"}, "in seconds there, empty here"
+    assert {name: getattr(stack, name) for name in same} == {name: getattr(controllers, name) for name in same}
+
+
+def test_price_rules_are_the_ones_that_the_controller_reads() -> None:
+    discount = PriceRuleConfig(instance_types=("m5.*",), capacity_types=("spot", "on-demand"), discount_percent=27.5)
+    commitment = PriceRuleConfig(instance_types=("c5.large",), zones=("*a",), price_per_hour=0.05, instances=3)
+    data = settings_data(SettingsConfig(price_rules=(discount, commitment)), "myeks", "profile", "")
+    assert Settings.parse(data).price_rules == (
+        PriceRule(("m5.*",), capacity_types=("spot", "on-demand"), discount_percent=27.5),
+        PriceRule(("c5.large",), ("*a",), price_per_hour=0.05, instances=3),
+    )
 
 
 def test_the_containers_environment_is_what_the_controller_reads() -> None:
