@@ -10,7 +10,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.provisioner_rules import inline_template
-from controller.core.cloud import Catalog, CloudProvider, InstanceType
+from controller.core.cloud import Catalog, InstanceType, TypeSource
 from controller.core.lifecycle.usable import unusable
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, NodeTemplateError, ValidationError
@@ -66,7 +66,7 @@ def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate
 class Catalogs:
     """Asks the cloud for the instance types of Provisioners, several at a time. The provider caches, this does not."""
 
-    def __init__(self, cloud: CloudProvider) -> None:
+    def __init__(self, cloud: TypeSource) -> None:
         self._cloud = cloud
         self._pool = ThreadPoolExecutor(CATALOG_WORKERS, thread_name_prefix="catalog")
         self._verdicts: dict[str, tuple[Provisioner, tuple[InstanceType, ...], str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
@@ -14,8 +15,37 @@ from controller.telemetry.logging import LEVELS, configure
 
 MISUSE = 2
 
+LOADED = {
+    "simulate": (
+        "controller.commandline.simulate",
+        "Which nodes a workload would get, what they cost, and what cannot be placed.",
+    ),
+}
+"""Commands that are imported when they are called: module (the command bears the name), help in the list."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(click.Group):
+    """The group; it knows commands by name before their modules are imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those of this module, then those that are loaded."""
+        return [*super().list_commands(ctx), *LOADED]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now if need be."""
+        if cmd_name not in LOADED:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(LOADED[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        own = [(name, each.get_short_help_str(90)) for name, each in sorted(self.commands.items())]
+        with formatter.section("Commands"):
+            formatter.write_dl([*own, *((name, text) for name, (_, text) in LOADED.items())])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """NodeLess: EC2 nodes for pods that wait, and none for pods that are gone."""
 

@@ -1,10 +1,12 @@
 """Writes the tables in controller/aws/data from AWS's own answers. Run it before a release.
 
     uv run python scripts/aws_data.py prices [--region us-east-1 ...] [--source TEXT]
+    uv run python scripts/aws_data.py instance-types [--region us-east-1 ...] [--source TEXT]
     uv run python scripts/aws_data.py branch-interfaces LIMITS_GO
 
-`prices` asks the Pricing API (credentials and endpoint as boto3 finds them). `branch-interfaces` reads the file
-pkg/aws/vpc/limits.go of github.com/aws/amazon-vpc-resource-controller-k8s, where AWS publishes what no API tells.
+`prices` asks the Pricing API, `instance-types` EC2 (credentials and endpoints as boto3 finds them), region by region.
+`branch-interfaces` reads the file pkg/aws/vpc/limits.go of github.com/aws/amazon-vpc-resource-controller-k8s, where AWS
+publishes what no API tells.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from typing import Any
 import boto3
 import click
 
+from controller.aws.catalog import InstanceTypeCatalog
 from controller.aws.clients import pricing_region
+from controller.aws.memory import LearnedMemory
 from controller.aws.pricing import Pricing
-from controller.aws.shipped import BRANCH_INTERFACES_FILE, PRICES_FILE
+from controller.aws.shipped import BRANCH_INTERFACES_FILE, PRICES_FILE, TYPES_FILE, ShippedTypes, pack_types
 
 DATA = Path(__file__).parent.parent / "controller" / "aws" / "data"
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-northeast-2",
@@ -49,6 +53,26 @@ def prices(regions: tuple[str, ...], source: str) -> None:
         table[region] = {"generated": today, "source": source, "prices": found}
         click.echo(f"{region}: {len(found)} prices, {today}")
     _write(PRICES_FILE, dict(sorted(table.items())))
+
+
+@main.command("instance-types")
+@click.option("--region", "regions", multiple=True, default=REGIONS, help="a region to ask for (repeat); others stay")
+@click.option("--source", default="EC2 DescribeInstanceTypes", help="what the table says of the origin")
+def instance_types(regions: tuple[str, ...], source: str) -> None:
+    """Instance types and the zones that sell them. Regions that are not asked for keep what they have."""
+    file = DATA / TYPES_FILE
+    table: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
+    today = dt.datetime.now(dt.UTC).date().isoformat()
+    for region in regions:
+        session = boto3.Session(region_name=region)
+        catalog = InstanceTypeCatalog(session.client("ec2"), region, LearnedMemory())
+        catalog.refresh()
+        if catalog.sold is None:
+            raise click.ClickException(f"EC2 lists no instance types in {region}")
+        found = ShippedTypes(region, today, source, catalog.sold.types, catalog.sold.zones)
+        table = pack_types(table, found)
+        click.echo(f"{region}: {len(catalog.sold.types)} instance types, {today}")
+    _write(TYPES_FILE, table)
 
 
 @main.command("branch-interfaces")

@@ -109,7 +109,7 @@ class InstanceTypeCatalog:
             if held is not None and held.key == key:
                 return held.types
             previous = {item.name: item for item in held.types} if held and held.key[0] == sold.version else {}
-            build = _Builder(self._region, rules, market, images, self._learned, previous).build
+            build = TypeBuilder(self._region, rules, market, images, self._learned, previous).build
             built = (build(info, sold.zones[name]) for name, info in sorted(sold.types.items()))
             types = tuple(item for item in built if item is not None)
             if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
@@ -138,7 +138,7 @@ class InstanceTypeCatalog:
 
 
 @dataclass(frozen=True, slots=True)
-class _Builder:
+class TypeBuilder:
     """Builds the instance types of one answer, out of the `previous` ones where they have not changed."""
 
     region: str
@@ -146,7 +146,7 @@ class _Builder:
     market: Market
     images: tuple[Image, ...] | None
     learned: LearnedMemory
-    previous: Mapping[str, InstanceType]
+    previous: Mapping[str, InstanceType] = field(default_factory=dict)
 
     def build(self, info: TypeInfo, sold_in: frozenset[str]) -> InstanceType | None:
         """The type; None when it is not sold where there is a subnet, or no image is for it."""

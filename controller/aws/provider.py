@@ -18,6 +18,7 @@ from controller.aws.amifamily import family_of
 from controller.aws.balance import LEAVING_STATES, ZoneBalance
 from controller.aws.caching import Cache
 from controller.aws.capacity import CapacityRules, pod_capacity
+from controller.aws.capacityrules import capacity_rules
 from controller.aws.catalog import InstanceTypeCatalog, Market
 from controller.aws.clients import Clients
 from controller.aws.cluster import ClusterFacts, describe_cluster
@@ -31,9 +32,8 @@ from controller.aws.permissions import check_permissions
 from controller.aws.pricing import Pricing
 from controller.aws.queue import InterruptionQueue
 from controller.aws.securitygroups import SecurityGroups
-from controller.aws.shipped import branch_interfaces, shipped_prices
+from controller.aws.shipped import shipped_prices
 from controller.aws.status import TemplateStatus, resolve_status
-from controller.aws.storage import storage_bytes
 from controller.aws.subnets import Subnets
 from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
@@ -147,7 +147,7 @@ class AWSProvider:
         market = Market(zones, self._pricing.prices, version, unavailable)
         images = None if template.launch_template else self._images_of(template)
         try:
-            return self._catalog.instance_types(self._rules(provisioner, template), market, images)
+            return self._catalog.instance_types(capacity_rules(self._settings, provisioner, template), market, images)
         except ValueError as error:
             raise NodeTemplateError(
                 f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}; write 100Mi or 5%, say"
@@ -177,6 +177,11 @@ class AWSProvider:
     def spot_lost(self, instance_type: str, zone: str) -> None:
         """A spot instance of this type is taken back there: the offering is not planned for a while."""
         self._unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
+
+    @property
+    def region(self) -> str:
+        """Where it launches."""
+        return self._clients.region
 
     @property
     def memory(self) -> LearnedMemory:
@@ -255,22 +260,6 @@ class AWSProvider:
             region=shipped.region,
             generated=shipped.generated,
             source=shipped.source,
-        )
-
-    def _rules(self, provisioner: Provisioner, template: AWSNodeTemplate) -> CapacityRules:
-        family = family_of(template)
-        return CapacityRules(
-            vm_memory_overhead=self._settings.vm_memory_overhead_percent,
-            eni_limited_pods=self._settings.enable_eni_limited_pod_density,
-            pod_eni=self._settings.enable_pod_eni,
-            branch_interfaces=branch_interfaces(),
-            storage_bytes=storage_bytes(template, family),
-            kubelet=provisioner.kubelet,
-            eni_limited_memory_overhead=family.eni_limited_memory_overhead,
-            supports_pods_per_core=family.supports_pods_per_core,
-            supports_eviction_soft=family.supports_eviction_soft,
-            prefix_delegation=self._settings.enable_prefix_delegation,
-            instance_store=bool(self._settings.instance_store_policy) and family.supports_instance_store,
         )
 
     def _type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:

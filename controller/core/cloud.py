@@ -101,14 +101,18 @@ class CloudInstance:
     that its launch request carried."""
 
 
-class CloudProvider(Protocol):
-    """The seam between the controller and a cloud. Implementations translate every error into `CloudError`s."""
+class TypeSource(Protocol):
+    """The one question that planning asks of a cloud."""
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """The types that this Provisioner's template can launch, offerings priced; unavailable ones are marked.
 
         Raises NodeTemplateError when the template matches no subnet, and other CloudErrors.
         """
+
+
+class CloudProvider(TypeSource, Protocol):
+    """The seam between the controller and a cloud. Implementations translate every error into `CloudError`s."""
 
     def create(self, request: LaunchRequest) -> CloudInstance:
         """Launch one instance, or return the one that this token launched before.

@@ -1,5 +1,7 @@
 """What the controller's source code calls: AWS actions, and Kubernetes verbs on resources.
 
+The commands for people (controller/commandline) act with their user's own rights, and are read apart.
+
 Read from the syntax tree, so that a call added tomorrow is asked for tomorrow.
 """
 
@@ -39,9 +41,13 @@ class KubeCall:
     verb: str
 
 
-def _modules() -> Iterator[tuple[Path, ast.AST]]:
+COMMANDS = ROOT / "controller" / "commandline"
+
+
+def _modules(*, commands: bool = False) -> Iterator[tuple[Path, ast.AST]]:
     for path in sorted((ROOT / "controller").rglob("*.py")):
-        yield path, ast.parse(path.read_text(), str(path))
+        if path.is_relative_to(COMMANDS) is commands:
+            yield path, ast.parse(path.read_text(), str(path))
 
 
 def _calls(tree: ast.AST) -> Iterator[ast.Call]:
@@ -85,9 +91,18 @@ def aws_actions() -> set[str]:
 
 def kube_calls() -> set[KubeCall]:
     """Every verb that the Kubernetes client is asked for, and the watches of the cluster state."""
+    return {KubeCall(r.group, r.plural, verb) for r in CLUSTER_STATE for verb in ("list", "watch")} | _calls_of()
+
+
+def command_calls() -> set[KubeCall]:
+    """What the commands for people ask the Kubernetes client for."""
+    return _calls_of(commands=True)
+
+
+def _calls_of(*, commands: bool = False) -> set[KubeCall]:
     known = {name: value for name, value in vars(resources).items() if isinstance(value, Resource)}
-    found = {KubeCall(each.group, each.plural, verb) for each in CLUSTER_STATE for verb in ("list", "watch")}
-    for path, tree in _modules():
+    found: set[KubeCall] = set()
+    for path, tree in _modules(commands=commands):
         generic = [known[name] for name in _imported(tree) & set(known)]
         for call in _calls(tree):
             assert isinstance(call.func, ast.Attribute)

@@ -6,7 +6,7 @@ from components.documents import rbac
 from components.documents.settings import CONFIG_MAP
 from controller import settings
 from controller.kube.resources import CONFIG_MAPS, LEASES, SERVICES
-from tests.components.source import KubeCall, kube_calls
+from tests.components.source import KubeCall, command_calls, kube_calls
 
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
@@ -32,6 +32,12 @@ def test_every_call_of_the_code_is_allowed() -> None:
     for call in calls:
         rules, names = BY_NAME.get(call.resource, (rbac.CLUSTER_RULES, ("",)))
         assert any(allows(rules, call, name) for name in names), f"{call}: add it to components/documents/rbac.py"
+
+
+def test_commands_for_people_read_and_write_nothing() -> None:
+    calls = command_calls()
+    assert calls, "the reader of the source finds too little"
+    assert {call.verb for call in calls} <= {"get", "list", "watch"}
 
 
 def test_every_verb_is_used_by_the_code() -> None:

@@ -1,0 +1,53 @@
+"""Figures as people read them: money, shares, bars, ages."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from controller.commandline.simulation import HOURS_A_MONTH
+
+BAR_CELLS = 10
+CROWDED, LOW = 0.85, 0.4
+"""Shares from which a bar is green, and below which it is red: room that is paid for and not used."""
+
+
+def money(dollars: float) -> str:
+    """$0.0412, $12.34: four digits below a dollar."""
+    return f"${dollars:,.4f}" if abs(dollars) < 1 else f"${dollars:,.2f}"
+
+
+def month(dollars_per_hour: float) -> str:
+    """What an hourly price comes to in a month."""
+    return f"${dollars_per_hour * HOURS_A_MONTH:,.2f}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """0.123 → 12 %."""
+    return f"{share * 100:.{digits}f} %"
+
+
+def count(number: int, noun: str) -> str:
+    """1 pod, 2 pods, 1,000 pods."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def bar(share: float) -> Text:
+    """A share as a bar and a figure."""
+    filled = min(BAR_CELLS, round(share * BAR_CELLS))
+    style = "green" if share >= CROWDED else "red" if share < LOW else "yellow"
+    return Text.assemble(("█" * filled, style), ("░" * (BAR_CELLS - filled), "dim"), f" {share * 100:3.0f}%")
+
+
+def age(seconds: float) -> str:
+    """45s, 12m, 3h12m, 4d2h: as kubectl writes it."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    minutes = whole // 60
+    if minutes < 120:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"

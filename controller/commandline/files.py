@@ -1,0 +1,96 @@
+"""Files of Kubernetes objects: YAML or JSON, folders of them, stack configuration, dumps; each object with its place.
+
+Every problem of every file goes to one report, so that a user sees all of them at once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controller.core.api.document import Document
+from controller.core.api.strict import Report, kind_of
+
+SUFFIXES = (".yaml", ".yml", ".json")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An object and where it stands, for messages: `fleet.yaml (document 2)`."""
+
+    document: Document
+    where: str
+
+    @property
+    def kind(self) -> str:
+        """Its Kubernetes kind."""
+        return str(self.document["kind"])
+
+    @property
+    def name(self) -> str:
+        """metadata.name, or generateName, or empty."""
+        metadata = self.document.get("metadata")
+        metadata = metadata if isinstance(metadata, Mapping) else {}
+        return str(metadata.get("name") or metadata.get("generateName") or "")
+
+
+def read_files(paths: Iterable[str], report: Report) -> tuple[Placed, ...]:
+    """The objects of these files in order; folders are read with all below them, `-` is standard input."""
+    found: list[Placed] = []
+    for path in paths:
+        for name, text in _texts(path, report):
+            found.extend(_objects(name, text, report))
+    return tuple(found)
+
+
+def _texts(path: str, report: Report) -> Iterator[tuple[str, str]]:
+    if path == STDIN:
+        yield "standard input", sys.stdin.read()
+        return
+    place = Path(path)
+    files = sorted(f for f in place.rglob("*") if f.suffix in SUFFIXES) if place.is_dir() else [place]
+    if not files:
+        report.add(path, "has no YAML or JSON file", f"files end in {', '.join(SUFFIXES)}")
+    for file in files:
+        try:
+            raw = file.read_bytes()
+            yield str(file), (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+        except OSError as error:
+            report.add(str(file), f"cannot be read: {error.strerror or error}", "check the path")
+        except (UnicodeDecodeError, EOFError) as error:
+            report.add(str(file), f"is not text: {error}", "it must be YAML or JSON, gzip-compressed or not")
+
+
+def _objects(name: str, text: str, report: Report) -> Iterator[Placed]:
+    try:
+        documents = [each for each in yaml.load_all(text, _LOADER) if each is not None]
+    except yaml.YAMLError as error:
+        report.add(name, f"is not YAML: {' '.join(str(error).split())}")
+        return
+    for number, document in enumerate(documents, start=1):
+        where = name if len(documents) == 1 else f"{name} (document {number})"
+        yield from _placed(document, where, report)
+
+
+def _placed(document: Any, where: str, report: Report) -> Iterator[Placed]:
+    if not isinstance(document, dict):
+        report.add(where, f"must be a Kubernetes object, not {kind_of(document)}")
+    elif "kind" not in document and isinstance(document.get("config"), dict):
+        yield Placed({"kind": "StackConfig", **document}, where)
+    elif not isinstance(document.get("kind"), str):
+        report.add(f"{where}: kind", "is missing", "every object of Kubernetes has apiVersion and kind")
+    elif document["kind"].endswith("List") and isinstance(document.get("items"), list):
+        for index, item in enumerate(document["items"]):
+            kind = document["kind"].removesuffix("List")
+            full = {"kind": kind, **item} if isinstance(item, dict) and kind else item
+            yield from _placed(full, f"{where}: items[{index}]", report)
+    else:
+        yield Placed(document, where)

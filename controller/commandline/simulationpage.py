@@ -1,0 +1,221 @@
+"""A simulation as one self-contained page: the packing drawn, node by node, readable without a network or scripts.
+
+A node is a card; each of its resources is a bar, and each workload's share of it a piece in the workload's colour.
+Cards are as wide as their share of the price is large, within limits, so that the eye goes where the money goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+
+from controller.commandline import comparison
+from controller.commandline.figures import count, money, month, percent
+from controller.commandline.simulation import Simulation
+from controller.commandline.simulationreport import groups, unplaced_by_reason, workload_of
+from controller.core.api.pod import PodKey
+from controller.core.api.quantity import format_quantity
+from controller.core.provisioning import PlannedNode
+
+GOLDEN_ANGLE = 137.508
+"""Degrees between the hues of neighbours: many colours, none like the one before."""
+ALWAYS = ("cpu", "memory")
+DRAWN_NODES = 400
+"""Cards that a browser still lays out at once; the table above them counts all."""
+MIN_WIDTH, MAX_WIDTH = 190, 420
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --ink: #1d2430; --soft: #667085; --line: #d9dee7; --bg: #f6f7f9; --card: #fff; --free: #eceff4; --bad: #b42318;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ink: #e6e9ef; --soft: #98a2b3; --line: #3a4150; --bg: #14171d; --card: #1d222b; --free: #2b313c; --bad: #f97066;
+  }
+}
+* { box-sizing: border-box }
+body { margin: 0; padding: 24px; font: 14px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--bg) }
+h1 { font-size: 20px; margin: 0 0 16px }
+h2 { font-size: 15px; margin: 28px 0 10px }
+small, .soft { color: var(--soft) }
+.bad, .bad b { color: var(--bad) }
+.tiles, .nodes { display: flex; flex-wrap: wrap; gap: 10px }
+.tile, .node, table { background: var(--card); border: 1px solid var(--line); border-radius: 8px }
+.tile { padding: 10px 16px }
+.tile b { display: block; font-size: 20px }
+table { border-collapse: collapse }
+th, td { padding: 5px 12px; text-align: right; border-bottom: 1px solid var(--line) }
+th:first-child, td:first-child { text-align: left }
+.node { padding: 8px 10px }
+.node header { display: flex; justify-content: space-between; gap: 8px; font-weight: 600 }
+.node p { margin: 0 0 6px; font-size: 12px }
+.row { display: grid; grid-template-columns: 58px 1fr 38px; gap: 6px; align-items: center; font-size: 11px }
+.row { margin-top: 3px }
+.bar { display: flex; height: 14px; background: var(--free); border-radius: 3px; overflow: hidden }
+.bar i { display: block; height: 100%; border-right: 1px solid var(--card) }
+.bar i.d { background: repeating-linear-gradient(45deg, #98a2b3 0 3px, transparent 3px 6px) }
+.key { display: flex; flex-wrap: wrap; gap: 4px 14px; font-size: 12px; margin-bottom: 12px }
+.key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 5px }
+"""
+
+
+def page(found: Simulation, before: Simulation | None = None) -> str:
+    """The page as HTML. Names are escaped, and nothing is loaded: it can be opened from anywhere."""
+    body = [
+        "<h1>Fleet simulation</h1>",
+        *_tiles(found, before),
+        *(_comparison(found, before) if before is not None else ()),
+        *_missing(found),
+        *_groups(found),
+        *_drawing(found),
+        *_standing(found),
+        *(f"<p><small>{escape(note)}</small></p>" for note in found.notes),
+    ]
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            '<meta name="viewport" content="width=device-width"><title>Fleet simulation</title>',
+            f"<style>{STYLE}</style></head><body>",
+            *body,
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+def _tiles(found: Simulation, before: Simulation | None) -> Iterator[str]:
+    placed = len(found.problem.pending) - len(found.plan.unplaced)
+    tiles = [
+        (f"{month(found.price_per_hour)}", f"a month, {money(found.price_per_hour)}/h", ""),
+        (f"{len(found.plan.new_nodes):,}", "new nodes", ""),
+        (f"{placed:,}", "pods placed", ""),
+    ]
+    if found.over_bound is not None:
+        bound = money(found.bound.price_per_hour)
+        tiles.append((percent(found.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
+    if found.plan.unplaced:
+        tiles.append((f"{len(found.plan.unplaced):,}", "pods cannot be placed", "bad"))
+    if before is not None:
+        change = found.price_per_hour - before.price_per_hour
+        sign = "+" if change > 0 else "−" if change < 0 else "±"
+        tiles.append((f"{sign}{month(abs(change))}", "a month against the other configuration", ""))
+    yield '<div class="tiles">'
+    for figure, text, style in tiles:
+        yield f'<div class="tile {style}"><b>{escape(figure)}</b><small>{escape(text)}</small></div>'
+    yield "</div>"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield "<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"
+    for row in rows:
+        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+    yield "</table>"
+
+
+def _comparison(found: Simulation, before: Simulation) -> Iterator[str]:
+    yield "<h2>Compared</h2>"
+    rows = [*comparison.rows(found, before), *comparison.node_rows(found, before)]
+    yield from _table(("", "before", "after", "difference"), rows)
+
+
+def _missing(found: Simulation) -> Iterator[str]:
+    if found.plan.unplaced:
+        yield '<h2 class="bad">Cannot be placed</h2>'
+    for reason, workloads in unplaced_by_reason(found):
+        listed = ", ".join(f"{name} ×{number}" for name, number in workloads.items())
+        yield f"<p><b>{escape(listed)}</b><br>{escape(reason)}</p>"
+
+
+def _groups(found: Simulation) -> Iterator[str]:
+    if not found.plan.new_nodes:
+        return
+    yield "<h2>New nodes</h2>"
+    head = ("type", "capacity", "provisioner", "zones", "nodes", "pods", "$/h", "$/month")
+    rows = [
+        (
+            each.instance_type,
+            each.capacity_type,
+            each.provisioner,
+            each.zones,
+            f"{len(each.nodes):,}",
+            f"{sum(len(node.pods) for node in each.nodes):,}",
+            money(each.price_per_hour),
+            month(each.price_per_hour),
+        )
+        for each in groups(found)
+    ]
+    yield from _table(head, rows)
+
+
+def _drawing(found: Simulation) -> Iterator[str]:
+    if not found.plan.new_nodes:
+        return
+    owners = {pod.key: workload_of(pod) for pod in found.problem.pending}
+    placed = Counter(owners[key] for node in found.plan.new_nodes for key in node.pods)
+    colours = {name: _colour(number) for number, name in enumerate(sorted(placed))}
+    yield '<h2>What runs where</h2><div class="key">'
+    for name, number in sorted(placed.items()):
+        yield f'<span><i style="background:{colours[name]}"></i>{escape(name)} ×{number}</span>'
+    yield '<span class="soft">hatched: DaemonSets; empty: free</span></div><div class="nodes">'
+    nodes = [node for group in groups(found) for node in group.nodes]
+    dearest = max(node.offering.price for node in nodes)
+    for node in nodes[:DRAWN_NODES]:
+        yield from _card(found, node, owners, colours, node.offering.price / dearest if dearest else 1.0)
+    yield "</div>"
+    if len(nodes) > DRAWN_NODES:
+        yield f"<p><small>{count(len(nodes) - DRAWN_NODES, 'more node')} of the cheaper kinds, not drawn</small></p>"
+
+
+def _colour(number: int) -> str:
+    return f"hsl({number * GOLDEN_ANGLE % 360:.0f} 58% {(52, 44, 60)[number % 3]}%)"
+
+
+def _card(
+    found: Simulation, node: PlannedNode, owners: Mapping[PodKey, str], colours: Mapping[str, str], weight: float
+) -> Iterator[str]:
+    offering = node.offering
+    width = round(MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * weight)
+    yield f'<div class="node" style="width:{width}px"><header><span>{escape(offering.instance_type)}</span>'
+    yield f"<span>{money(offering.price)}/h</span></header>"
+    place = f"{offering.capacity_type}, {offering.zone}, {node.provisioner}, {count(len(node.pods), 'pod')}"
+    yield f'<p class="soft">{escape(place)}</p>'
+    pods, allocatable = found.pods, found.allocatable(node)
+    shares: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for key in node.pods:
+        for name, amount in pods[key].spec.requests.items():
+            shares[name][owners[key]] += amount
+    for name in (*ALWAYS, *sorted(set(shares) - {*ALWAYS, "pods"})):
+        if allocatable.get(name):
+            yield _bar(name, shares[name], node.requests.get(name, 0), allocatable[name], colours)
+    yield "</div>"
+
+
+def _bar(name: str, shares: Mapping[str, int], total: int, room: int, colours: Mapping[str, str]) -> str:
+    daemons = max(0, total - sum(shares.values()))
+    pieces = [(who, amount, f'style="background:{colours[who]};') for who, amount in sorted(shares.items()) if amount]
+    if daemons:
+        pieces.append(("DaemonSets", daemons, 'class="d" style="'))
+    drawn = "".join(
+        f'<i {style}width:{100 * amount / room:.2f}%" title="{escape(f"{who}: {format_quantity(name, amount)}")}"></i>'
+        for who, amount, style in pieces
+    )
+    label = escape(name.rpartition("/")[2])
+    title = escape(f"{name}: {format_quantity(name, total)} of {format_quantity(name, room)}")
+    return (
+        f'<div class="row" title="{title}"><span>{label}</span><div class="bar">{drawn}</div>'
+        f"<span>{percent(total / room)}</span></div>"
+    )
+
+
+def _standing(found: Simulation) -> Iterator[str]:
+    if found.plan.existing:
+        yield "<h2>On nodes there are</h2>"
+        pods = found.pods
+        rows = (
+            (each.node, ", ".join(f"{w} ×{n}" for w, n in Counter(workload_of(pods[k]) for k in each.pods).items()))
+            for each in found.plan.existing
+        )
+        yield from _table(("node", "pods"), rows)
