@@ -23,7 +23,7 @@ sandbox: install ## leave a sandbox cluster running for kubectl; prints the path
 	@$(RUN) python -m sandbox up --kube $(KUBE)
 
 test: install ## all tests
-	@$(RUN) pytest -n 2 --dist loadgroup $(PYTEST_FLAGS)
+	@$(RUN) pytest -n 4 --dist loadgroup $(PYTEST_FLAGS)
 
 check: install ## lint, format, types, import contracts, lock file
 	@$(UV) lock --check --quiet

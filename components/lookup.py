@@ -6,25 +6,21 @@ its key path. These are Pulumi's own look-ups, by the provider and the credentia
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pulumi_aws as aws
 
 from components.config.schema import StackConfig
 from components.documents.account import SUFFIXES, Account
 from components.documents.controller_policy import DISCOVERY_TAG
+from components.network import network, node_subnets, pod_subnets
+from components.queries import or_none
 from controller.core.api.strict import Report, did_you_mean
 from controller.errors import ValidationError
-
-T = TypeVar("T")
 
 STACK_TAG = "nodeless:stack"
 """On what an account has once, such as an OIDC provider: tells whether it is this stack's, or was there before."""
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
-ABSENT = ("NoSuchEntity", "NotFound", "not found", "no matching", "couldn't find resource")
-"""How the AWS provider says that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +55,6 @@ class Surroundings:
     """So is the spot service-linked role."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Subnet:
-    id: str
-    vpc_id: str
-    public: bool
-
-
 def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     """Raises ValidationError with everything that does not fit."""
     report = Report()
@@ -77,11 +66,12 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     cluster = None if config.cluster.create else _existing(config.cluster.name, account, report)
     if report.problems:
         raise ValidationError("Stack in its account", report.problems)
+    ground = network(config, cluster.vpc_id if cluster else "", cluster.subnet_ids if cluster else (), report)
     found = Surroundings(
         account=account,
         cluster=cluster,
-        node_subnet_ids=_node_subnets(config, cluster, report),
-        pod_subnet_ids=_pod_subnets(config, cluster, report),
+        node_subnet_ids=node_subnets(config, ground, report),
+        pod_subnet_ids=pod_subnets(config, ground, report),
         node_group_id=_node_group(config, cluster, report),
         foreign_oidc_provider=cluster is not None and _foreign_provider(cluster.issuer, stack_tag),
         foreign_spot_role=_foreign_spot_role(stack_tag),
@@ -93,7 +83,7 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
 
 
 def _existing(name: str, account: Account, report: Report) -> ExistingCluster | None:
-    found = _or_none(lambda: aws.eks.get_cluster(name=name))
+    found = or_none(lambda: aws.eks.get_cluster(name=name))
     if found is None:
         known = aws.eks.get_clusters().names
         remedy = did_you_mean(name, known) if known else "give cluster.create to have it made"
@@ -113,59 +103,6 @@ def _existing(name: str, account: Account, report: Report) -> ExistingCluster | 
         security_group_id=network.cluster_security_group_id,
         access_entries=any(mode in ("API", "API_AND_CONFIG_MAP") for mode in modes),
     )
-
-
-def _node_subnets(config: StackConfig, cluster: ExistingCluster | None, report: Report) -> tuple[str, ...]:
-    discovery = config.discovery
-    path, ids = "discovery.subnetIds", discovery.subnet_ids
-    if cluster is None:
-        return ids or (config.cluster.create.subnet_ids if config.cluster.create else ())
-    if discovery.subnet_tags:
-        path = "discovery.subnetTags"
-        vpc = [aws.ec2.GetSubnetsFilterArgs(name="vpc-id", values=[cluster.vpc_id])]
-        tags = [aws.ec2.GetSubnetsFilterArgs(name=f"tag:{k}", values=[v]) for k, v in discovery.subnet_tags.items()]
-        ids = tuple(sorted(aws.ec2.get_subnets(filters=[*vpc, *tags]).ids))
-    for index, name in enumerate(discovery.node_groups):
-        path = f"discovery.nodeGroups[{index}]"
-        group = _or_none(lambda name=name: aws.eks.get_node_group(config.cluster.name, name))  # type: ignore[misc]
-        if group is None:
-            report.add(path, f"the cluster has no node group {name!r}")
-        ids = (*ids, *(group.subnet_ids if group else ()))
-    subnets = _subnets(dict.fromkeys(ids or cluster.subnet_ids), cluster, path, report)
-    chosen = tuple(each.id for each in subnets if discovery.public_subnets or not each.public)
-    if not chosen and not report.problems:
-        remedy = "set discovery.publicSubnets, or name private ones" if subnets else "check the tags"
-        report.add(path, "no private subnet is left for nodes", remedy)
-    return chosen
-
-
-def _pod_subnets(config: StackConfig, cluster: ExistingCluster | None, report: Report) -> tuple[str, ...]:
-    if not config.fargate.enabled:
-        return ()
-    if cluster is None:
-        return config.fargate.subnet_ids or (config.cluster.create.subnet_ids if config.cluster.create else ())
-    given = config.fargate.subnet_ids
-    subnets = _subnets(dict.fromkeys(given or cluster.subnet_ids), cluster, "fargate.subnetIds", report)
-    for each in subnets if given else ():
-        if each.public:
-            report.add("fargate.subnetIds", f"{each.id} is public", "Fargate pods run in private subnets alone")
-    chosen = tuple(each.id for each in subnets if not each.public)
-    if not chosen:
-        report.add("fargate.subnetIds", "the cluster has no private subnet", "name private subnets of its VPC")
-    return chosen
-
-
-def _subnets(ids: dict[str, None], cluster: ExistingCluster, path: str, report: Report) -> list[_Subnet]:
-    found = []
-    for subnet_id in ids:
-        subnet = _or_none(lambda subnet_id=subnet_id: aws.ec2.get_subnet(id=subnet_id))  # type: ignore[misc]
-        if subnet is None:
-            report.add(path, f"there is no subnet {subnet_id}")
-        elif subnet.vpc_id != cluster.vpc_id:
-            report.add(path, f"{subnet_id} is in {subnet.vpc_id}", f"the cluster is in {cluster.vpc_id}")
-        else:
-            found.append(_Subnet(subnet_id, subnet.vpc_id, subnet.map_public_ip_on_launch))
-    return found
 
 
 def _node_group(config: StackConfig, cluster: ExistingCluster | None, report: Report) -> str:
@@ -192,11 +129,11 @@ def _node_group(config: StackConfig, cluster: ExistingCluster | None, report: Re
 
 
 def _launch_template_group(cluster: str, name: str, path: str, report: Report) -> str:
-    group = _or_none(lambda: aws.eks.get_node_group(cluster, name))
+    group = or_none(lambda: aws.eks.get_node_group(cluster, name))
     if group is None:
         report.add(path, f"the cluster has no node group {name!r}")
         return ""
-    templates = [_or_none(lambda id=each.id: aws.ec2.get_launch_template(id=id)) for each in group.launch_templates]  # type: ignore[misc]
+    templates = [or_none(lambda id=each.id: aws.ec2.get_launch_template(id=id)) for each in group.launch_templates]  # type: ignore[misc]
     groups = [
         security_group
         for template in templates
@@ -219,20 +156,10 @@ def _check_join(config: StackConfig, cluster: ExistingCluster | None, report: Re
 
 
 def _foreign_provider(issuer: str, stack_tag: str) -> bool:
-    found = _or_none(lambda: aws.iam.get_open_id_connect_provider(url=issuer))
+    found = or_none(lambda: aws.iam.get_open_id_connect_provider(url=issuer))
     return found is not None and found.tags.get(STACK_TAG) != stack_tag
 
 
 def _foreign_spot_role(stack_tag: str) -> bool:
-    found = _or_none(lambda: aws.iam.get_role(name=SPOT_ROLE))
+    found = or_none(lambda: aws.iam.get_role(name=SPOT_ROLE))
     return found is not None and found.tags.get(STACK_TAG) != stack_tag
-
-
-def _or_none(ask: Callable[[], T]) -> T | None:
-    """The answer, or None when AWS says that there is none; other failures are raised."""
-    try:
-        return ask()
-    except Exception as error:
-        if any(phrase in str(error) for phrase in ABSENT):
-            return None
-        raise

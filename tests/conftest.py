@@ -1,12 +1,31 @@
-"""What every test shares: property tests have no deadline (no test is timed), and CI replays the same examples."""
+"""What every test shares: property tests have no deadline (no test is timed), and CI replays the same examples.
+
+Tests that mostly wait (for real processes to die and come back) run first, so that the rest of the suite fills the
+workers meanwhile, and none of them is the last alone.
+"""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
+
+WAITING = (
+    "tests/faults/",
+    "tests/components/test_sandbox_stack.py",
+    "tests/aws/test_bad_days.py",
+    "tests/sandbox/world/",
+)
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("heavy", deadline=None, max_examples=3000)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The same order on every worker, as xdist wants it: stable, by the place in WAITING."""
+    items.sort(
+        key=lambda item: next((at for at, path in enumerate(WAITING) if item.nodeid.startswith(path)), len(WAITING))
+    )

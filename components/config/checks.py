@@ -57,7 +57,9 @@ def _new_cluster(config: StackConfig, report: Report) -> None:
 def _discovery(config: StackConfig, report: Report) -> None:
     sources = {
         "discovery.subnetIds": config.discovery.subnet_ids,
-        "discovery.subnetTags": config.discovery.subnet_tags,
+        "discovery.vpcName" if config.discovery.vpc_name else "discovery.subnetTags": (
+            config.discovery.vpc_name or config.discovery.subnet_tags
+        ),
         "discovery.nodeGroups": config.discovery.node_groups,
     }
     given = [path for path, value in sources.items() if value]

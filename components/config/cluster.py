@@ -73,6 +73,10 @@ class DiscoveryConfig:
     subnet_tags: FrozenMap[str, str] = key(
         "Subnets of the cluster's VPC that carry all of these tags; `*` stands for any value.", default=EMPTY
     )
+    vpc_name: str = key(
+        "Subnets of the VPC whose tag Name is this, which has to be the cluster's; subnetTags narrow them down.",
+        default="",
+    )
     node_groups: tuple[str, ...] = key("The subnets of these managed node groups of the cluster.", default=())
     public_subnets: bool = key(
         "Tag public subnets too (those that give public addresses). By default only private ones are.", default=False

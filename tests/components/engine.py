@@ -5,6 +5,7 @@ What this does not prove: that the AWS and Kubernetes providers accept the input
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,10 @@ PRIVATE = ("subnet-00000000000000001", "subnet-00000000000000002")
 PUBLIC = "subnet-00000000000000003"
 CLUSTER_GROUP = "sg-0123456789abcdef0"
 ISSUER = "https://oidc.eks.ap-northeast-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE"
+
+
+LOOP = asyncio.new_event_loop()
+"""Pulumi takes the thread's own, to which its root stack stays bound; asyncio.run in other tests leaves none."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ def run(program: Callable[[], None], cloud: Cloud | None = None, *, preview: boo
     """Run a program that declares resources."""
     answers = replace(cloud or Cloud(), preview=preview)
     recorder = Recorder(answers)
+    asyncio.set_event_loop(LOOP)
     mocks.set_mocks(answers, project="nodeless", stack=stack, preview=preview, monitor=recorder)
     outputs: dict[str, Any] = {}
 
@@ -159,7 +165,8 @@ def run_stack(name: str, config: Mapping[str, str], cloud: Cloud | None = None, 
 
 
 def _subnet(args: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": args["id"], "vpcId": VPC, "mapPublicIpOnLaunch": args["id"] == PUBLIC}
+    zone = f"ap-northeast-2{'abc'[int(args['id'][-1], 16) % 3]}"
+    return {"id": args["id"], "vpcId": VPC, "mapPublicIpOnLaunch": args["id"] == PUBLIC, "availabilityZone": zone}
 
 
 USUAL: dict[str, Any] = {
@@ -180,6 +187,7 @@ USUAL: dict[str, Any] = {
         },
         "accessConfigs": [{"authenticationMode": "API_AND_CONFIG_MAP"}],
     },
+    "aws:ec2/getVpcs:getVpcs": {"ids": [VPC], "id": "r"},
     "aws:ec2/getSubnets:getSubnets": {"ids": [*PRIVATE, PUBLIC], "id": "r"},
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getSecurityGroups:getSecurityGroups": {"ids": [], "id": "r"},

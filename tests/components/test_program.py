@@ -15,7 +15,7 @@ from pulumi.output import Unknown
 
 from components.objects import KINDS
 from sandbox.stack_kube import whole_numbers
-from tests.components.engine import CLUSTER_GROUP, PUBLIC, USUAL, VPC, Cloud, Declared, Refusal, Run, run_stack
+from tests.components.engine import CLUSTER_GROUP, PRIVATE, PUBLIC, USUAL, VPC, Cloud, Declared, Refusal, Run, run_stack
 from tests.components.golden import GOLDEN, document, run_of
 from tests.components.stacks import ROOT, STACKS, minimal, raw_config
 
@@ -164,6 +164,56 @@ def test_public_subnets_are_left_out_unless_asked_for() -> None:
     assert PUBLIC in tagged(publicSubnets=True)
     assert CLUSTER_GROUP in tagged()
     assert "sg-0fedcba9876543210" in tagged(securityGroup="sg-0fedcba9876543210")
+
+
+def new_cluster(*subnet_ids: str) -> dict[str, Any]:
+    return {"name": "myeks", "create": {"version": "1.30", "subnetIds": list(subnet_ids)}}
+
+
+@pytest.mark.parametrize("where", [{"name": "myeks"}, new_cluster(*PRIVATE)], ids=["existing", "new"])
+def test_subnets_are_found_by_the_name_of_the_vpc_and_by_tags_in_an_existing_and_a_new_cluster(
+    where: dict[str, Any],
+) -> None:
+    asked: list[dict[str, str]] = []
+
+    def subnets(args: Mapping[str, Any]) -> dict[str, Any]:
+        asked.append({each["name"]: each["values"][0] for each in args["filters"]})
+        return {"ids": [PRIVATE[1], PUBLIC], "id": "r"}
+
+    cloud = Cloud(answers={"aws:ec2/getSubnets:getSubnets": subnets})
+    keys = config(cluster=where, discovery={"vpcName": "myeks-VPC", "subnetTags": {"tier": "nodes*"}})
+    run = run_stack("test", keys, cloud)
+    assert asked == [{"vpc-id": VPC, "tag:tier": "nodes*"}]
+    assert [each.inputs["resourceId"] for each in run.of_type("aws:ec2/tag:Tag") if "subnet" in each.name] == [
+        PRIVATE[1]
+    ]
+
+
+def test_a_vpc_that_is_not_the_clusters_or_is_not_there_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    def said(*ids: str) -> list[str]:
+        caplog.clear()
+        cloud = Cloud(answers={"aws:ec2/getVpcs:getVpcs": {"ids": list(ids), "id": "r"}})
+        return refused(caplog, cloud, discovery={"vpcName": "lab"})
+
+    assert said() == ["discovery.vpcName: no VPC is called 'lab'; it is the value of the VPC's tag Name"]
+    assert said("vpc-other") == [f"discovery.vpcName: 'lab' is vpc-other; the cluster is in {VPC}"]
+
+
+def test_the_subnets_of_a_new_cluster_are_there_in_one_vpc_and_two_zones(caplog: pytest.LogCaptureFixture) -> None:
+    def subnet(args: Mapping[str, Any]) -> Any:
+        if args["id"].endswith("9"):
+            return Refusal("InvalidSubnetID.NotFound: no such subnet")
+        vpc = "vpc-other" if args["id"].endswith("8") else VPC
+        return {"id": args["id"], "vpcId": vpc, "mapPublicIpOnLaunch": False, "availabilityZone": "ap-northeast-2a"}
+
+    subnets = [f"subnet-0000000000000000{digit}" for digit in "1289"]
+    cloud = Cloud(answers={"aws:ec2/getSubnet:getSubnet": subnet})
+    keys = {"discovery": {"subnetIds": subnets[:1]}, "fargate": {"subnetIds": subnets[:1]}}
+    assert refused(caplog, cloud, cluster=new_cluster(*subnets), **keys) == [
+        f"cluster.create.subnetIds: {subnets[2]} is in vpc-other; the cluster is in {VPC}",
+        f"cluster.create.subnetIds: there is no subnet {subnets[3]}",
+        "cluster.create.subnetIds: are all in zone ap-northeast-2a; EKS wants two zones at least",
+    ]
 
 
 def test_the_group_of_a_node_group_comes_from_its_launch_template() -> None:
