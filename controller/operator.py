@@ -148,6 +148,7 @@ class Operator:
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
         solve = SolveOptions(
             weight_premium=settings.weight_premium,
+            preference_premium=settings.preference_premium,
             price_spread=settings.alternative_price_tolerance,
             spot_offerings=settings.spot_offerings,
         )

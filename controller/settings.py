@@ -3,7 +3,7 @@
 Names, defaults and meaning are Karpenter v0.27's; where it takes a wrong value in silence (an unknown
 `aws.nodeNameConvention`, an environment variable that cannot be read, an unknown key), we refuse it with a remedy.
 Keys that it does not have are off, or harmless, by default: `aws.enablePrefixDelegation`, `aws.instanceStorePolicy`,
-`aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`, `weightPremium`.
+`aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`, `weightPremium`, `preferencePremium`.
 Nothing here reads files, the environment or the network: mappings come in, frozen values go out.
 """
 
@@ -80,6 +80,9 @@ class Settings:
     weight_premium: float | None = None
     """`weightPremium`: what a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner
     unless it costs over 5 % more. Unset: weight always decides, as in the peer."""
+    preference_premium: float = 2.0
+    """`preferencePremium`: what a preference may cost, as a share of the pod's price without it: 2 honours it unless
+    it more than triples the price, 0 only where it is free."""
     price_rules: tuple[PriceRule, ...] = ()
     """`aws.priceRules`: a JSON list of discounts and commitments, so that prices are what you pay (core.pricerules)."""
 
@@ -301,6 +304,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "alternative_price_tolerance": ("aws.alternativePriceTolerance", _share),
     "spot_offerings": ("aws.spotOfferings", _positive),
     "weight_premium": ("weightPremium", _share),
+    "preference_premium": ("preferencePremium", _share),
     "price_rules": ("aws.priceRules", parse_price_rules),
 }
 """Key and reader of each field."""

@@ -51,6 +51,7 @@ def test_every_key_is_read() -> None:
         "aws.alternativePriceTolerance": "0.5",
         "aws.spotOfferings": "3",
         "weightPremium": "0.1",
+        "preferencePremium": "0.5",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
     }
     assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
@@ -75,6 +76,7 @@ def test_every_key_is_read() -> None:
         alternative_price_tolerance=0.5,
         spot_offerings=3,
         weight_premium=0.1,
+        preference_premium=0.5,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}

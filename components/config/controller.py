@@ -114,6 +114,12 @@ class SettingsConfig:
         minimum=0,
         maximum=100,
     )
+    preference_premium: float = key(
+        "A pod's preference is honoured unless it costs over this share more; 2 is three times the price.",
+        default=2.0,
+        minimum=0,
+        maximum=1000000,
+    )
     price_rules: tuple[PriceRuleConfig, ...] = key(
         "Discounts and commitments, so that prices are what you pay; the first that matches counts.", default=()
     )

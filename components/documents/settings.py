@@ -28,6 +28,7 @@ KEYS = {
     "alternative_price_tolerance": "aws.alternativePriceTolerance",
     "spot_offerings": "aws.spotOfferings",
     "weight_premium": "weightPremium",
+    "preference_premium": "preferencePremium",
     "price_rules": "aws.priceRules",
 }
 """Field of SettingsConfig → key of the ConfigMap."""

@@ -11,7 +11,7 @@ from controller.core.api.pod import Toleration
 from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.nodes import ExistingNodes
-from controller.core.provisioning.resources import Bits, Bools
+from controller.core.provisioning.resources import Bits, Bools, Floats
 from controller.core.provisioning.signatures import Signatures
 from controller.core.scheduling.requirements import Requirements
 
@@ -43,6 +43,7 @@ class MaskCompiler:
         self.existing = existing
         self.signatures = Signatures(catalog)
         self._masks: dict[object, Mask] = {}
+        self._prices: dict[int, Floats] = {}
 
     def variants(self, level: Level) -> list[tuple[Choice, ...]]:
         """The level's choices, OR terms over open labels taken apart (a node settles such a label for one of them)."""
@@ -68,6 +69,13 @@ class MaskCompiler:
         found = self._masks.get(key)
         if found is None:
             found = self._masks[key] = self._compile(choices, pins, tolerations)
+        return found
+
+    def prices(self, mask: Mask) -> Floats:
+        """Per configuration, the least price at which the mask lets a node of it be launched; infinite where never."""
+        found = self._prices.get(mask.index)
+        if found is None:
+            found = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
         return found
 
     def _compile(self, choices: tuple[Choice, ...], pins: Requirements | None, tolerations: Tolerations) -> Mask:

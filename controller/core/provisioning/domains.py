@@ -69,15 +69,13 @@ class Domains:
             free = self.masks.existing.free[asked][:, mask.existing]
             if (free >= request[asked][:, None]).all(axis=0).any():
                 return 0.0
-        rows = np.flatnonzero(mask.bits)
-        if not len(rows):
-            return float("inf")
-        allocatable = self.catalog.allocatable[np.ix_(asked, rows)]
-        fits = (allocatable >= request[asked][:, None]).all(axis=0)
+        prices = self.masks.prices(mask)
+        allocatable = self.catalog.allocatable[asked]
+        fits = (allocatable >= request[asked][:, None]).all(axis=0) & np.isfinite(prices)
         if not fits.any():
             return float("inf")
         shares = (request[asked][:, None] / np.maximum(allocatable[:, fits], 1e-9)).max(axis=0, initial=0.0)
-        return float((self.catalog.cheapest(mask.bits[rows[fits]], rows[fits]) * shares).min())
+        return float((prices[fits] * shares).min())
 
     def expect(self, masks: Iterable[Mask]) -> None:
         """Note what the batch may launch: domains that only it reaches count as well."""

@@ -14,6 +14,9 @@ from controller.core.provisioning.flexibility import PRICE_SPREAD, SPOT_OFFERING
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
+PREFERENCE_PREMIUM = 2.0
+"""Three times the price: what on-demand costs beside spot is mostly within it, a node for each small pod is not."""
+
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
@@ -25,6 +28,9 @@ class SolveOptions:
     weight_premium: float | None = 0.05
     """The heaviest Provisioner is taken unless it costs more than this share above the lightest's price; None: it is
     always taken."""
+    preference_premium: float | None = PREFERENCE_PREMIUM
+    """A preference that relaxation may give up is honoured unless the pod then costs more than this share above what it
+    costs without; None: it is honoured at any price."""
     node_cost_per_hour: float = 0.002
     """What a node costs beside its price (daemons, image pulls, addresses, attention), in $/hour: it keeps a thousand
     tiny nodes from winning by a cent."""

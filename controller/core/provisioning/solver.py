@@ -18,6 +18,7 @@ from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
+from controller.core.provisioning.preferences import Preferences
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
 from controller.core.provisioning.resources import ResourceSpace
@@ -63,6 +64,8 @@ class Solver:
         requests = [c.requests for c in self.classes] + [daemon.requests for daemon in self.daemons]
         self.space = ResourceSpace(requests)
         self._compile()
+        self.namespaces = {name: space.labels for name, space in problem.snapshot.namespaces.items()}
+        self.preferences = Preferences(self.masks, options, self.namespaces)
         self.ladders = {c.index: steps for c in self.classes if (steps := self._steps(c))}
 
     def _readable(self, pod: Pod) -> bool:
@@ -108,7 +111,8 @@ class Solver:
 
     def _steps(self, pod_class: PodClass) -> list[Step]:
         try:
-            ladder = list(levels(pod_class.spec, pod_class.volumes.choices, taints_may_be_preferences=self.soft_taints))
+            spec, avoid = self.preferences.weighed(pod_class, taints=self.soft_taints)
+            ladder = list(levels(spec, pod_class.volumes.choices, taints_may_be_preferences=avoid))
         except ValueError as problem:
             for pod in pod_class.pods:
                 self.unplaced[pod.key] = f"its node affinity cannot be read: {problem}"
@@ -162,7 +166,7 @@ class Solver:
 
     def _attempt(self, style: Style, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
         packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
-        index = SelectorIndex({name: space.labels for name, space in self.problem.snapshot.namespaces.items()})
+        index = SelectorIndex(self.namespaces)
         topology = Topology(World(self.standing, self.batch, index))
         progress = [Progress(c, self.ladders[c.index], len(c.pods)) for c in self.classes if c.index in self.ladders]
         for one in progress:

@@ -1,0 +1,165 @@
+"""Preferences weighed: one that would cost more than it may is given up before anything is packed.
+
+Each is weighed by itself, by the least that a pod's share of a new node costs with it and without it. Spread and
+anti-affinity over hosts hold back how many share a node; those over other labels cost what their domains cost on
+average. Preferred pod affinity parts nobody, and is kept. What no new node can honour costs nothing here: nodes that
+stand may have it, or relaxation gives it up (`levels`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import (
+    LabelSelector,
+    PodSpec,
+    PreferredTerm,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from controller.core.provisioning.catalog import PAIR_KEYS
+from controller.core.provisioning.classes import PodClass
+from controller.core.provisioning.compiler import Mask, MaskCompiler
+from controller.core.provisioning.levels import Level, required_choices, term_requirements
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.resources import Floats
+from controller.core.provisioning.selection import SelectorIndex, with_label_keys
+from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.core.scheduling.selectors import matches
+
+T = TypeVar("T")
+Pins = Requirements | None
+ANY_NUMBER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A class without its preferences, and what one of its pods costs so."""
+
+    pod_class: PodClass
+    required: Level
+    request: Floats
+    cost: float
+
+
+class Preferences:
+    """Weighs the preferences of classes against `options.preference_premium`."""
+
+    def __init__(
+        self, masks: MaskCompiler, options: SolveOptions, namespaces: Mapping[str, FrozenMap[str, str]]
+    ) -> None:
+        self.masks = masks
+        self.catalog = masks.catalog
+        self.options = options
+        self._index = SelectorIndex(namespaces)
+        self._costs: dict[tuple[int, bytes, float], float] = {}
+        self._taken: dict[bytes, Floats] = {}
+
+    def weighed(self, pod_class: PodClass, *, taints: bool) -> tuple[PodSpec, bool]:
+        """The class's spec without preferences that are too dear, and whether PreferNoSchedule taints are avoided.
+
+        `taints`: whether any are to be avoided. Raises ValueError for a node affinity that cannot be read.
+        """
+        spec, premium = pod_class.spec, self.options.preference_premium
+        if premium is None or not (taints or _wishes(spec)):
+            return spec, taints
+        required = Level(required_choices(spec), (), pod_class.volumes.choices, spec.tolerations)
+        request = self.catalog.space.vector(pod_class.requests)
+        case = _Case(pod_class, required, request, self._cost(required, request))
+        if not np.isfinite(case.cost):
+            return spec, taints
+        most = (1.0 + premium) * case.cost
+        kept = replace(
+            spec,
+            preferred_node_affinity=_cheap(spec.preferred_node_affinity, lambda one: self._of_nodes(case, one), most),
+            preferred_pod_anti_affinity=_cheap(
+                spec.preferred_pod_anti_affinity, lambda one: self._of_anti_affinity(case, one), most
+            ),
+            topology_spread=_cheap(spec.topology_spread, lambda one: self._of_spread(case, one), most),
+        )
+        avoiding = replace(required, avoids_preferred_taints=True)
+        return kept, taints and not _dear(self._cost(avoiding, request), most)
+
+    def _of_nodes(self, case: _Case, wish: PreferredTerm) -> float:
+        term = wish.term
+        if wish.weight <= 0 or not (term.match_expressions or term.match_fields):
+            return case.cost
+        return self._cost(replace(case.required, preferred=(term_requirements(term),)), case.request)
+
+    def _of_anti_affinity(self, case: _Case, wish: WeightedPodAffinityTerm) -> float:
+        term, own = wish.term, case.pod_class
+        selector = with_label_keys(term.label_selector, own.labels, term.match_label_keys, term.mismatch_label_keys)
+        spaces = self._index.namespaces(term, own.namespace)
+        if not (spaces is None or own.namespace in spaces):
+            return case.cost
+        return self._apart(case, selector, term.topology_key, 1)
+
+    def _of_spread(self, case: _Case, rule: TopologySpreadConstraint) -> float:
+        if rule.when_unsatisfiable != "ScheduleAnyway":
+            return case.cost
+        selector = with_label_keys(rule.label_selector, case.pod_class.labels, rule.match_label_keys)
+        return self._apart(case, selector, rule.topology_key, rule.max_skew)
+
+    def _apart(self, case: _Case, selector: LabelSelector | None, key: str, together: int) -> float:
+        """What pods cost that match the selector themselves, and of which `together` may share a domain of `key`."""
+        own = case.pod_class
+        if len(own.pods) < 2 or not matches(selector, own.labels):
+            return case.cost
+        if key == labels.HOSTNAME:
+            return self._cost(case.required, case.request, most=together)
+        if key not in PAIR_KEYS:
+            return case.cost
+        place = 0 if key == labels.ZONE else 1
+        values = sorted({pair[place] for pair in self.catalog.pairs})
+        costs = [
+            self._cost(case.required, case.request, Requirements((Requirement.of(key, "In", (value,)),)))
+            for value in values
+        ]
+        return float(np.mean([cost for cost in costs if np.isfinite(cost)] or [ANY_NUMBER]))
+
+    def _cost(self, level: Level, request: Floats, pins: Pins = None, most: float = ANY_NUMBER) -> float:
+        """The least share of a new node's price that a pod of the level pays, `most` of its kind on a node at most."""
+        variants = self.masks.variants(level)
+        return min(
+            (self._launch(self.masks.mask(level, each, pins), request, most) for each in variants), default=np.inf
+        )
+
+    def _launch(self, mask: Mask, request: Floats, most: float) -> float:
+        key = (mask.index, request.tobytes(), most)
+        found = self._costs.get(key)
+        if found is None:
+            shares = np.maximum(self._shares(request), 1.0 / most)
+            prices = self.masks.prices(mask) + self.options.node_cost_per_hour
+            found = self._costs[key] = float((prices * shares).min(initial=ANY_NUMBER))
+        return found
+
+    def _shares(self, request: Floats) -> Floats:
+        """Per configuration, the part of an empty node that a pod takes; infinite where it does not fit."""
+        key = request.tobytes()
+        found = self._taken.get(key)
+        if found is None:
+            asked = request > 0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shares = (request[asked][:, None] / self.catalog.allocatable[asked]).max(axis=0, initial=0.0)
+            fits = (self.catalog.allocatable[asked] >= request[asked][:, None]).all(axis=0)
+            found = self._taken[key] = np.where(fits, shares, ANY_NUMBER)
+        return found
+
+
+def _wishes(spec: PodSpec) -> bool:
+    soft = any(rule.when_unsatisfiable == "ScheduleAnyway" for rule in spec.topology_spread)
+    return soft or bool(spec.preferred_node_affinity or spec.preferred_pod_anti_affinity)
+
+
+def _dear(cost: float, most: float) -> bool:
+    return bool(np.isfinite(cost)) and cost > most
+
+
+def _cheap(wishes: Iterable[T], cost: Callable[[T], float], most: float) -> tuple[T, ...]:
+    return tuple(wish for wish in wishes if not _dear(cost(wish), most))
