@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.processes import Child, Processes, ProcessFailedError
-from sandbox.realkube import RealControlPlane, assets_folder
+from sandbox.realkube import PlaneOptions, RealControlPlane, assets_folder
 from sandbox.stack_kube import Container
 
 CLUSTER = "nodeless-demo"
@@ -42,6 +42,8 @@ class EnvironmentSettings:
     ready_delay_seconds: float = 1.0
     aws_port: int = 0
     """0: a free one."""
+    plane: PlaneOptions = field(default_factory=PlaneOptions)
+    """How a real control plane runs."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class Environment:
     aws_endpoint: str
     aws_environment: dict[str, str]
     children: dict[str, Child] = field(default_factory=dict)
+    plane: RealControlPlane | None = None
+    """Where it is a real one."""
     controller_kubeconfig: Path | None = None
     """The controller's own, where the API server knows ServiceAccounts and their roles."""
 
@@ -72,18 +76,20 @@ class Environment:
             raise ProcessFailedError(f"the stack ended with code {code}:\n{child.tail()}")
         return sum(line.startswith(("aws:", "kubernetes:")) for line in child.log.read_text().splitlines())
 
-    def start_controller(self, container: Container, name: str = "controller") -> Child:
+    def start_controller(self, container: Container, name: str = "controller", pod_name: str = "") -> Child:
         """`nodeless` as its Deployment says, as its own process; returns at once.
 
         What the pod's surroundings would give it is this machine's: credentials, the API server's address, and ports
-        that nobody else has.
+        that nobody else has. `pod_name` tells replicas apart.
         """
         command = [str(Path(sys.executable).with_name("nodeless")), *container.args]
         ports = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}
         env = {**container.environment, **ports, **self.aws_environment}
         env["KUBECONFIG"] = str(self.controller_kubeconfig or self.kubeconfig)
+        if pod_name:
+            env["POD_NAME"] = pod_name
         child = self.processes.start(name, command, env, python=False)
-        self.children["controller"] = child
+        self.children[name] = child
         return child
 
     def check(self) -> None:
@@ -123,7 +129,9 @@ def start(settings: EnvironmentSettings) -> Iterator[Environment]:
         )
         plane = _start_control_plane(settings, processes)
         endpoint = aws.wait_for_line("sandbox AWS ready at ").split()[0]
-        environment = Environment(settings, processes, plane.kubeconfig, endpoint, _exports(aws), {"aws": aws})
+        environment = Environment(
+            settings, processes, plane.kubeconfig, endpoint, _exports(aws), {"aws": aws}, plane=plane.real
+        )
         environment.ask_aws(
             "POST", "cluster", {"endpoint": plane.server, "certificateAuthorityData": plane.certificate_authority_data}
         )
@@ -136,14 +144,15 @@ class _ControlPlane:
     server: str
     kubeconfig: Path
     certificate_authority_data: str
+    real: RealControlPlane | None = None
 
 
 def _start_control_plane(settings: EnvironmentSettings, processes: Processes) -> _ControlPlane:
     if settings.kube == "real":
-        plane = RealControlPlane(assets_folder(), settings.folder, processes, controllers=("*",), uncached=())
+        plane = RealControlPlane(assets_folder(), settings.folder, processes, settings.plane)
         plane.start(("kube-scheduler", "kube-controller-manager"))
         authority = base64.b64encode(plane.certificate.read_bytes()).decode()
-        return _ControlPlane(plane.url, plane.kubeconfig, authority)
+        return _ControlPlane(plane.url, plane.kubeconfig, authority, plane)
     kubeconfig = settings.folder / "kubeconfig"
     child = processes.start("apiserver", ["sandbox.apiserver", "--port", "0", "--kubeconfig", str(kubeconfig)])
     return _ControlPlane(child.wait_for_line("ready ").split()[0], kubeconfig, "")

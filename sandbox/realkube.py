@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +58,26 @@ def assets_folder() -> Path:
 _HOW = "`setup-envtest use -p path` (sigs.k8s.io/controller-runtime/tools/setup-envtest) fetches them"
 
 
+@dataclass(frozen=True, slots=True)
+class PlaneOptions:
+    """How a control plane runs, where that is not kube-apiserver's and its companions' own default."""
+
+    controllers: tuple[str, ...] = ("*",)
+    """Those that kube-controller-manager runs."""
+    uncached: tuple[str, ...] = ()
+    """Resources that are read from etcd itself, so that `compact` makes watches of them answer 410."""
+    audited_users: tuple[str, ...] = ()
+    """Users whose requests are written to `audit_log`, with the answer's code and without bodies."""
+    client_qps: int = 0
+    """Requests a second that kube-scheduler and kube-controller-manager may make; 0: their defaults, 50 and 20."""
+
+
 class RealControlPlane:
     """The processes of one control plane. The API server can be taken down and brought back on the same port."""
 
-    def __init__(
-        self,
-        assets: Path,
-        state: Path,
-        processes: Processes,
-        controllers: Sequence[str] = ("*",),
-        uncached: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, assets: Path, state: Path, processes: Processes, options: PlaneOptions | None = None) -> None:
         self._assets, self._state, self._processes = assets, state, processes
-        self._controllers = ",".join(controllers)
-        self._uncached = ",".join(f"{resource}#0" for resource in uncached)
+        self._options = options or PlaneOptions()
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self.token = secrets.token_hex(16)
         self.kubeconfig = state / "kubeconfig"
@@ -86,12 +93,18 @@ class RealControlPlane:
         """The API server's own certificate, which clients trust."""
         return self._state / "certs" / "apiserver.crt"
 
+    @property
+    def audit_log(self) -> Path:
+        """One JSON document a line, of the kind audit.k8s.io/v1 Event; only with `audited_users`."""
+        return self._state / "audit.log"
+
     def start(self, components: Sequence[str]) -> None:
         """Starts everything and waits until it is ready. Raises ProcessFailedError or AssetsMissingError."""
         missing = [name for name in components if not os.access(self._assets / name, os.X_OK)]
         if missing:
             raise AssetsMissingError(f"{self._assets} has no executable {', '.join(missing)}")
         self._write_secrets()
+        self._write_audit_policy()
         self._start_etcd()
         self.start_apiserver()
         write_kubeconfig(self.kubeconfig, self.url, self.token, certificate_authority=str(self.certificate))
@@ -106,6 +119,11 @@ class RealControlPlane:
         )
         private(self._state / "sa.key").write_bytes(pem)
         private(self._state / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
+
+    def _write_audit_policy(self) -> None:
+        rules = [{"level": "Metadata", "users": list(self._options.audited_users)}, {"level": "None"}]
+        policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
+        (self._state / "audit-policy.json").write_text(json.dumps(policy))
 
     def _start_etcd(self) -> None:
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
@@ -138,8 +156,11 @@ class RealControlPlane:
             "service-cluster-ip-range": "10.0.0.0/16",
             "endpoint-reconciler-type": "none",
         }
-        if self._uncached:
-            flags["watch-cache-sizes"] = self._uncached
+        if self._options.uncached:
+            flags["watch-cache-sizes"] = ",".join(f"{resource}#0" for resource in self._options.uncached)
+        if self._options.audited_users:
+            flags["audit-policy-file"] = str(self._state / "audit-policy.json")
+            flags["audit-log-path"] = str(self.audit_log)
         command = [str(self._assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
         child = self.apiserver = self._processes.start("kube-apiserver", command, python=False)
         wait_until(lambda: self._ready(child), "kube-apiserver is ready", _READY_TIMEOUT_SECONDS)
@@ -166,19 +187,22 @@ class RealControlPlane:
 
     def _component_flags(self, name: str) -> list[str]:
         kubeconfig = f"--kubeconfig={self.kubeconfig}"
+        qps = self._options.client_qps
+        limits = [f"--kube-api-qps={qps}", f"--kube-api-burst={2 * qps}"] if qps else []
         match name:
             case "kube-scheduler":
-                return [kubeconfig, "--leader-elect=false", "--secure-port=0"]
+                return [kubeconfig, *limits, "--leader-elect=false", "--secure-port=0"]
             case "kube-controller-manager":
                 return [
                     kubeconfig,
+                    *limits,
                     "--leader-elect=false",
                     "--secure-port=0",
                     "--use-service-account-credentials=false",
                     f"--service-account-private-key-file={self._state / 'sa.key'}",
                     f"--root-ca-file={self.certificate}",
                     "--node-monitor-grace-period=24h",
-                    f"--controllers={self._controllers}",
+                    f"--controllers={','.join(self._options.controllers)}",
                 ]
             case _:
                 return [kubeconfig, f"--manage-nodes-with-annotation-selector={KWOK_ANNOTATION}"]
@@ -206,19 +230,17 @@ class RealControlPlane:
 
 @contextmanager
 def serve(
-    *, state: Path, components: Sequence[str] = (), controllers: Sequence[str] = ("*",), uncached: Sequence[str] = ()
+    *, state: Path, components: Sequence[str] = (), options: PlaneOptions | None = None
 ) -> Iterator[RealControlPlane]:
     """Runs a control plane until the block ends; what an earlier run left in `state` is thrown away.
 
-    `components` are names out of COMPONENTS; `controllers` are those that kube-controller-manager runs;
-    `uncached` resources are read from etcd itself, so that `compact` makes watches of them answer 410.
-    Raises AssetsMissingError, or ProcessFailedError with the tail of a log.
+    `components` are names out of COMPONENTS. Raises AssetsMissingError, or ProcessFailedError with the tail of a log.
     """
     assets = assets_folder()
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(parents=True)
     with Processes(state / "logs") as processes:
-        plane = RealControlPlane(assets, state, processes, controllers, uncached)
+        plane = RealControlPlane(assets, state, processes, options)
         plane.start(components)
         yield plane
 

@@ -48,7 +48,9 @@ class Servers:
             return self._stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
         self._plane = self._stack.enter_context(
             realkube.serve(
-                state=folder, components=("kube-controller-manager",), controllers=CONTROLLERS, uncached=UNCACHED
+                state=folder,
+                components=("kube-controller-manager",),
+                options=realkube.PlaneOptions(controllers=CONTROLLERS, uncached=UNCACHED),
             )
         )
         return realkube.running(self._plane)

@@ -1,0 +1,29 @@
+"""`python -m e2e [PYTEST ARGUMENTS]`: find or build the control plane's binaries, then run the scenarios on them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox import kubebinaries
+from sandbox.realkube import ASSETS_VARIABLE, AssetsMissingError
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: pytest's, or EX_UNAVAILABLE (69) where there is no control plane and none can be built."""
+    try:
+        folder = kubebinaries.find_or_build(lambda line: print(line, file=sys.stderr, flush=True))
+    except AssetsMissingError as error:
+        print(f"make e2e cannot run: {error}", file=sys.stderr)
+        return os.EX_UNAVAILABLE
+    os.environ[ASSETS_VARIABLE] = str(folder)
+    return int(pytest.main([*(arguments or ["-v", "--durations=10"]), "--rootdir", str(ROOT), str(ROOT / "e2e")]))
+
+
+ROOT = Path(__file__).parents[1]
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""The controller's Deployment: two replicas, each started again when it ends, as a kubelet does."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox.environment import Environment
+from sandbox.processes import Child
+from sandbox.stack_kube import Container
+
+RESTART_SECONDS = 1.0
+"""A kubelet waits so long at least before it starts a container again."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """One pod of the Deployment."""
+
+    name: str
+    child: Child
+    exits: list[int] = field(default_factory=list)
+    """Exit codes of its earlier processes, the first one first; -9 for SIGKILL."""
+
+
+class Replicas:
+    """Keeps replicas running until `stop`. Use as a context manager."""
+
+    def __init__(self, environment: Environment, container: Container, names: tuple[str, ...]) -> None:
+        self._environment, self._container = environment, container
+        self._ending = threading.Event()
+        self.by_name = {name: Replica(name, self._start(name)) for name in names}
+        self._keeper = threading.Thread(target=self._keep, name="replicas")
+
+    def _start(self, name: str) -> Child:
+        return self._environment.start_controller(self._container, name, pod_name=name)
+
+    def __enter__(self) -> Replicas:
+        self._keeper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._keeper.join()
+        for replica in self.by_name.values():
+            replica.child.stop(30)
+
+    def _keep(self) -> None:
+        while not self._ending.wait(0.1):
+            for replica in self.by_name.values():
+                if not replica.child.alive:
+                    replica.exits.append(replica.child.process.wait())
+                    if not self._ending.wait(RESTART_SECONDS):
+                        replica.child = self._start(replica.name)
+
+    def lines(self, mark: dict[str, int] | None = None) -> list[dict[str, Any]]:
+        """What all of them logged since a mark, as JSON documents with the replica's name under `replica`."""
+        found = []
+        for name, replica in self.by_name.items():
+            with replica.child.log.open("rb") as file:
+                file.seek((mark or {}).get(name, 0))
+                for line in file:
+                    text = line.decode(errors="replace").strip()
+                    document = json.loads(text) if text.startswith("{") and text.endswith("}") else {"message": text}
+                    found.append({"replica": name, **document})
+        return sorted(found, key=lambda line: str(line.get("time", "")))
+
+    def mark(self) -> dict[str, int]:
+        """The end of what is logged now."""
+        return {name: replica.child.log.stat().st_size for name, replica in self.by_name.items()}
+
+    def processor_seconds(self) -> float:
+        """User and system time of the processes that run now."""
+        return sum(_processor_seconds(replica.child.process.pid) for replica in self.by_name.values())
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
