@@ -21,12 +21,15 @@ from controller.commands.replacements import Replacements, launch_requests
 from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command
+from controller.core.deprovisioning.consolidation import CONSOLIDATION
 from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.memory import held_until, next_failure, stale, workload
 from controller.core.deprovisioning.records import Record, Recorded, recorded
-from controller.core.deprovisioning.simulation import Stage, simulate
+from controller.core.deprovisioning.simulation import Outcome, Stage, simulate
 from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.errors import NodelessError
+from controller.errors import KubeError, NodelessError
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
@@ -43,12 +46,14 @@ class CommandTimes:
     `appear_seconds`: a replacement that nobody launches and nobody sees is given up; if EC2 shows it later after all,
     the next command for the same pods has its token, and gets it. `patience_seconds`: how long a command that is ready
     may be refused before it is rolled back. `arrival_seconds`: how long replacements are kept for the pods that were
-    evicted. `hold_back`: after a failure, per Provisioner and method."""
+    evicted. `rest_seconds`: workloads whose pods consolidation moved are left alone for so long. `hold_back`: after a
+    failure, per Provisioner and method."""
 
     ready_seconds: float = 900.0
     appear_seconds: float = 10.0
     patience_seconds: float = 60.0
     arrival_seconds: float = 60.0
+    rest_seconds: float = 600.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
 
 
@@ -84,11 +89,21 @@ class Commands:
         self._known_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
         self._failing = ItemBackoff(clock, "deprovisioning")
-        self._held = ItemBackoff(clock, "deprovisioning", self._times.hold_back)
 
-    def held_back(self, method: str, candidate: Candidate) -> bool:
-        """Whether the last command of this method failed for the candidate's Provisioner a while ago."""
-        return not self._held.ready(_holder(method, candidate))
+    def held_back(self, method: str, snapshot: Snapshot) -> frozenset[str]:
+        """Names of the Provisioners for which the last command of this method failed a while ago."""
+        now, delay = self._clock.now(), self._times.hold_back.delay_seconds
+        return frozenset(name for name in snapshot.provisioners if now < held_until(snapshot, name, method, delay))
+
+    def clean(self, snapshot: Snapshot) -> None:
+        """Take off nodes what earlier commands noted there and means nothing any more."""
+        now = self._clock.now()
+        for node in snapshot.nodes.values():
+            if not node.leaving and stale(node, now) and self._failing.ready(node.node.uid):
+                try:
+                    self._nodes.clean([node])
+                except KubeError as error:
+                    self._failing.failed(node.node.uid, error, "Stale annotations not taken off", node=node.name)
 
     def stage(self, snapshot: Snapshot, view: CatalogView) -> Stage:
         """What simulations run on: nodes of all commands on record are thought away."""
@@ -123,7 +138,7 @@ class Commands:
         """Take the next step of every command on record; whether there is any."""
         found = recorded(snapshot)
         ids = {command.record.id for command in found}
-        self._failing.keep(ids)
+        self._failing.keep({*ids, *(node.node.uid for node in snapshot.nodes.values())})
         for known in (self._known_since, self._refused_since):
             for gone in [key for key in known if key not in ids]:
                 del known[gone]
@@ -142,6 +157,7 @@ class Commands:
     def _advance(self, command: Recorded, snapshot: Snapshot, view: CatalogView) -> None:
         staying = tuple(node for node in command.carriers if not node.leaving)
         if command.committed:
+            self._say_going(command)
             if staying:
                 self._conclude(command, staying, snapshot, view)
             return
@@ -150,6 +166,15 @@ class Commands:
             self._roll_back(command, failure, snapshot)
         elif not self._waits(command):
             self._conclude(command, staying, snapshot, view)
+
+    def _say_going(self, command: Recorded) -> None:
+        for node in command.carriers:
+            if node.leaving:
+                uid, pods = node.node.uid, len(leaving_pods(node))
+                message = f"Waits until the node is gone; {pods} pods are still to be moved"
+                self._events.publish(
+                    ObjectRef.of(node.node), "Normal", "DeprovisioningWaitingDeletion", message, (uid,)
+                )
 
     def _failure(self, command: Recorded) -> str:
         """Why the command cannot go on; empty when it can, or when nobody knows yet."""
@@ -187,23 +212,29 @@ class Commands:
         self, command: Recorded, staying: tuple[StateNode, ...], snapshot: Snapshot, view: CatalogView
     ) -> None:
         """Check everything again with what is known now, and delete; or give up when it stays refused."""
-        refusal = self._refusal(command, staying, snapshot, view)
+        outcome = simulate(self.stage(snapshot, view), staying)
+        refusal = self._refusal(command, staying, snapshot, view, outcome)
         record = command.record
         if not refusal:
             self._refused_since.pop(record.id, None)
-            if self._nodes.delete(staying, record):
-                self._nodes.nominate(command.replacements.values(), self._clock.now() + self._times.arrival_seconds)
+            self._commit(command, staying, snapshot, outcome)
             return
         since = self._refused_since.setdefault(record.id, self._clock.monotonic())
         if self._clock.monotonic() - since >= self._times.patience_seconds:
             self._roll_back(command, refusal, snapshot)
 
-    def _refusal(self, command: Recorded, staying: tuple[StateNode, ...], snapshot: Snapshot, view: CatalogView) -> str:
+    def _refusal(
+        self,
+        command: Recorded,
+        staying: tuple[StateNode, ...],
+        snapshot: Snapshot,
+        view: CatalogView,
+        outcome: Outcome,
+    ) -> str:
         now = self._clock.now()
         gate = Gate(snapshot, now)
-        names = {node.name for node in staying}
         fresh = candidates(snapshot, view.types, now, staying)
-        if len(fresh) < len(names):
+        if len(fresh) < len(staying):
             return "its Provisioner is not usable any more"
         wanted = self._wanted.get(command.record.method)
         for candidate in fresh:
@@ -211,33 +242,39 @@ class Commands:
                 return f"{command.record.method} does not ask for node {candidate.name} any more"
             if (refusal := gate.refusal(candidate, own_command=True)) is not None:
                 return f"node {candidate.name}: {refusal.reason}"
-        outcome = simulate(self.stage(snapshot, view), staying)
         if outcome.replacements and not outcome.problem:
             return "its pods would need more new nodes than were launched"
         return outcome.problem
 
+    def _commit(self, command: Recorded, staying: tuple[StateNode, ...], snapshot: Snapshot, outcome: Outcome) -> None:
+        """From here on there is no way back. Raises KubeError; the next pass goes on."""
+        record, now = command.record, self._clock.now()
+        if record.method == CONSOLIDATION:
+            moved = {workload(pod) for node in staying for pod in leaving_pods(node)}
+            takers = [snapshot.nodes[name] for name in outcome.targets]
+            self._nodes.rest(takers, moved, now + self._times.rest_seconds)
+        if self._nodes.delete(staying, record):
+            self._nodes.nominate(command.replacements.values(), now + self._times.arrival_seconds)
+
     def _roll_back(self, command: Recorded, because: str, snapshot: Snapshot) -> None:
-        """Take it back, as far as nodes have not begun to go. Raises KubeError; the next pass goes on."""
+        """Take it back, as far as nodes have not begun to go. Raises KubeError; the next pass goes on.
+
+        Replacements go first: while there is a record, whoever leads next knows that nobody else wants them.
+        """
         record = command.record
+        if not command.committed:
+            self._nodes.discard(command.replacements.values())
         for node in command.carriers:
             if node.node.deleted_at is None:
-                self._nodes.erase(node, record)
+                failed = because != NEVER_LAUNCHED
+                failure = next_failure(snapshot, node, record.method, self._clock.now()) if failed else None
+                self._nodes.erase(node, record, failure)
+            message = f"Not removed ({record.method}: {record.reason}): {because}"
+            self._events.publish(ObjectRef.of(node.node), "Warning", "DeprovisioningFailed", message, (node.node.uid,))
         self._log.warning(
             "Command rolled back", id=record.id, method=record.method, nodes=record.nodes, because=because
         )
-        for node in command.carriers:
-            message = f"Not removed ({record.method}: {record.reason}): {because}"
-            self._events.publish(ObjectRef.of(node.node), "Warning", "DeprovisioningFailed", message, (node.node.uid,))
-            provisioner = snapshot.provisioners.get(node.provisioner_name)
-            if provisioner is not None and because != NEVER_LAUNCHED:
-                self._held.postpone((record.method, provisioner.uid, provisioner.generation))
-        if not command.committed:
-            self._nodes.discard(command.replacements.values())
 
     def close(self) -> None:
         """Launches that did not begin never do; those at hand end."""
         self._replacements.close()
-
-
-def _holder(method: str, candidate: Candidate) -> tuple[str, str, int]:
-    return (method, candidate.provisioner.uid, candidate.provisioner.generation)

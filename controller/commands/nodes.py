@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
 
 from controller.clock import Clock
+from controller.core.deprovisioning.memory import (
+    FAILURE_ANNOTATION,
+    RESTING_ANNOTATION,
+    Failure,
+    stale,
+    write_failure,
+    write_resting,
+)
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, read_record, write_record
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.cluster import Cluster
@@ -51,10 +59,13 @@ class NodeWrites:
         }
         self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
 
-    def erase(self, node: StateNode, record: Record) -> None:
-        """Record and cordon off, in one patch. Raises KubeError."""
+    def erase(self, node: StateNode, record: Record, failure: Failure | None = None) -> None:
+        """Record and cordon off and the failure on, in one patch. Raises KubeError."""
         own = read_record(node) or replace(record, cordoned=not node.node.unschedulable)
-        patch: dict[str, object] = {"metadata": {"annotations": {COMMAND_ANNOTATION: None}}}
+        annotations: dict[str, str | None] = {COMMAND_ANNOTATION: None}
+        if failure is not None:
+            annotations[FAILURE_ANNOTATION] = write_failure(failure)
+        patch: dict[str, object] = {"metadata": {"annotations": annotations}}
         if own.cordoned:
             patch["spec"] = {"unschedulable": None}
         try:
@@ -85,6 +96,27 @@ class NodeWrites:
                 "Deprovisioned node", id=record.id, node=node.name, method=record.method, because=record.reason
             )
         return True
+
+    def rest(self, nodes: Iterable[StateNode], workloads: Collection[str], until: float) -> None:
+        """Note on the nodes that take a command's pods that these workloads rest. Raises KubeError."""
+        now = self._clock.now()
+        for node in nodes:
+            self._annotate(node, RESTING_ANNOTATION, write_resting(node, workloads, now, until))
+
+    def clean(self, nodes: Iterable[StateNode]) -> None:
+        """Take off what was noted and means nothing any more. Raises KubeError."""
+        now = self._clock.now()
+        for node in nodes:
+            for key in stale(node, now):
+                self._annotate(node, key, None)
+
+    def _annotate(self, node: StateNode, key: str, value: str | None) -> None:
+        try:
+            self._informers.learn(
+                NODES, self._kube.patch(NODES, node.name, {"metadata": {"annotations": {key: value}}})
+            )
+        except NotFoundError:
+            self._log.debug("Node was gone before it was annotated", node=node.name, annotation=key)
 
     def discard(self, replacements: Iterable[StateNode]) -> None:
         """Replacements that nobody uses are not paid for."""

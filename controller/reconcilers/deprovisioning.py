@@ -16,6 +16,7 @@ from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.drift import DRIFT, DRIFTED, due
 from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.memory import resting
 from controller.core.deprovisioning.records import recorded
 from controller.core.deprovisioning.replacement import Decision, Method, replace_first
 from controller.core.deprovisioning.simulation import Stage
@@ -44,7 +45,6 @@ class DeprovisioningTimes:
     again_seconds: float = 0.2
     step_seconds: float = 1.0
     settle_seconds: float = 15.0
-    rest_seconds: float = 600.0
     quiet_seconds: float = 300.0
 
 
@@ -94,7 +94,6 @@ class DeprovisioningReconciler:
         self._due_at = clock.monotonic()
         self._cursors: dict[str, int] = {}
         self._proposed: dict[frozenset[str], tuple[Command, float]] = {}
-        self._resting: dict[str, float] = {}
         self._quiet: tuple[int, float] | None = None
         self._said: dict[str, str] = {}
         self._kube = kube
@@ -123,6 +122,7 @@ class DeprovisioningReconciler:
         """Look with each method in turn and begin the first command there is; seconds until the next look."""
         if self._launcher.settle(snapshot):
             return self._times.step_seconds
+        self._commands.clean(snapshot)
         now = self._clock.now()
         found = candidates(snapshot, view.types, now)
         present = Pass(self._commands.stage(snapshot, view), Gate(snapshot, now), found, now)
@@ -160,8 +160,6 @@ class DeprovisioningReconciler:
             removed = [by_name[name] for name in sorted(names)]
             again = consolidation.judge(removed, present.candidates, present.stage, present.gate)
             if again.commands and self._start(consolidation.CONSOLIDATION, again.commands[0], view):
-                until = now + self._times.rest_seconds
-                self._resting.update((consolidation.workload(p), until) for c in removed for p in c.pods)
                 return True
         self._search(present, now)
         return False
@@ -174,9 +172,10 @@ class DeprovisioningReconciler:
             return
         for command, _ in self._proposed.values():
             present.gate.grant(command.candidates)
-        self._resting = {key: until for key, until in self._resting.items() if until > now}
-        free = [c for c in present.candidates if not self._commands.held_back(consolidation.CONSOLIDATION, c)]
-        found = consolidation.find(free, present.stage, present.gate, frozenset(self._resting), cursor)
+        snapshot = present.stage.snapshot
+        held = self._commands.held_back(consolidation.CONSOLIDATION, snapshot)
+        free = [candidate for candidate in present.candidates if candidate.provisioner.name not in held]
+        found = consolidation.find(free, present.stage, present.gate, resting(snapshot, present.now), cursor)
         self._cursors[consolidation.CONSOLIDATION] = found.cursor
         for command in found.commands:
             names = frozenset(candidate.name for candidate in command.candidates)
@@ -238,7 +237,8 @@ class DeprovisioningReconciler:
 
     def _replace(self, present: Pass, due: Sequence[Candidate], method: Method) -> Decision:
         """Nodes that cannot go now do not hide those behind them: the next look begins where this one ended."""
-        ready = [candidate for candidate in due if not self._commands.held_back(method.name, candidate)]
+        held = self._commands.held_back(method.name, present.stage.snapshot)
+        ready = [candidate for candidate in due if candidate.provisioner.name not in held]
         start = self._cursors.get(method.name, 0)
         decision = replace_first(ready, method, present.stage, present.gate, start)
         ended = decision.command is not None or decision.looked_at == 0

@@ -22,6 +22,13 @@ from controller.core.api.labels import (
 )
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.drift import PROVISIONER_HASH
+from controller.core.deprovisioning.memory import (
+    FAILURE_ANNOTATION,
+    RESTING_ANNOTATION,
+    read_failure,
+    resting,
+    workload,
+)
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
@@ -217,6 +224,42 @@ def test_a_launch_that_fails_leaves_the_node_as_it_was_and_is_not_repeated_at_on
     one.passes(lambda s: len(replacements(s)) == 1, "tried again")
 
 
+def test_the_next_leader_knows_that_a_launch_failed_a_moment_ago(world: World) -> None:
+    """The hold-back is on the node, not in the memory of the process that saw the failure."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    expire_all(world)
+    world.cloud.create_errors = [CloudError("no capacity")]
+    leader(world).passes(lambda s: FAILURE_ANNOTATION in s.nodes["old"].node.annotations, "rolled back")
+    second = leader(world)
+    assert untouched(second.some_passes())
+    assert len(world.cloud.requests) == 1
+    world.clock.ahead_seconds += 61.0
+    world.cloud.create_errors = [CloudError("no capacity")]
+    failed = second.passes(lambda s: (f := read_failure(s.nodes["old"])) and f.count == 2, "tried again")
+    assert read_failure(failed.nodes["old"]).method == "expiration"  # type: ignore[union-attr]
+
+
+def test_an_edit_of_the_provisioner_ends_the_hold_back(world: World) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    expire_all(world)
+    world.cloud.create_errors = [CloudError("no capacity")]
+    one = leader(world)
+    one.passes(lambda s: FAILURE_ANNOTATION in s.nodes["old"].node.annotations, "rolled back")
+    world.kube.patch(PROVISIONERS, "default", {"spec": {"labels": {"team": "web"}}})
+    world.until(lambda s: s.provisioners["default"].labels)
+    one.passes(replacements, "tried again at once")
+
+
+def test_a_node_that_is_on_its_way_out_says_what_it_waits_for(world: World) -> None:
+    one = leader(world)
+    come_up(world, begun(world, one))
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
+    one.some_passes(2)
+    assert "1 pods" in world.await_event("DeprovisioningWaitingDeletion")["message"]
+
+
 def test_a_replacement_that_never_joins_is_given_up_and_removed(world: World) -> None:
     one = leader(world)
     new = begun(world, one)
@@ -359,7 +402,15 @@ def test_a_node_whose_pods_fit_on_another_goes_and_its_workload_rests(world: Wor
     gone = one.passes(lambda s: any(node.node.deleted_at is not None for node in s.nodes.values()), "one deleted")
     assert sum(node.leaving for node in gone.nodes.values()) == 1
     assert world.cloud.requests == []
-    assert one.loop._resting, "remembered"
+    (stays,) = (node for node in gone.nodes.values() if not node.leaving)
+    moved = {workload(pod) for node in gone.nodes.values() if node.leaving for pod in node.pods}
+    assert moved
+    assert moved <= resting(gone, world.clock.now()), "whoever leads next knows it too"
+    world.clock.ahead_seconds += 601.0
+    assert not resting(world.caught_up(), world.clock.now()) - {
+        workload(p) for n in gone.nodes.values() for p in n.pods
+    }
+    one.passes(lambda s: RESTING_ANNOTATION not in s.nodes[stays.name].node.annotations, "taken off when it is over")
 
 
 def test_a_dear_node_is_replaced_by_a_cheaper_one(world: World) -> None:

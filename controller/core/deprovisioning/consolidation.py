@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from controller.core.api.labels import DO_NOT_CONSOLIDATE
-from controller.core.api.pod import Pod
 from controller.core.deprovisioning.budgets import allowance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
+from controller.core.deprovisioning.memory import workload
 from controller.core.deprovisioning.simulation import Stage, simulate
 from controller.core.deprovisioning.worth import Scale, Worth, scale, worth
 
@@ -52,11 +52,6 @@ def wanted(candidate: Candidate, _now: float = 0.0) -> bool:
     """
     forbidden = candidate.node.node.annotations.get(DO_NOT_CONSOLIDATE) == "true"
     return candidate.provisioner.consolidation_enabled and not forbidden
-
-
-def workload(pod: Pod) -> str:
-    """Who makes the pod again when it goes: its first owner's uid, or its own."""
-    return pod.owners[0].uid if pod.owners else pod.uid
 
 
 def find(
