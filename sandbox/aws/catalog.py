@@ -19,15 +19,17 @@ _LOCATIONS = ("region", "availability-zone", "availability-zone-id")
 
 
 class Catalog:
-    """The types of one region. `types` maps a name to its DescribeInstanceTypes entry."""
+    """The types of one region. `types` maps a name to its DescribeInstanceTypes entry; `only`: those alone, if any."""
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, only: frozenset[str] = frozenset()) -> None:
         self._region = region
         by_zone = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
         if not by_zone:
             raise ValueError(f"no instance type is offered in region {region}")
         self._zones: dict[str, set[str]] = {}
         for row in by_zone:
+            if only and row["InstanceType"] not in only:
+                continue
             self._zones.setdefault(row["InstanceType"], set()).add(row["Location"])
         self.types: dict[str, dict[str, Any]] = {
             n: INSTANCE_TYPES[n] for n in sorted(self._zones) if n in INSTANCE_TYPES

@@ -34,7 +34,10 @@ _ANY_REGION = {"pricing"}
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    """What kind of AWS. `real_image_lifetimes`: AL2 images end with 1.32, Ubuntu 20.04's with 1.29, as they do."""
+    """What kind of AWS. `real_image_lifetimes`: AL2 images end with 1.32, Ubuntu 20.04's with 1.29, as they do.
+
+    `instance_types`: the region sells these alone, so that a controller that starts often reads little; empty: all.
+    """
 
     region: str = "ap-northeast-2"
     cluster: str = "demo"
@@ -42,6 +45,7 @@ class AwsSettings:
     seed: int = 42
     delays: Delays = field(default_factory=Delays)
     real_image_lifetimes: bool = False
+    instance_types: frozenset[str] = frozenset()
 
 
 class World:
@@ -53,7 +57,7 @@ class World:
         self.now = now
         self.seeded = Seeded(settings.seed)
         self.faults = Faults(now)
-        self.catalog = Catalog(settings.region)
+        self.catalog = Catalog(settings.region, settings.instance_types)
         self.market = Market(PriceList.load(settings.region), self.seeded, now())
         self.images = Images(settings.region, account, self.seeded, real_lifetimes=settings.real_image_lifetimes)
         self.parameters = PublicParameters(settings.region, self.images.parameters())

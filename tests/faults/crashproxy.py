@@ -36,10 +36,9 @@ _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-leng
 
 @dataclass
 class CrashProxy:
-    """Kills the victim around the first `times` writes of each kind, then lets that kind pass."""
+    """Kills the victim around the first writes of each kind, one kill for each of `whens`, then lets that kind pass."""
 
-    when: When
-    times: int = 1
+    whens: tuple[When, ...] = ("before", "after")
     only: frozenset[str] = frozenset()
     """The kinds around which to kill; empty: all."""
     victim_pid: int | None = None
@@ -50,15 +49,16 @@ class CrashProxy:
     """All writes that came, by kind."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def must_die(self, kind: str) -> bool:
-        """Count a write; whether the process is to die around this one."""
+    def dies(self, kind: str) -> When | None:
+        """Count a write; on which side of it the process is to die."""
         with self._lock:
             self.writes[kind] += 1
+            earlier = self.kills.count(kind)
             spared = bool(self.only) and kind not in self.only
-            if spared or self.victim_pid is None or self.kills.count(kind) >= self.times:
-                return False
+            if spared or self.victim_pid is None or earlier >= len(self.whens):
+                return None
             self.kills.append(kind)
-            return True
+            return self.whens[earlier]
 
     def kill(self) -> None:
         """SIGKILL: no chance to tidy up."""
@@ -117,14 +117,14 @@ class _Door:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         kind = write_kind(request.method, request.path, body)
-        dies = kind != "" and self.proxy.must_die(kind)
-        if dies and self.proxy.when == "before":
+        dies = self.proxy.dies(kind) if kind else None
+        if dies == "before":
             return self._die(request)
         headers = {key: value for key, value in request.headers.items() if key.lower() not in _HOP}
         async with self.session.request(
             request.method, self.upstream + request.raw_path, data=body, headers=headers, allow_redirects=False
         ) as answer:
-            if dies:
+            if dies == "after":
                 await answer.read()
                 return self._die(request)
             sent = web.StreamResponse(status=answer.status)

@@ -9,7 +9,7 @@ from pathlib import Path
 from controller.errors import NotFoundError
 from controller.kube.lease import LEASE_NAME
 from controller.kube.resources import LEASES
-from tests.faults.test_crash import NAMESPACE, CrashWorld, crash_world
+from tests.faults.crashworld import NAMESPACE, CrashWorld, crash_world
 
 
 def holder(world: CrashWorld) -> str:
@@ -20,7 +20,7 @@ def holder(world: CrashWorld) -> str:
 
 
 def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
-    with crash_world(tmp_path, "before", kills_per_step=0) as world:
+    with crash_world(tmp_path, whens=()) as world:
         world.until(lambda: holder(world) == "karpenter-0", "leading")
         world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
         first = world.controller

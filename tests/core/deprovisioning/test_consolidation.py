@@ -15,8 +15,9 @@ from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.command import Command
-from controller.core.deprovisioning.consolidation import Found, find, judge, workload
+from controller.core.deprovisioning.consolidation import Found, find, judge
 from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.memory import workload
 from controller.core.deprovisioning.simulation import Stage
 from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
 from controller.core.state.snapshot import Snapshot, StateNode
