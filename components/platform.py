@@ -33,6 +33,7 @@ from components.lookup import STACK_TAG, Surroundings
 from components.nodes import NodeAccess, NodeIdentity
 from components.provisioning import Provisioning
 from components.role import Role
+from components.sweep import Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,12 @@ class Platform:
         definitions = self._definitions(provider)
         controller = self._controller(role, pulumi.ResourceOptions.merge(inside, _after([*definitions, *issuer])))
         ready = [controller, access, nodes, tags, *definitions, *([queue] if queue else [])]
-        self._provisioning(pulumi.ResourceOptions(provider=provider, depends_on=ready))
+        sweep = Sweep(
+            "sweep",
+            {"cluster_name": self.config.cluster.name, "region": self.there.account.region},
+            opts=_after(ready),
+        )
+        self._provisioning(pulumi.ResourceOptions(provider=provider, depends_on=[*ready, sweep]))
         self._addons(cluster, provider, [*profiles, *issuer])
         return self._outputs(cluster, nodes, role, queue)
 

@@ -21,12 +21,14 @@ from components.interruption import InterruptionQueue
 from components.nodes import NodeAccess, NodeIdentity
 from components.provisioning import Provisioning
 from components.role import Role
+from components.sweep import Sweep
 from tests.components.engine import run, run_stack
 from tests.components.stacks import ROOT, minimal
 
 COMPONENTS = [
     ChartAddon, Controller, ControllerImage, CustomResourceDefinitions, DiscoveryTags, FargateLogging, FargateProfiles,
     InterruptionQueue, ManagedAddon, NewCluster, NodeAccess, NodeIdentity, Provisioning, Role,
+    Sweep,
 ]  # fmt: skip
 
 

@@ -87,13 +87,16 @@ def test_provisioners_come_last_and_so_go_first(name: str) -> None:
     needed = access | {
         "controller-deployment", "definitions-provisioners", "definitions-awsnodetemplates",
         "nodes-instance-profile", "nodes-AmazonEKS_CNI_Policy", "interruption-queue", "controller-settings",
-        "controller-identity-role", "fargate-karpenter",
+        "controller-identity-role", "fargate-karpenter", "sweep-leftovers",
     }  # fmt: skip
     provisioners = run.of_type("kubernetes:karpenter.sh/v1alpha5:Provisioner")
     assert provisioners
     for each in provisioners:
         assert needed <= closure(run, each)
         assert each.inputs["metadata"]["annotations"] == {"pulumi.com/deletionPropagationPolicy": "foreground"}
+    leftovers = run.one("sweep-leftovers")
+    assert needed - {"sweep-leftovers"} <= closure(run, leftovers), "swept while roles and the controller still are"
+    assert set(leftovers.inputs) == {"delete"}, "nothing runs before the stack goes"
 
 
 @pytest.mark.parametrize("name", STACKS)
