@@ -17,6 +17,7 @@ import structlog
 from controller.clock import Clock
 from controller.core.state.snapshot import Snapshot
 from controller.errors import NodelessError
+from controller.metrics import RECONCILE_ERRORS, RECONCILE_TIME, RECONCILE_TOTAL, SILENT, Recorder
 
 IDLE_SECONDS = 60.0
 """A pass is made at least this often, whatever a reconciler asks for: levels are compared, not edges."""
@@ -71,12 +72,14 @@ class Loop:
         *,
         settle_seconds: float = 0.05,
         backoff: BackoffTimes | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`settle_seconds`: the least time between two passes, so that a burst of changes makes one pass."""
         self._reconciler = reconciler
         self._source = source
         self._clock = clock
         self._stop = stop
+        self._recorder = recorder
         self._settle_seconds = settle_seconds
         self._backoff = backoff or BackoffTimes()
         self._failures = 0
@@ -124,17 +127,22 @@ class Loop:
 
     def run_once(self, snapshot: Snapshot) -> float:
         """One pass; seconds until the next."""
+        began = self._clock.monotonic()
         try:
             delay = self._reconciler.reconcile(snapshot)
         except Exception as error:  # noqa: BLE001 - the loop outlives everything; what happened is logged with its trace
             self._failures += 1
             delay = self._backoff.delay_seconds(self._failures)
             self._say(error, delay)
+            self._recorder.count(RECONCILE_ERRORS, self.name)
+            self._recorder.count(RECONCILE_TOTAL, self.name, "error")
         else:
+            self._recorder.count(RECONCILE_TOTAL, self.name, "success")
             if self._failures:
                 self._log.info("Recovered", failures=self._failures)
             self._failures, self._said = 0, ""
         self.last_pass_at = self._clock.monotonic()
+        self._recorder.observe(RECONCILE_TIME, self.last_pass_at - began, self.name)
         return delay
 
     def _say(self, error: Exception, delay: float) -> None:

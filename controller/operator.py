@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 import controller
+from controller import metrics
 from controller.aws.clients import make_clients
 from controller.aws.memory import LearnedMemory
 from controller.aws.provider import AWSProvider
@@ -36,13 +37,15 @@ from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
-from controller.kube.lease import LeaderElector, LeaseOptions
+from controller.kube.lease import LEASE_NAME, LeaderElector, LeaseOptions
 from controller.kube.resources import SERVICES
 from controller.launcher import Launcher, LaunchTimes
 from controller.loops import BackoffTimes, Loop, Reconciler
+from controller.metrics import SILENT, Recorder
 from controller.reconcilers.advice import AdviceReconciler, Advise
 from controller.reconcilers.conditions import ConditionsReconciler
 from controller.reconcilers.counter import CounterReconciler
+from controller.reconcilers.decisions import DecisionsReconciler
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
 from controller.reconcilers.diskpressure import DiskPressureReconciler
 from controller.reconcilers.emptiness import EmptinessReconciler
@@ -56,8 +59,11 @@ from controller.reconcilers.registration import RegistrationReconciler
 from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
 from controller.settings import Options, Settings
 from controller.startup import until_it_works, wait_for_settings
+from controller.telemetry.cloud import MeasuredCloud
 from controller.telemetry.health import Health
+from controller.telemetry.ledger import Ledger
 from controller.telemetry.serving import Serving
+from controller.telemetry.state import StateText
 
 STOP_SECONDS = 20.0
 """For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
@@ -105,18 +111,24 @@ class Operator:
         images: Images | None = None,
         interruptions: tuple[Queue, SpotLost] | None = None,
         times: OperatorTimes | None = None,
+        recorder: Recorder = SILENT,
+        ledger: Ledger | None = None,
     ) -> None:
         """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects.
 
         `images` gives the image ids that nodes of a template may run now; without it no node drifts.
         `interruptions` are the queue, and who is told of spot offerings that are taken back.
-        `advise` says which settings have no effect; `memory` is kept in a ConfigMap of `namespace`.
+        `advise` says which settings have no effect; `memory` and `ledger` are kept in ConfigMaps of `namespace`.
         """
+        self._recorder = recorder
+        self._ledger = ledger or Ledger(clock, recorder)
+        self._state_text, self._leads = StateText(), False
         self._times = times or OperatorTimes()
         self._clock = clock
         self._stop = stop
         self.informers = Informers(kube, Cluster(), clock)
         self._events = EventRecorder(kube, clock)
+        cloud = MeasuredCloud(cloud, recorder, clock)
         self._catalogs = Catalogs(cloud)
         self.adopted = threading.Event()
         self._drift = Drift(self.informers, images, clock) if images and settings.drift_enabled else None
@@ -134,13 +146,22 @@ class Operator:
             acting.append(AdviceReconciler(events=self._events, advise=advise))
         if memory is not None:
             acting.append(MemoryReconciler(kube=kube, namespace=namespace, memory=memory))
+        self._decisions = DecisionsReconciler(kube=kube, namespace=namespace, ledger=self._ledger, clock=clock)
+        if namespace:
+            acting.append(self._decisions)
         self._acting = [self._loop(reconciler) for reconciler in acting]
         self._standing = [self._loop(RefreshReconciler(refresh))] if refresh is not None else []
 
     def _loop(self, reconciler: Reconciler) -> Loop:
         settle = self._times.settle_seconds if reconciler.name in WITHOUT_DELAY else 10 * self._times.settle_seconds
         return Loop(
-            reconciler, self.informers, self._clock, self._stop, settle_seconds=settle, backoff=self._times.backoff
+            reconciler,
+            self.informers,
+            self._clock,
+            self._stop,
+            settle_seconds=settle,
+            backoff=self._times.backoff,
+            recorder=self._recorder,
         )
 
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
@@ -162,6 +183,8 @@ class Operator:
             stop=self._stop,
             adopted=self.adopted,
             options=ProvisioningOptions(batch, solve),
+            ledger=self._ledger,
+            recorder=self._recorder,
         )
         self._termination = TerminationReconciler(
             kube=kube, informers=informers, events=events, cloud=cloud, clock=clock, times=self._times.termination
@@ -224,15 +247,23 @@ class Operator:
 
     def watch(self) -> None:
         """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
+        self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 0})
         self.informers.start()
         for loop in self._standing:
             loop.start()
 
     def act(self) -> None:
         """Start the loops: this process leads."""
+        self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 1})
+        self._recorder.replace(metrics.ACTIVE_WORKERS, {(loop.name,): 1 for loop in (*self._standing, *self._acting)})
+        self._leads = True
         self._events.start()
         for loop in self._acting:
             loop.start()
+
+    def state_text(self) -> bytes:
+        """Nodes, pods and Provisioners for Prometheus, of whoever leads alone: two replicas would tell all twice."""
+        return self._state_text.render(self.informers.snapshot()) if self._leads else b""
 
     def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
         """End everything after `stop` was set; False when some action at hand did not end in time."""
@@ -242,9 +273,16 @@ class Operator:
         self._commands.close()
         self._termination.close()
         self._catalogs.close()
+        self._flush_decisions()
         self._events.stop()
         self.informers.stop()
         return all(ended)
+
+    def _flush_decisions(self) -> None:
+        try:
+            self._decisions.flush()
+        except KubeError as error:
+            _log.warning("The last decisions are not on record in the cluster; the log has them", error=str(error))
 
 
 def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None = None) -> int:
@@ -269,8 +307,10 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
 def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Serving) -> int:
     clock, stop = SystemClock(), threading.Event()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
-    kube = KubeClient(connect(kubeconfig), limits, clock, stop)
+    kube = KubeClient(connect(kubeconfig), limits, clock, stop, serving.metrics)
     _stop_on_signals(stop)
+    ledger = Ledger(clock, serving.metrics)
+    serving.pages.routes["/decisions"] = ledger.page
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
@@ -294,8 +334,11 @@ def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Servi
         images=provider.images,
         interruptions=(queue, provider.spot_lost) if queue is not None else None,
         times=times,
+        recorder=serving.metrics,
+        ledger=ledger,
     )
     operator.checks(serving.health)
+    serving.metrics.add_part(operator.state_text)
     operator.watch()
     elector = _lead(options, kube, clock, stop, times)
     if not stop.is_set():

@@ -15,12 +15,14 @@ from controller.core.lifecycle.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from controller.loops import STUCK_SECONDS, BackoffTimes
+from controller.metrics import SILENT, Recorder
 from controller.operator import Operator, OperatorTimes, check
 from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
 from controller.settings import CONFIG_MAP, Settings
 from controller.startup import until_it_works, wait_for_settings
 from controller.telemetry.health import Health
+from controller.telemetry.metrics import Metrics
 from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World, apply_fault, world
 
@@ -35,10 +37,16 @@ QUICK = OperatorTimes(
 
 
 @contextmanager
-def acting(world: World, *, stop_after: bool = True) -> Iterator[Operator]:
+def acting(world: World, *, stop_after: bool = True, recorder: Recorder = SILENT) -> Iterator[Operator]:
     stop = threading.Event()
     operator = Operator(
-        settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop, times=QUICK
+        settings=SETTINGS,
+        kube=world.kube,
+        cloud=world.cloud,
+        clock=world.clock,
+        stop=stop,
+        times=QUICK,
+        recorder=recorder,
     )
     operator.watch()
     operator.act()
@@ -54,10 +62,12 @@ def acting(world: World, *, stop_after: bool = True) -> Iterator[Operator]:
 def test_a_whole_life(world: World) -> None:
     """Pending pod, node, initialized, empty, gone: each loop does its part, and no other's."""
     world.add_provisioner(ttlSecondsAfterEmpty=1)
-    with acting(world):
+    metrics = Metrics(world.clock)
+    with acting(world, recorder=metrics) as operator:
         world.add_pod("a")
         snapshot = world.until(lambda s: s.nodes, "a node")
         (name,) = snapshot.nodes
+        assert f'node_name="{name}"'.encode() in operator.state_text()
         world.come_up(name)
         world.until(lambda s: s.nodes[name].initialized, "initialized")
         target = {"apiVersion": "v1", "kind": "Node", "name": name}
@@ -69,6 +79,15 @@ def test_a_whole_life(world: World) -> None:
         world.until(lambda s: not s.nodes, "node gone")
     assert len(world.cloud.requests) == 1
     assert not world.cloud.running
+    text = metrics.page({}).body.decode()
+    for series in (
+        'karpenter_nodes_created{provisioner="default",reason="provisioning"} 1.0',
+        'karpenter_cloudprovider_duration_seconds_count{controller="launch",method="Create",provider="aws"} 1.0',
+        'controller_runtime_reconcile_total{controller="provisioning",result="success"}',
+        'leader_election_master_status{name="karpenter-leader-election"} 1.0',
+        "karpenter_provisioner_scheduling_duration_seconds_count ",
+    ):
+        assert series in text, series
 
 
 def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
@@ -78,6 +97,7 @@ def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
         settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop, times=QUICK
     )
     operator.checks(health)
+    assert operator.state_text() == b"", "who stands by leaves that to the leader"
     assert health.readyz({}).status == 500
     assert health.healthz({}).status == 200, "to wait for the lease is no fault"
     operator.watch()

@@ -16,6 +16,8 @@ LEASE = "karpenter-leader-election"
 SETTINGS = "karpenter-global-settings"
 MEMORY = "karpenter-learned-memory"
 """What nodes taught about their types' memory: the controller makes it, and adds to it."""
+DECISIONS = "karpenter-decisions"
+"""The decision ledger: the controller makes it, and adds to it."""
 READ = ("get", "list", "watch")
 
 
@@ -44,8 +46,8 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     # "create" cannot be bound to a name: the name is in the body.
     _rule("coordination.k8s.io", ("leases",), ("create",)),
     _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
-    _rule("", ("configmaps",), ("get",), (SETTINGS, MEMORY)),
-    _rule("", ("configmaps",), ("patch",), (MEMORY,)),
+    _rule("", ("configmaps",), ("get",), (SETTINGS, MEMORY, DECISIONS)),
+    _rule("", ("configmaps",), ("patch",), (MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("create",)),
 )
 

@@ -22,6 +22,7 @@ from controller.kube.resources import PODS, Resource
 from controller.kube.retry import Backoff
 from controller.kube.stream import WatchStream
 from controller.kube.transport import ClientOptions, Request, Transport
+from controller.metrics import SILENT, Recorder
 
 __all__ = ["ClientOptions", "KubeClient", "ObjectList"]
 
@@ -53,10 +54,11 @@ class KubeClient:
         options: ClientOptions | None = None,
         clock: Clock | None = None,
         stop: threading.Event | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`stop`, once set, ends waits between attempts: the last error is raised."""
         self._transport = Transport(
-            connection, options or ClientOptions(), clock or SystemClock(), stop or threading.Event()
+            connection, options or ClientOptions(), clock or SystemClock(), stop or threading.Event(), recorder
         )
 
     @property
@@ -72,7 +74,8 @@ class KubeClient:
     def with_options(self, **changes: Any) -> KubeClient:
         """A client of the same connection with other options and a rate limit of its own."""
         options = replace(self.options, **changes)
-        return KubeClient(self.connection, options, self._transport.clock, self._transport.stop)
+        own = self._transport
+        return KubeClient(self.connection, options, own.clock, own.stop, own.recorder)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Document:
         """One object. Raises NotFoundError."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
@@ -18,8 +18,12 @@ from controller.kube.connection import Connection
 from controller.kube.ratelimit import TokenBucket
 from controller.kube.retry import Backoff
 from controller.kube.status import NotSentError, error_of
+from controller.metrics import REST_REQUESTS, SILENT, Recorder
 
 T = TypeVar("T")
+
+NO_ANSWER = "<error>"
+"""The code that client-go counts a request under that got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,20 @@ class Request:
 class Transport:
     """Thread-safe. Raises the KubeErrors of `controller.errors`."""
 
-    def __init__(self, connection: Connection, options: ClientOptions, clock: Clock, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        options: ClientOptions,
+        clock: Clock,
+        stop: threading.Event,
+        recorder: Recorder = SILENT,
+    ) -> None:
         """`stop`, once set, ends waits: the last error is raised."""
         self.connection = connection
         self.options = options
         self.clock = clock
         self.stop = stop
+        self.recorder = recorder
         self._bucket = TokenBucket(options.qps, options.burst, clock)
 
     def exchange(self, request: Request) -> bytes:
@@ -115,14 +127,21 @@ class Transport:
                 retries=False,
                 preload_content=preload,
             )
+            self._count(str(response.status), request)
             if response.status < 400:
                 return response
             body = response.data
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+            self._count(NO_ANSWER, request)
             raise NotSentError(f"{what}: no connection to {server}: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            self._count(NO_ANSWER, request)
             raise UnavailableError(f"{what}: no answer from {server}: {error}") from error
         raise error_of(response.status, body, what, response.headers.get("Retry-After", ""))
+
+    def _count(self, code: str, request: Request) -> None:
+        host = urlsplit(self.connection.server).netloc
+        self.recorder.count(REST_REQUESTS, code, request.method, host)
 
 
 def _url(server: str, request: Request) -> str:

@@ -19,6 +19,7 @@ from controller.core.lifecycle.batching import BatchTimes, BatchWindow
 from controller.core.lifecycle.diskpressure import with_learned_storage
 from controller.core.lifecycle.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import usage
+from controller.core.lifecycle.outcome import launch_outcome
 from controller.core.provisioning import solve
 from controller.core.provisioning.isolation import solve_around
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
@@ -37,6 +38,9 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
+from controller.metrics import SCHEDULING_DURATION, SILENT, Recorder
+from controller.planrecord import PlanRecord
+from controller.telemetry.ledger import Ledger
 
 NOT_READY_SECONDS = 0.5
 STATE_TIMEOUT_SECONDS = 10.0
@@ -75,8 +79,12 @@ class ProvisioningReconciler:
         stop: threading.Event,
         adopted: threading.Event,
         options: ProvisioningOptions | None = None,
+        ledger: Ledger | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`adopted` is set once every instance that an earlier process launched has its Node."""
+        self._ledger = ledger or Ledger(clock)
+        self._recorder = recorder
         self._informers = informers
         self._events = events
         self._catalogs = catalogs
@@ -132,15 +140,19 @@ class ProvisioningReconciler:
         problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
         if not problem.pending:
             return ()
+        began = self._clock.monotonic()
         plan, error = solve_around(problem, partial(solve, options=self._options.solve))
+        self._recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
+        record = PlanRecord(self._ledger, problem)
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
         self._say_plan(len(problem.pending), plan)
+        record.unplaced(plan.unplaced)
         for unplaced in plan.unplaced:
             self._say_unplaced(snapshot, [unplaced.pod], unplaced.reason)
         for placement in plan.existing:
             self._nominate(snapshot, placement.node, placement.pods)
-        return self._launch_all(snapshot, view, plan)
+        return self._launch_all(snapshot, view, plan, record)
 
     def _say_plan(self, pods: int, plan: SchedulingPlan) -> None:
         """Aloud when something new follows from it: pods that nothing can help are planned for again and again."""
@@ -156,7 +168,9 @@ class ProvisioningReconciler:
             price_per_hour=round(plan.price_per_hour, 4),
         )
 
-    def _launch_all(self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan) -> tuple[str, ...]:
+    def _launch_all(
+        self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
+    ) -> tuple[str, ...]:
         fresh = self._informers.snapshot()
         taken = tokens_in_use(fresh)
         jobs: list[tuple[Allotment, LaunchRequest]] = []
@@ -164,27 +178,29 @@ class ProvisioningReconciler:
             provisioner = fresh.provisioners.get(name)
             planned = [node for node in plan.new_nodes if node.provisioner == name]
             if provisioner is None or provisioner.deleted_at is not None:
-                self._say_unplaced(snapshot, _pods_of(planned), f"Provisioner {name} went away before the launch")
+                self._skip(snapshot, record, _pods_of(planned), f"Provisioner {name} went away before the launch")
                 continue
             types = {entry.name: entry for entry in view.types[name]}
             try:
                 template = template_of(fresh, provisioner)
             except (CloudError, ValidationError) as error:
-                self._say_unplaced(snapshot, _pods_of(planned), str(error))
+                self._skip(snapshot, record, _pods_of(planned), str(error))
                 continue
             for allotment in allot(planned, provisioner, types, usage(fresh, name)):
                 node = allotment.planned
                 if allotment.refusal:
-                    self._say_unplaced(snapshot, node.pods, f"Not launched: {allotment.refusal}")
+                    self._skip(snapshot, record, node.pods, f"Not launched: {allotment.refusal}")
                     continue
                 uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
                 token = launch_token(provisioner, template, uids, taken)
                 request = launch_request(node, provisioner, template, allotment.offerings, view.types, token)
                 jobs.append((allotment, request))
-        answers = self._pool.map(lambda job: self._launch(snapshot, *job), jobs)
+        answers = self._pool.map(lambda job: self._launch(snapshot, record, *job), jobs)
         return tuple(uid for answer in answers for uid in answer)
 
-    def _launch(self, snapshot: Snapshot, allotment: Allotment, request: LaunchRequest) -> tuple[str, ...]:
+    def _launch(
+        self, snapshot: Snapshot, record: PlanRecord, allotment: Allotment, request: LaunchRequest
+    ) -> tuple[str, ...]:
         """Launch one node; the uids of its pods when they are to be tried again at once."""
         pods = allotment.planned.pods
         if self._stop.is_set():
@@ -192,17 +208,23 @@ class ProvisioningReconciler:
         try:
             instance = self._launcher.launch(request)
         except NodelessError as error:
-            return self._launch_failed(snapshot, allotment, request.provisioner, error)
+            return self._launch_failed(snapshot, record, allotment, request.provisioner, error)
         except Exception as error:  # noqa: BLE001 - one launch never takes the others with it; the trace is logged
             self._log.exception("Launch failed for a reason nobody foresaw", provisioner=request.provisioner.name)
-            self._say_unplaced(snapshot, pods, f"Launch failed: {type(error).__name__}: {error}")
+            self._skip(snapshot, record, pods, f"Launch failed: {type(error).__name__}: {error}")
             return ()
+        record.launched(allotment.planned, launch_outcome(request, instance))
         self._held_back.succeeded(_version(request.provisioner))
         self._nominate(snapshot, instance.node_name, pods)
         return ()
 
     def _launch_failed(
-        self, snapshot: Snapshot, allotment: Allotment, provisioner: Provisioner, error: NodelessError
+        self,
+        snapshot: Snapshot,
+        record: PlanRecord,
+        allotment: Allotment,
+        provisioner: Provisioner,
+        error: NodelessError,
     ) -> tuple[str, ...]:
         planned = allotment.planned
         self._log.error(
@@ -214,7 +236,7 @@ class ProvisioningReconciler:
         )
         launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
-        self._say_unplaced(snapshot, planned.pods, f"{what}: {error}")
+        self._skip(snapshot, record, planned.pods, f"{what}: {error}")
         if not isinstance(error, InsufficientCapacityError):
             self._held_back.postpone(_version(provisioner))
             return ()  # the window opens again by itself, when the pods have waited for a while
@@ -229,6 +251,11 @@ class ProvisioningReconciler:
         for pod in expected:
             message = f"Pod should schedule on node: {node_name}"
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
+
+    def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
+        """Pods that the plan had a node for, and that do not get it now."""
+        record.skipped(pods, reason)
+        self._say_unplaced(snapshot, pods, reason)
 
     def _say_unplaced(self, snapshot: Snapshot, pods: Iterable[PodKey], reason: str) -> None:
         for pod in _known(snapshot, pods):

@@ -10,7 +10,7 @@ from tests.components.source import KubeCall, command_calls, kube_calls
 
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
-    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (rbac.SETTINGS, rbac.MEMORY)),
+    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (rbac.SETTINGS, rbac.MEMORY, rbac.DECISIONS)),
     SERVICES.plural: (rbac.DNS_RULES, ("kube-dns",)),
 }
 """Resources that the controller touches in one namespace, and there by name."""

@@ -14,12 +14,16 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, InsufficientCapacityError, InvalidObjectError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
+from controller.telemetry.ledger import Ledger
 from tests.reconcilers.conftest import World
 
+HOST_APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
 QUICK = ProvisioningOptions(BatchTimes(0.05, 0.5, 5.0), SolveOptions())
 
 
-def reconciler(world: World, options: ProvisioningOptions = QUICK) -> ProvisioningReconciler:
+def reconciler(
+    world: World, options: ProvisioningOptions = QUICK, ledger: Ledger | None = None
+) -> ProvisioningReconciler:
     adopted = threading.Event()
     adopted.set()
     return ProvisioningReconciler(
@@ -31,6 +35,7 @@ def reconciler(world: World, options: ProvisioningOptions = QUICK) -> Provisioni
         stop=world.stop,
         adopted=adopted,
         options=options,
+        ledger=ledger,
     )
 
 
@@ -264,3 +269,39 @@ def test_a_provisioner_that_is_deleted_between_plan_and_launch_launches_nothing(
         world.clock.wait(world.stop, 0.02)
     assert world.cloud.requests == []
     assert "Provisioner" in world.await_event("FailedScheduling")["message"]
+
+
+def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world: World) -> None:
+    """Launches add up: the second node's price before is the first one's price after."""
+    world.add_provisioner()
+    ledger = Ledger(world.clock)
+    loop = reconciler(world, ledger=ledger)
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}
+    for name in ("a", "b"):
+        world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
+    world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
+    world.passes(loop, nodes_are(2), "two nodes")
+    first, second = ledger.entries(kind="launch")
+    assert first.decision.price_before == 0.0
+    assert second.decision.price_before == first.decision.price_after
+    assert second.decision.price_after == pytest.approx(sum(r.offerings[0].price for r in world.cloud.requests))
+    assert {*first.decision.pods, *second.decision.pods} == {"default/a", "default/b"}
+    assert first.decision.inputs == second.decision.inputs != ""
+    assert first.decision.details["instance"] in {instance.id for instance in world.cloud.running}
+    assert "m5.large" in first.decision.reason or "c5.large" in first.decision.reason
+    (skip,) = ledger.entries(kind="skip", subject="default/huge")
+    assert "cpu" in skip.decision.reason
+    loop.close()
+
+
+def test_a_launch_that_failed_is_on_record_as_skipped(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    world.cloud.create_errors.append(CloudError("quota: vCPU limit exceeded"))
+    ledger = Ledger(world.clock)
+    loop = reconciler(world, ledger=ledger)
+    world.passes(loop, lambda _: ledger.entries(), "a decision")
+    (entry,) = ledger.entries()
+    assert (entry.decision.kind, entry.decision.subject) == ("skip", "Pod/default/a")
+    assert "quota: vCPU limit exceeded" in entry.decision.reason
+    loop.close()

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType
+from controller.core.lifecycle.fleet import node_price
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -65,16 +66,7 @@ def _candidate(node: StateNode, provisioner: Provisioner, types: Iterable[Instan
     instance_type = next((entry for entry in types if entry.name == name), None)
     pods = leaving_pods(node)
     cost = sum(map(pod_cost, pods)) * lifetime_left(node, provisioner, now)
-    return Candidate(node, provisioner, instance_type, _price(node, instance_type), pods, cost)
-
-
-def _price(node: StateNode, instance_type: InstanceType | None) -> float | None:
-    """What the node's own offering costs, sold out or not; a price of 0 is that of an offering nobody priced."""
-    labels = node.node.labels
-    for offering in instance_type.offerings if instance_type else ():
-        if (offering.zone, offering.capacity_type) == (labels.get(ZONE), labels.get(CAPACITY_TYPE)):
-            return offering.price or None
-    return None
+    return Candidate(node, provisioner, instance_type, node_price(node, instance_type), pods, cost)
 
 
 def pod_cost(pod: Pod) -> float:

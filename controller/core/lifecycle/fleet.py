@@ -1,0 +1,53 @@
+"""What our nodes cost, at the prices that decisions are made by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.cloud import Catalog, InstanceType
+from controller.core.state.snapshot import Snapshot, StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """`prices` in $ an hour by node, leaving ones too: they are paid for until they are gone. `unpriced` are nodes of
+    ours whose price nobody knows."""
+
+    prices: Mapping[str, float]
+    unpriced: tuple[str, ...] = ()
+
+    @property
+    def price_per_hour(self) -> float:
+        """$ an hour of all whose price is known."""
+        return sum(self.prices.values())
+
+
+def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
+    """Every node of ours with its price."""
+    types = {name: {entry.name: entry for entry in entries} for name, entries in catalog.items()}
+    prices: dict[str, float] = {}
+    unpriced = []
+    for node in owned(snapshot):
+        entry = types.get(node.provisioner_name, {}).get(node.node.labels.get(INSTANCE_TYPE, ""))
+        price = node_price(node, entry)
+        if price is None:
+            unpriced.append(node.name)
+        else:
+            prices[node.name] = price
+    return Fleet(prices, tuple(unpriced))
+
+
+def owned(snapshot: Snapshot) -> Iterable[StateNode]:
+    """Nodes that some Provisioner made."""
+    return (node for node in snapshot.nodes.values() if node.provisioner_name)
+
+
+def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:
+    """What the node's own offering costs, sold out or not; a price of 0 is that of an offering nobody priced."""
+    labels = node.node.labels
+    for offering in instance_type.offerings if instance_type else ():
+        if (offering.zone, offering.capacity_type) == (labels.get(ZONE), labels.get(CAPACITY_TYPE)):
+            return offering.price or None
+    return None
