@@ -91,7 +91,7 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
     process waits until it exists. Credentials and region of AWS come from the environment or the pod's identity, as
     for every AWS SDK.
     """
-    from controller.operator import run as run_operator  # boto3 is slow to import; help and version do without
+    from controller.process import run as run_operator  # boto3 is slow to import; help and version do without
 
     configure(log_level, "json" if log_format == "json" else "console" if log_format == "console" else "auto")
     given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}

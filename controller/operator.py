@@ -1,29 +1,18 @@
-"""The composition root: settings, clients, cluster state and loops are built here, started, and stopped in order.
-
-Start-up waits out an API server or an AWS that does not answer, and says so once. A lost lease ends the process at
-once: another may act already (invariant 7). SIGTERM lets every loop finish the action at hand.
-"""
+"""The composition root: cluster state and loops over a client and a cloud are built here, started, and stopped."""
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
 
-import controller
 from controller import metrics
-from controller.aws.clients import make_clients
 from controller.aws.memory import LearnedMemory
-from controller.aws.provider import AWSProvider
 from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
-from controller.clock import Clock, SystemClock
+from controller.clock import Clock
 from controller.commands.execution import Commands, CommandTimes, Wanted
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
@@ -32,13 +21,11 @@ from controller.core.lifecycle.batching import BatchTimes
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
 from controller.drift import Drift, Images
-from controller.errors import CloudUnauthorizedError, KubeError
-from controller.kube.client import ClientOptions, KubeClient
-from controller.kube.connection import connect
+from controller.errors import KubeError
+from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
-from controller.kube.lease import LEASE_NAME, LeaderElector, LeaseOptions
-from controller.kube.resources import SERVICES
+from controller.kube.lease import LEASE_NAME, LeaseOptions
 from controller.launcher import Launcher, LaunchTimes
 from controller.loops import BackoffTimes, Loop, Reconciler
 from controller.metrics import SILENT, Recorder
@@ -57,12 +44,10 @@ from controller.reconcilers.provisioning import ProvisioningOptions, Provisionin
 from controller.reconcilers.refresh import RefreshReconciler
 from controller.reconcilers.registration import RegistrationReconciler
 from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
-from controller.settings import Options, Settings
-from controller.startup import until_it_works, wait_for_settings
+from controller.settings import Settings
 from controller.telemetry.cloud import MeasuredCloud
 from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
-from controller.telemetry.serving import Serving
 from controller.telemetry.state import StateText
 
 STOP_SECONDS = 20.0
@@ -70,9 +55,6 @@ STOP_SECONDS = 20.0
 
 WITHOUT_DELAY = frozenset({"provisioning", "registration", "termination"})
 """Loops that pods wait for; the others look less often while the cluster is restless."""
-
-EXIT_SECONDS = 28.0
-"""After SIGTERM; then the process ends whatever is at hand."""
 
 _log = structlog.get_logger("operator")
 
@@ -283,132 +265,3 @@ class Operator:
             self._decisions.flush()
         except KubeError as error:
             _log.warning("The last decisions are not on record in the cluster; the log has them", error=str(error))
-
-
-def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the process' exit code.
-
-    Raises ValidationError for bad settings and for a port that is taken, UnavailableError without any Kubernetes
-    configuration, and CloudUnauthorizedError without a region: what waiting would not mend.
-    """
-    serving = Serving(
-        metrics_port=options.metrics_port,
-        health_probe_port=options.health_probe_port,
-        profiling=options.enable_profiling,
-    )
-    serving.health.add_ready("caches", lambda: "the process waits for its settings, and for AWS to answer")
-    serving.start()
-    try:
-        return _run(options, kubeconfig, times or OperatorTimes(), serving)
-    finally:
-        serving.stop()
-
-
-def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Serving) -> int:
-    clock, stop = SystemClock(), threading.Event()
-    limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
-    kube = KubeClient(connect(kubeconfig), limits, clock, stop, serving.metrics)
-    _stop_on_signals(stop)
-    ledger = Ledger(clock, serving.metrics)
-    serving.pages.routes["/decisions"] = ledger.page
-    _log.info("Starts", version=controller.__version__, server=kube.connection.server)
-    settings = wait_for_settings(kube, options.system_namespace, clock, stop)
-    if settings is None:
-        return 0
-    provider = make_provider(settings, kube, clock, stop)
-    until_it_works(lambda: check(provider), "AWS", clock, stop)
-    queue = provider.interruptions()
-    if queue is None:
-        _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
-    operator = Operator(
-        settings=settings,
-        kube=kube,
-        cloud=provider,
-        clock=clock,
-        stop=stop,
-        refresh=provider.refresh,
-        resolve=provider.status,
-        advise=provider.advice,
-        memory=provider.memory,
-        namespace=options.system_namespace,
-        images=provider.images,
-        interruptions=(queue, provider.spot_lost) if queue is not None else None,
-        times=times,
-        recorder=serving.metrics,
-        ledger=ledger,
-    )
-    operator.checks(serving.health)
-    serving.metrics.add_part(operator.state_text)
-    operator.watch()
-    elector = _lead(options, kube, clock, stop, times)
-    if not stop.is_set():
-        operator.act()
-        _log.info("Acts", cluster=settings.cluster_name)
-        stop.wait()
-    _log.info("Stops")
-    ended = operator.close()
-    if elector is not None:
-        elector.release()
-    _log.info("Stopped", finished=ended)
-    return 0
-
-
-def _stop_on_signals(stop: threading.Event) -> None:
-    """SIGTERM and SIGINT set `stop`, and the process ends in time even if a call to AWS hangs in its retries."""
-
-    def handle(*_: object) -> None:
-        if not stop.is_set():
-            stop.set()
-            limit = threading.Timer(EXIT_SECONDS, _end_at_once, ["an action at hand does not end"])
-            limit.daemon = True
-            limit.start()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)
-
-
-def make_provider(settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event) -> AWSProvider:
-    """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
-    logger = structlog.get_logger("aws")
-    clients = make_clients(version=controller.__version__)
-    return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop)
-
-
-def check(provider: AWSProvider) -> None:
-    """Say now which permissions are missing. Nodes that exist are looked after all the same, so the process goes on.
-
-    Raises CloudErrors when AWS does not answer.
-    """
-    try:
-        provider.check_permissions()
-    except CloudUnauthorizedError as error:
-        _log.error("AWS permissions are missing", error=str(error))
-
-
-def _dns_ip(kube: KubeClient) -> str:
-    """The ClusterIP of kube-dns, empty when it cannot be had: nodes then find it by their own defaults."""
-    try:
-        address = kube.get(SERVICES, "kube-dns", "kube-system").get("spec", {}).get("clusterIP", "")
-    except KubeError as error:
-        _log.info("ClusterIP of kube-dns is not known; nodes use their own default", because=str(error))
-        return ""
-    return "" if address == "None" else address
-
-
-def _lead(
-    options: Options, kube: KubeClient, clock: Clock, stop: threading.Event, times: OperatorTimes
-) -> LeaderElector | None:
-    """Wait for the lease, if there is to be one."""
-    if not options.leader_elect:
-        return None
-    identity = options.pod_name or f"{socket.gethostname()}_{uuid.uuid4()}"
-    elector = LeaderElector(kube, options.system_namespace, identity, clock, options=times.lease)
-    if elector.acquire(stop):
-        elector.keep(lambda: _end_at_once("the lease is lost: another may act by now"))
-    return elector
-
-
-def _end_at_once(because: str) -> None:
-    """End without tidying up: what is half done, the next process finds and repairs."""
-    _log.error("Ends at once", because=because)
-    os._exit(1)

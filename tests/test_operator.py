@@ -16,7 +16,8 @@ from controller.errors import CloudError, CloudUnauthorizedError, UnavailableErr
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from controller.loops import STUCK_SECONDS, BackoffTimes
 from controller.metrics import SILENT, Recorder
-from controller.operator import Operator, OperatorTimes, check
+from controller.operator import Operator, OperatorTimes
+from controller.process import check
 from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
 from controller.settings import CONFIG_MAP, Settings

@@ -14,7 +14,7 @@ from controller.operator import OperatorTimes
 TIMES = OperatorTimes(commands=CommandTimes(appear_seconds=1.0))
 """The sandbox shows a new instance sooner than EC2 does: a replacement that nobody sees is given up sooner."""
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["controller.cli", "controller.operator", "kubernetes.config", __name__])
+FORKSERVER.set_forkserver_preload(["controller.cli", "controller.process", "kubernetes.config", __name__])
 
 
 def start(environment: dict[str, str], log: Path) -> BaseProcess:
