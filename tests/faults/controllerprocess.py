@@ -25,9 +25,9 @@ def start(environment: dict[str, str], log: Path) -> BaseProcess:
 
 
 def _run(environment: dict[str, str], log: Path) -> None:
-    from controller import cli, operator
+    from controller import cli, process
 
-    operator.run = partial(operator.run, times=TIMES)
+    process.run = partial(process.run, times=TIMES)
     with log.open("ab") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
