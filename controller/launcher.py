@@ -16,11 +16,12 @@ import structlog
 
 from controller.clock import Clock
 from controller.core.api.frozen import EMPTY
+from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, CloudProvider, LaunchRequest
 from controller.core.deprovisioning.drift import hashes
-from controller.core.lifecycle.documents import missing_metadata, node_document
+from controller.core.lifecycle.documents import LAUNCH_TOKEN, missing_metadata, node_document
 from controller.core.lifecycle.outcome import LaunchOutcome, launch_outcome
 from controller.core.state.snapshot import Snapshot
 from controller.errors import (
@@ -201,6 +202,8 @@ class Launcher:
                 f"the Node of {instance.id} is made when that one is gone"
             )
         patch = missing_metadata(node, document)
+        if token := document["metadata"]["annotations"].get(LAUNCH_TOKEN):  # a registration knows but the tag
+            patch = _with_token(patch, node, token)
         return self._kube.patch(NODES, name, patch) if patch else present
 
     def _abandon(self, launch: _Launch) -> None:
@@ -218,3 +221,12 @@ class Launcher:
         self._backoff.succeeded(launch.instance.id)
         with self._lock:
             self._unsettled.pop(launch.instance.provider_id, None)
+
+
+def _with_token(patch: dict[str, Any], node: Node, token: str) -> dict[str, Any]:
+    """The patch, and the launch's own token where the node has another: that of a call that many launches shared."""
+    if node.annotations.get(LAUNCH_TOKEN) == token:
+        return patch
+    metadata = patch.get("metadata", {})
+    annotations = {**metadata.get("annotations", {}), LAUNCH_TOKEN: token}
+    return {**patch, "metadata": {**metadata, "annotations": annotations}}

@@ -1,4 +1,4 @@
-"""Merges calls that many threads make at about the same time into few: DescribeInstances and TerminateInstances.
+"""Merges calls that many threads make at about the same time into few: Describe, Terminate and CreateFleet calls.
 
 EC2 throttles by calls, not by ids. The first caller of a batch leads it: it waits until no more calls have come for a
 moment, makes the call, and deals out the results; there is no thread of our own that could die. Windows and sizes are

@@ -1,4 +1,4 @@
-"""CreateFleet of type `instant`: one instance out of many offerings, chosen by EC2, asked for idempotently.
+"""CreateFleet of type `instant`: instances out of many offerings, chosen by EC2, asked for idempotently.
 
 Sources: EC2 API reference (CreateFleet, "Ensuring idempotency"), Karpenter v0.27's request. Where we differ: a client
 token goes with every request, so that a repeated one is answered with what it launched the first time.
@@ -7,12 +7,13 @@ token goes with every request, so that a repeated one is answered with what it l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from controller.aws import tags as tagging
 from controller.aws.errors import OFFERING_CODES, translated
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import SPOT
 from controller.core.cloud import PricedOffering
 
@@ -60,6 +61,58 @@ class FleetAnswer:
     fleet_id: str
     instance_ids: tuple[str, ...]
     errors: tuple[FleetError, ...]
+    given: int = 0
+    """Instances that the fleet gave to all whose requests were merged into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """What a fleet is asked for, but for how many and by whom: requests that are equal may be one call."""
+
+    subject: str
+    """For messages."""
+    capacity_type: str
+    overrides: tuple[FleetOverride, ...]
+    """In the order of preference."""
+    tags: FrozenMap[str, str]
+    """Of instance, volumes and fleet; the launch token comes on top."""
+    context: str | None = None
+
+    def document(self, launch_token: str, client_token: str, instances: int) -> CreateFleetRequestTypeDef:
+        """The request as EC2 takes it."""
+        configs: dict[str, list[dict[str, str]]] = {}
+        for override in self.overrides[:MAX_OVERRIDES]:
+            configs.setdefault(override.launch_template, []).append(
+                {
+                    "InstanceType": override.offering.instance_type,
+                    "SubnetId": override.subnet_id,
+                    "AvailabilityZone": override.offering.zone,
+                }
+            )
+        tags = tagging.as_list({**self.tags, tagging.LAUNCH_TOKEN: launch_token})
+        request: dict[str, Any] = {
+            "Type": "instant",
+            "ClientToken": client_token,
+            "LaunchTemplateConfigs": [
+                {
+                    "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
+                    "Overrides": listed,
+                }
+                for name, listed in sorted(configs.items())
+            ],
+            "TargetCapacitySpecification": {
+                "TotalTargetCapacity": instances,
+                "DefaultTargetCapacityType": self.capacity_type,
+            },
+            "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "fleet")],
+        }
+        if self.capacity_type == SPOT:
+            request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+        else:
+            request["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
+        if self.context:
+            request["Context"] = self.context
+        return cast("CreateFleetRequestTypeDef", request)
 
 
 def client_token(token: str, attempt: int) -> str:
@@ -67,54 +120,13 @@ def client_token(token: str, attempt: int) -> str:
     return hashlib.sha256(f"{token}/{attempt}".encode()).hexdigest()
 
 
-def fleet_request(
-    *,
-    capacity_type: str,
-    overrides: Sequence[FleetOverride],
-    tags: Mapping[str, str],
-    context: str | None,
-    token: str,
-) -> CreateFleetRequestTypeDef:
-    """The request for one instance of the overrides, which are in the order of preference."""
-    configs: dict[str, list[dict[str, str]]] = {}
-    for override in overrides[:MAX_OVERRIDES]:
-        configs.setdefault(override.launch_template, []).append(
-            {
-                "InstanceType": override.offering.instance_type,
-                "SubnetId": override.subnet_id,
-                "AvailabilityZone": override.offering.zone,
-            }
-        )
-    request: dict[str, Any] = {
-        "Type": "instant",
-        "ClientToken": token,
-        "LaunchTemplateConfigs": [
-            {
-                "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
-                "Overrides": listed,
-            }
-            for name, listed in sorted(configs.items())
-        ],
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": capacity_type},
-        "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tagging.as_list(tags)} for kind in ("instance", "volume", "fleet")
-        ],
-    }
-    if capacity_type == SPOT:
-        request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
-    else:
-        request["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
-    if context:
-        request["Context"] = context
-    return cast("CreateFleetRequestTypeDef", request)
-
-
 def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: str) -> FleetAnswer:
     """Send it. Raises CloudErrors when the call itself fails; what no offering gave is in the answer."""
     with translated("ec2:CreateFleet", subject):
         response = ec2.create_fleet(**request)
     ids = [one for group in response.get("Instances", ()) for one in group.get("InstanceIds", ())]
-    return FleetAnswer(response.get("FleetId", ""), tuple(ids), tuple(map(_error, response.get("Errors", ()))))
+    errors = tuple(map(_error, response.get("Errors", ())))
+    return FleetAnswer(response.get("FleetId", ""), tuple(ids), errors, given=len(ids))
 
 
 def fleet_created(ec2: EC2Client, fleet_id: str) -> float | None:

@@ -4,6 +4,7 @@ EC2 answers a repeated client token with what it did the first time, for ever. S
 with its own token, the same row in every process: an attempt whose instance is gone, or whose answer is a failure, is
 done with, and the next one follows. A process that dies after CreateFleet leaves an instance that carries the launch
 token as a tag; its successor finds it by the tag, or by the same answer to the same attempt, and launches no second.
+Launches of one moment that ask for the same are one call (controller.aws.merging).
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ from controller.aws.fleet import (
     FleetAnswer,
     FleetError,
     FleetOverride,
+    FleetRequest,
     client_token,
     create_fleet,
     fleet_created,
-    fleet_request,
 )
 from controller.aws.instances import STAYING_STATES, Instances
+from controller.aws.merging import Ask, FleetMerger
 from controller.aws.nodeparameters import NodeParameters
 from controller.aws.subnets import Reservation, Subnets
 from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import SPOT
 from controller.core.cloud import CloudInstance, LaunchRequest, PricedOffering
 from controller.core.provisioning.flexibility import PRICE_SPREAD, SPOT_OFFERINGS, within_spread
@@ -111,14 +114,30 @@ class Launcher:
         self._stop = stop
         self._lock = threading.Lock()
         self._done_attempts: LRUCache[str, int] = LRUCache(REMEMBERED_LAUNCHES)
+        self._gates: LRUCache[str, threading.Lock] = LRUCache(REMEMBERED_LAUNCHES)
+        self._given: LRUCache[str, str] = LRUCache(REMEMBERED_LAUNCHES)
+        """Launch token → instance, of this process's launches: one of a merged call has no tag to be found by."""
+        self._merger = FleetMerger(clock, self._create)
+        self._mask_lock = threading.Lock()
 
     def launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
         """The instance of the request's token. Raises as CloudProvider.create."""
-        found = self._instances.by_token(request.token)
-        if found is not None:
-            found = self._seen(found.id)
-        if found is not None and found.state in STAYING_STATES:
-            return self._named(found)
+        with self._lock:
+            gate = self._gates.setdefault(request.token, threading.Lock())
+        with gate:
+            return self._found(request.token) or self._launch(request, cluster)
+
+    def _found(self, token: str) -> CloudInstance | None:
+        """What was launched for the token before, by this process or another, if it stays."""
+        with self._lock:
+            known = self._given.get(token)
+        if known is None:
+            found = self._instances.by_token(token)
+            known = found.id if found is not None else None
+        instance = None if known is None else self._seen(known)
+        return self._named(instance) if instance is not None and instance.state in STAYING_STATES else None
+
+    def _launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
         for tier in tiers(request.offerings, lambda name: is_exotic(request.instance_types[name])):
             instance = self._launch_tier(request, tier, cluster)
             if instance is not None:
@@ -207,28 +226,36 @@ class Launcher:
     def _send(
         self, request: LaunchRequest, overrides: Sequence[FleetOverride], tags: Mapping[str, str], number: int
     ) -> FleetAnswer:
-        """CreateFleet; a launch template that somebody deleted is made again, once."""
-        sent = fleet_request(
+        """CreateFleet, in one call with whoever asks for the same, unless the launch is on record by its token."""
+        sent = FleetRequest(
+            subject=f"Provisioner {request.provisioner.name}",
             capacity_type=overrides[0].offering.capacity_type,
-            overrides=overrides,
-            tags=tags,
+            overrides=tuple(overrides),
+            tags=FrozenMap(tags),
             context=request.template.context,
-            token=client_token(request.token, number),
         )
-        subject = f"Provisioner {request.provisioner.name}"
+        ask = Ask(request.token, client_token(request.token, number))
+        return self._merger.launch_alone(sent, ask) if request.on_record else self._merger.launch(sent, ask)
+
+    def _create(self, request: FleetRequest, launch_token: str, token: str, instances: int) -> FleetAnswer:
+        """One call; a launch template that somebody deleted is made again, once."""
+        document = request.document(launch_token, token, instances)
         try:
-            return create_fleet(self._ec2, sent, subject)
+            return create_fleet(self._ec2, document, request.subject)
         except CloudError as error:
-            if error.code not in TEMPLATE_NOT_FOUND_CODES or request.template.launch_template:
+            names = {override.launch_template for override in request.overrides}
+            if error.code not in TEMPLATE_NOT_FOUND_CODES or not self._parameters.restore(names):
                 raise
-        self._parameters.restore(override.launch_template for override in overrides)
-        return create_fleet(self._ec2, sent, subject)
+        return create_fleet(self._ec2, document, request.subject)
 
     def _judge(self, request: LaunchRequest, number: int, answer: FleetAnswer) -> _Attempt:
         """Whether the answer is an instance that lives, a failure of now, or an old story."""
         if not answer.instance_ids:
             self._finish(request.token, number)
-            return _Attempt(errors=answer.errors or (NO_REASON,), fresh=self._fresh(answer))
+            reasons = answer.errors or (() if answer.given else (NO_REASON,))
+            return _Attempt(errors=reasons, fresh=self._fresh(answer))
+        with self._lock:
+            self._given[request.token] = answer.instance_ids[0]
         instance = self._seen(answer.instance_ids[0])
         if instance is not None and instance.state in STAYING_STATES:
             return _Attempt(instance=instance, errors=answer.errors, fresh=self._launched_now(instance))
@@ -292,13 +319,20 @@ class Launcher:
         return self._clock.now() - instance.launched_at <= FRESH_SECONDS
 
     def _mask(self, offerings: Sequence[PricedOffering], errors: Sequence[FleetError]) -> None:
-        """Offerings that EC2 has none of are left out from now on; an error that names none speaks of all."""
+        """Offerings that EC2 has none of are left out from now on; an error that names none speaks of all.
+
+        One launch at a time, so that of many that learn the same one says it.
+        """
+        with self._mask_lock:
+            self._mask_in_turn(offerings, errors)
+
+    def _mask_in_turn(self, offerings: Sequence[PricedOffering], errors: Sequence[FleetError]) -> None:
         _, before = self._unavailable.active()
         masked: dict[str, str] = {}
         for error in errors:
             if error.code == NO_ADDRESSES and error.subnet_id:
-                self._subnets.exhaust(error.subnet_id)
-                self._log.warning("Subnet has no free addresses", subnet=error.subnet_id)
+                if self._subnets.exhaust(error.subnet_id):
+                    self._log.warning("Subnet has no free addresses", subnet=error.subnet_id)
             elif error.capacity:
                 for offering in filter(error.speaks_of, offerings):
                     key = (offering.capacity_type, offering.instance_type, offering.zone)
@@ -327,6 +361,7 @@ class Launcher:
     def _finish(self, token: str, number: int) -> None:
         """Never send this attempt's token again."""
         with self._lock:
+            self._given.pop(token, None)
             self._done_attempts[token] = max(number, self._done_attempts.get(token, -1))
 
     def _refusal(self, request: LaunchRequest) -> str:

@@ -70,24 +70,23 @@ class NodeParameters:
         }
         return {name: names[kind] for name, kind in kinds.items()}
 
-    def restore(self, names: Iterable[str]) -> None:
-        """Make sure again that launch templates exist which EC2 said it does not have."""
-        for name in sorted(set(names)):
+    def restore(self, names: Iterable[str]) -> bool:
+        """Make sure again that launch templates exist which EC2 said it does not have; False when none is ours."""
+        with self._lock:
+            ours = {name: self._by_name[name] for name in sorted(set(names)) if name in self._by_name}
+        for name, parameters in ours.items():
             self._launch_templates.forget(name)
-            with self._lock:
-                parameters = self._by_name.get(name)
-            if parameters is not None:
-                self._launch_templates.ensure(parameters)
+            self._launch_templates.ensure(parameters)
+        return bool(ours)
 
     def launch_tags(self, request: LaunchRequest) -> dict[str, str]:
-        """Tags of the instance, its volumes and the fleet."""
+        """Tags of the instance, its volumes and the fleet, but for the launch token."""
         derived = {keys.PROVISIONER_NAME, keys.ZONE, keys.CAPACITY_TYPE, keys.INSTANCE_TYPE}
         return tagging.launch_tags(
             cluster_name=self._settings.cluster_name,
             provisioner_name=request.provisioner.name,
             settings_tags=self._settings.tags,
             template_tags=request.template.tags,
-            token=request.token,
             labels={key: value for key, value in request.labels.items() if key not in derived},
             pod_density=tagging.pod_density_of(
                 request.provisioner.kubelet, family_of(request.template).supports_pods_per_core

@@ -99,10 +99,15 @@ class Subnets:
                 if subnet_id not in kept and subnet_id in self._in_flight:
                     self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
 
-    def exhaust(self, subnet_id: str) -> None:
-        """EC2 said that the subnet has no free address: leave it out for a while, whatever its count says."""
+    def exhaust(self, subnet_id: str) -> bool:
+        """EC2 said that the subnet has no free address: leave it out for a while, whatever its count says.
+
+        Whether that is news.
+        """
         with self._lock:
+            news = subnet_id not in self._exhausted
             self._exhausted[subnet_id] = True
+        return news
 
     def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
         subnets = self.matching(template)

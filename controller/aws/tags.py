@@ -47,24 +47,26 @@ def launch_tags(
     provisioner_name: str,
     settings_tags: Mapping[str, str],
     template_tags: Mapping[str, str],
-    token: str,
     labels: Mapping[str, str],
     pod_density: Mapping[str, int],
     subject: str,
 ) -> dict[str, str]:
     """Tags of the instance, its volumes and the fleet: the template's win over the settings', ownership over all.
 
+    The launch token is added when the fleet is asked for: there is room for it.
+
     Raises NodeTemplateError when there are more than EC2 takes.
     """
     found = {"Name": f"{keys.PROVISIONER_NAME}/{provisioner_name}", **settings_tags, **template_tags}
     found.update(ownership(cluster_name, provisioner_name))
-    found[LAUNCH_TOKEN] = token
     found.update(encode_labels(labels))
     if pod_density:
         found[POD_DENSITY] = ":".join(f"{name}={count}" for name, count in sorted(pod_density.items()))
-    if len(found) > MAX_TAGS:
+    found.pop(LAUNCH_TOKEN, None)
+    if len(found) >= MAX_TAGS:
+        count = len(found) + 1
         raise NodeTemplateError(
-            f"{subject}: {len(found)} tags are more than EC2's limit of {MAX_TAGS} for an instance; shorten spec.tags, "
+            f"{subject}: {count} tags are more than EC2's limit of {MAX_TAGS} for an instance; shorten spec.tags, "
             "aws.tags of the settings or the Provisioner's labels"
         )
     return dict(sorted(found.items()))

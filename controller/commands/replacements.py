@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 from controller.catalogs import CatalogView, template_of
 from controller.commands.nodes import STATE_TIMEOUT_SECONDS
@@ -94,7 +95,8 @@ def launch_requests(command: Command, view: CatalogView, snapshot: Snapshot) -> 
             uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
             token = launch_token(provisioner, template, uids, taken)
             offerings = allotment.offerings
-            found.append(launch_request(node, provisioner, template, offerings, view.types, token))
+            request = launch_request(node, provisioner, template, offerings, view.types, token)
+            found.append(replace(request, on_record=True))
     return found
 
 

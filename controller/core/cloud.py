@@ -76,6 +76,8 @@ class LaunchRequest:
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     requests: Resources = EMPTY
+    on_record: bool = False
+    """The token stands on record elsewhere: the instance must carry it as a tag from the start."""
 
 
 @dataclass(frozen=True, slots=True)

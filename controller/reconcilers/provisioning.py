@@ -53,7 +53,8 @@ class ProvisioningOptions:
 
     times: BatchTimes = field(default_factory=BatchTimes)
     solve: SolveOptions = field(default_factory=SolveOptions)
-    launch_workers: int = 20
+    launch_workers: int = 100
+    """Launches at a time: so many that ask for the same may be one call."""
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
     """How long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
 

@@ -48,7 +48,6 @@ def test_the_templates_tags_win_over_the_settings_and_ownership_wins_over_both()
         provisioner_name="default",
         settings_tags={"team": "settings", "cost": "settings", "karpenter.sh/launch-token": "forged"},
         template_tags={"team": "template", "kubernetes.io/cluster/demo": "shared"},
-        token="abc",
         labels={},
         pod_density={},
         subject="AWSNodeTemplate default",
@@ -56,7 +55,6 @@ def test_the_templates_tags_win_over_the_settings_and_ownership_wins_over_both()
     assert found == {
         "Name": "karpenter.sh/provisioner-name/default",
         "cost": "settings",
-        "karpenter.sh/launch-token": "abc",
         "karpenter.sh/provisioner-name": "default",
         "kubernetes.io/cluster/demo": "owned",
         "team": "template",

@@ -82,7 +82,7 @@ def test_what_is_created_must_be_tagged_as_this_clusters(kind: str) -> None:
 
 def test_the_tags_that_the_controller_writes_are_the_ones_that_the_policy_asks_for() -> None:
     written = tagging.launch_tags(
-        cluster_name=CLUSTER, provisioner_name="default", settings_tags={}, template_tags={}, token="t", labels={},
+        cluster_name=CLUSTER, provisioner_name="default", settings_tags={}, template_tags={}, labels={},
         pod_density={}, subject="test",
     )  # fmt: skip
     context = {f"aws:RequestTag/{key}": value for key, value in written.items()}

@@ -111,6 +111,15 @@ def test_what_was_launched_is_said_with_its_price_and_its_difference_from_the_pl
     assert line["price_difference_per_hour"] == pytest.approx(line["price_per_hour"] - 0.1)
 
 
+def test_a_node_that_registered_with_the_token_of_a_shared_call_gets_its_launchs_own(world: World) -> None:
+    """Many launches may be one call: its token, as the instance's tag, names none of them."""
+    name = cloud_instance(number=1).node_name
+    shared = {"name": name, "annotations": {"karpenter.sh/launch-token": "of-a-shared-call"}}
+    world.kube.create(NODES, {"metadata": shared})
+    world.launcher.launch(request())
+    assert world.node(name)["metadata"]["annotations"]["karpenter.sh/launch-token"] == "token"
+
+
 def test_an_instance_that_cannot_hold_its_pods_is_warned_about(world: World) -> None:
     heavy = replace(request(), requests=FrozenMap({"cpu": 64_000}))
     with capture_logs() as logs:
