@@ -95,6 +95,8 @@ _Key: TypeAlias = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class _Pending:
     key: _Key
+    series: _Key
+    """Messages of one series are one event on the server, that tells the last of them."""
     ref: ObjectRef
     type: str
     reason: str
@@ -154,12 +156,23 @@ class EventRecorder:
             self._thread.join(timeout_seconds)
         self._stop.set()
 
-    def publish(self, ref: ObjectRef, type: str, reason: str, message: str, dedupe: tuple[str, ...] = ()) -> None:
+    def publish(
+        self,
+        ref: ObjectRef,
+        type: str,
+        reason: str,
+        message: str,
+        dedupe: tuple[str, ...] = (),
+        *,
+        single: bool = False,
+    ) -> None:
         """Tell of `ref`. `type` is Normal or Warning.
 
-        Repeats are recognised by object, reason and `dedupe`, or where that is empty the message.
+        Repeats are recognised by object, reason and `dedupe`, or where that is empty the message. `single`: other
+        messages of the reason about the object do not make another event, they change the one that there is.
         """
-        key = (ref.kind, ref.namespace, ref.name, ref.uid, reason, *(dedupe or (message,)))
+        of_reason = (ref.kind, ref.namespace, ref.name, ref.uid, reason)
+        key = (*of_reason, *(dedupe or (message,)))
         with self._lock:
             if key in self._recent:
                 self._repeats[key] = self._repeats.get(key, 0) + 1
@@ -169,7 +182,9 @@ class EventRecorder:
                 self.dropped += 1
                 return
             try:
-                self._queue.put_nowait(_Pending(key, ref, type, reason, message, self._clock.now()))
+                self._queue.put_nowait(
+                    _Pending(key, of_reason if single else key, ref, type, reason, message, self._clock.now())
+                )
             except queue.Full:
                 self.dropped += 1
                 return
@@ -198,7 +213,7 @@ class EventRecorder:
     def _send(self, pending: _Pending) -> None:
         with self._lock:
             repeats = self._repeats.pop(pending.key, 0)
-        series = self._series.get(pending.key)
+        series = self._series.get(pending.series)
         if series is not None:
             series.count += 1 + repeats
             patch = {"count": series.count, "lastTimestamp": _timestamp(pending.at), "message": _cut(pending.message)}
@@ -206,10 +221,12 @@ class EventRecorder:
                 self._client.patch(EVENTS, series.name, patch, namespace=series.namespace)
                 return
             except NotFoundError:
-                del self._series[pending.key]  # the API server drops events after an hour
+                del self._series[pending.series]  # the API server drops events after an hour
         event = self._event(pending, count=1 + repeats)
         self._client.create(EVENTS, event, namespace=event["metadata"]["namespace"])
-        self._series[pending.key] = _Series(event["metadata"]["namespace"], event["metadata"]["name"], event["count"])
+        self._series[pending.series] = _Series(
+            event["metadata"]["namespace"], event["metadata"]["name"], event["count"]
+        )
 
     def _event(self, pending: _Pending, count: int) -> dict[str, Any]:
         ref, at = pending.ref, _timestamp(pending.at)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
+from cachetools import LRUCache
 
 from controller.catalogs import Catalogs, CatalogView, template_of
 from controller.clock import Clock
@@ -22,7 +23,8 @@ from controller.core.lifecycle.limits import usage
 from controller.core.lifecycle.outcome import launch_outcome
 from controller.core.provisioning import solve
 from controller.core.provisioning.isolation import solve_around
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
+from controller.core.provisioning.preferences import hindering
 from controller.core.provisioning.problem import build, leaving_pods, opted_out, provisionable
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
@@ -44,6 +46,8 @@ from controller.telemetry.ledger import Ledger
 
 NOT_READY_SECONDS = 0.5
 STATE_TIMEOUT_SECONDS = 10.0
+TRIED_AGAIN = "it is tried again in a while, or when it changes"
+REMEMBERED_WORKLOADS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,10 @@ class ProvisioningReconciler:
         self._window = BatchWindow()
         self._known_types: dict[str, tuple[InstanceType, ...]] = {}
         self._held_back = ItemBackoff(clock, self.name, self._options.hold_back)
+        self._failures: dict[tuple[str, int], str] = {}
+        """Why the last launch of a Provisioner failed, while it is held back."""
         self._said: tuple[int, ...] = ()
+        self._warned: LRUCache[str, bool] = LRUCache(REMEMBERED_WORKLOADS)
         self._log = structlog.get_logger(self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
 
@@ -120,12 +127,13 @@ class ProvisioningReconciler:
         """Leave out Provisioners whose last launch failed a moment ago, so that others may have their pods."""
         keys = {name: _version(provisioner) for name, provisioner in snapshot.provisioners.items()}
         self._held_back.keep(set(keys.values()))
+        self._failures = {key: why for key, why in self._failures.items() if key in keys.values()}
         held = {name for name in view.types if name in keys and not self._held_back.ready(keys[name])}
         if not held:
             return view
-        why = "its last launch failed; it is tried again in a while, or when it changes"
+        why = {name: self._failures.get(keys[name], "its last launch failed") for name in sorted(held)}
         types = {name: types for name, types in view.types.items() if name not in held}
-        return CatalogView(types, {**view.problems, **dict.fromkeys(sorted(held), why)})
+        return CatalogView(types, {**view.problems, **{name: f"{text}; {TRIED_AGAIN}" for name, text in why.items()}})
 
     def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
         """Give the cluster state the types that it has not seen, for nodes on their way; the snapshot that has them."""
@@ -141,6 +149,7 @@ class ProvisioningReconciler:
         problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
         if not problem.pending:
             return ()
+        self._warn_of_preferences(problem)
         began = self._clock.monotonic()
         plan, error = solve_around(problem, partial(solve, options=self._options.solve))
         self._recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
@@ -239,6 +248,7 @@ class ProvisioningReconciler:
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
         self._skip(snapshot, record, planned.pods, f"{what}: {error}")
         if not isinstance(error, InsufficientCapacityError):
+            self._failures[_version(provisioner)] = f"its last launch failed ({error})"
             self._held_back.postpone(_version(provisioner))
             return ()  # the window opens again by itself, when the pods have waited for a while
         return tuple(pod.uid for pod in _known(snapshot, planned.pods))
@@ -260,7 +270,18 @@ class ProvisioningReconciler:
 
     def _say_unplaced(self, snapshot: Snapshot, pods: Iterable[PodKey], reason: str) -> None:
         for pod in _known(snapshot, pods):
-            self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, (pod.uid, reason))
+            self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
+
+    def _warn_of_preferences(self, problem: SchedulingProblem) -> None:
+        """Once for each workload: its replicas, and those that come after them, are no news."""
+        for pod in hindering(problem.pending, problem.provisioners):
+            workload = pod.owners[0].uid if pod.owners else pod.uid
+            if workload in self._warned:
+                continue
+            self._warned[workload] = True
+            message = "Preferred pod anti-affinity can prevent consolidation of the node that it is placed on"
+            self._log.warning(message, pod=f"{pod.namespace}/{pod.name}")
+            self._events.publish(ObjectRef.of(pod), "Warning", "PreferredAntiAffinity", message)
 
     def close(self) -> None:
         """Launches that did not begin never do; those at hand end."""

@@ -16,7 +16,7 @@ from controller.core.provisioning import solve
 from controller.core.provisioning.problem import build, opted_out, provisionable
 from controller.core.state.snapshot import InvalidObject
 from tests.conformance.fixtures import DEFAULT, SMALL, ZONE_1, Cluster, fake_type, six_types, terms
-from tests.core.provisioning.plans import solved, spread
+from tests.core.provisioning.plans import near, solved, spread
 from tests.factories import (
     daemon_owner,
     node,
@@ -27,6 +27,7 @@ from tests.factories import (
     provisioner,
     requirement,
     running_pod,
+    selector,
     snapshot,
     state_node,
 )
@@ -212,6 +213,38 @@ def test_the_oldest_pods_are_served_first_where_not_all_can_be() -> None:
     pods = [replace(each, created=float(100 - n)) for n, each in enumerate(pending_pods(6, requests={"cpu": "1500m"}))]
     done = Cluster([provisioner(limits={"cpu": "6"})], six_types()[1:2]).provision(*pods)
     assert done.left == {each.name for each in pods[:3]}
+
+
+def of_age(created: float, count: int, **fields: Any) -> list[Pod]:
+    return [replace(each, created=created) for each in pending_pods(count, **fields)]
+
+
+@pytest.mark.parametrize(("created", "placed"), [(0.0, True), (1000.0, False)], ids=["waited-long", "same-age"])
+def test_a_large_pod_that_has_waited_goes_before_small_ones_that_keep_coming(created: float, placed: bool) -> None:
+    """No pod starves under a limit; of pods of about one age, the limit goes to the most."""
+    (large,) = of_age(created, 1, requests={"cpu": "3500m"})
+    young = of_age(1000.0, 3, requests={"cpu": "1500m"})
+    done = Cluster([provisioner(limits={"cpu": "6"})], six_types()[:2]).provision(large, *young)
+    assert done.placed(large) is placed
+
+
+def test_the_zone_that_is_left_goes_to_the_pod_that_has_waited() -> None:
+    """Two apps shun each other's zone and there is one: the name decides only among pods of one age."""
+    rule = {"required_pod_anti_affinity": (near(keys.ZONE, selector(tier="x")),), "labels": {"tier": "x"}}
+    young = of_age(1000.0, 1, **rule)
+    old = of_age(0.0, 1, requests={"cpu": "200m"}, **rule)
+    cluster = Cluster([provisioner(requirements=[requirement(keys.ZONE, "In", ZONE_1)])])
+    assert cluster.provision(*young, *old).left == {young[0].name}
+
+
+def test_the_room_on_a_standing_node_goes_to_the_pod_that_has_waited() -> None:
+    """Nothing can be launched for either: the large one would go first, were they of one age."""
+    standing = state_node(node=node(name="n", zone=ZONE_1, labels={"disk": "ssd"}, allocatable={"cpu": "2", "pods": 9}))
+    cluster = Cluster()
+    cluster.add(standing)
+    old = of_age(0.0, 1, requests={"cpu": "1"}, node_selector={"disk": "ssd"})
+    young = of_age(1000.0, 1, requests={"cpu": "1500m"}, node_selector={"disk": "ssd"})
+    assert cluster.provision(*young, *old).left == {young[0].name}
 
 
 def test_every_pod_that_is_left_says_on_which_provisioner() -> None:

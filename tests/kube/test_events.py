@@ -111,6 +111,15 @@ def test_dedupe_values_stand_for_a_message_that_changes(client: KubeClient) -> N
     assert len(client.list(EVENTS)) == 2
 
 
+def test_a_single_event_tells_the_last_of_its_messages(client: KubeClient) -> None:
+    """A pod that waits has one event, whose reason may change from batch to batch."""
+    with recording(client, ManualClock()) as recorder:
+        for message in ("cpu is short", "cpu is short", "memory is short"):
+            recorder.publish(NODE, "Warning", "FailedScheduling", message, single=True)
+    (event,) = client.list(EVENTS)
+    assert (event["message"], event["count"]) == ("memory is short", 3)
+
+
 def test_a_reason_with_a_limit_has_its_burst_and_then_its_rate(client: KubeClient) -> None:
     """With the peer's own numbers: of a burst of 100, 10; then 5 a second."""
     clock = ManualClock()

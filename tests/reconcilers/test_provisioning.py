@@ -136,6 +136,20 @@ def test_a_pod_that_nothing_can_hold_says_why(world: World) -> None:
     assert "cpu" in event["message"]
 
 
+def test_preferred_anti_affinity_is_warned_of_once_for_a_workload(world: World) -> None:
+    """It can keep consolidation from removing nodes: two replicas, one warning, although they are planned again."""
+    made = world.add_provisioner(consolidation={"enabled": True})
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    owner = {key: made[key] for key in ("apiVersion", "kind")} | {key: made["metadata"][key] for key in ("name", "uid")}
+    spec = {"affinity": {"podAntiAffinity": apart}, "nodeSelector": {"no": "where"}}
+    for name in ("web-1", "web-2"):
+        world.add_pod(name, spec=spec, labels={"app": "web"}, ownerReferences=[owner])
+    settled_passes(world, reconciler(world))
+    world.await_event("FailedScheduling")
+    assert len(world.said("PreferredAntiAffinity")) == 1
+
+
 def test_no_capacity_is_tried_again_at_once(world: World) -> None:
     world.add_provisioner()
     world.add_pod("a")

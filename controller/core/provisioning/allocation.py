@@ -92,10 +92,12 @@ class Allocator:
             dealings = waiting
         return shares
 
-    def _turn(self, dealing: _Dealing) -> tuple[bool, int, str]:
-        """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those with least choice."""
+    def _turn(self, dealing: _Dealing) -> tuple[bool, int, int, str]:
+        """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those that have waited
+        longest, then those with least choice."""
         obeys = any(rule.obeys for rule, _ in dealing.rules)
-        return (obeys != self.bound_first, len(dealing.cells), dealing.piece.name)
+        waited = dealing.piece.pod_class.waited
+        return (obeys != self.bound_first, -waited, len(dealing.cells), dealing.piece.name)
 
     def _dealing(self, piece: Piece) -> _Dealing:
         rules, keys = piece.rules.domain, piece.rules.keys

@@ -25,6 +25,9 @@ class VolumeNeeds:
 
 
 NO_VOLUMES = VolumeNeeds()
+TURN_SECONDS = 60.0
+"""Pods that wait this much longer than others are served before them where not all can be: no pod starves because
+younger ones, that are easier to place, keep coming. Pods of about the same age are served so that most find a place."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class PodClass:
     pods: list[Pod]
     requests: Resources = EMPTY
     """Of one pod, slots included."""
+    waited: int = 0
+    """How many times `TURN_SECONDS` its oldest pod is older than the batch's youngest."""
 
     @property
     def name(self) -> str:
@@ -73,6 +78,9 @@ class Classifier:
                 group.pods.append(pod)
         for group in groups.values():
             group.pods.sort(key=lambda pod: (pod.created, pod.namespace, pod.name))
+        youngest = max((group.pods[-1].created for group in groups.values()), default=0.0)
+        for group in groups.values():
+            group.waited = int((youngest - group.pods[0].created) // TURN_SECONDS)
         return list(groups.values())
 
     def _spec(self, spec: PodSpec) -> int:

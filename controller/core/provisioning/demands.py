@@ -29,6 +29,8 @@ class Demand:
     """Resources that the request has."""
     size: float = 0.0
     """The largest part of the largest node that a unit takes: what demands are sorted by."""
+    waited: int = 0
+    """How long its oldest pod has waited (`PodClass.waited`): what demands for scarce room are sorted by first."""
 
     @property
     def standing_only(self) -> bool:
@@ -52,9 +54,15 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
             demand.size = float(np.max(piece.request * scale, initial=0.0))
         demand.shares.append(share)
         demand.count += share.count
+        demand.waited = max(demand.waited, piece.pod_class.waited)
     for demand in found.values():
-        demand.shares.sort(key=lambda share: share.piece.name)
-    ordered = sorted(found.values(), key=lambda d: (not d.standing_only, -d.size, d.shares[0].piece.name, d.mask.index))
+        demand.shares.sort(key=lambda share: (-share.piece.pod_class.waited, share.piece.name))
+    ordered = sorted(found.values(), key=_turn)
     for index, demand in enumerate(ordered):
         demand.index = index
     return ordered
+
+
+def _turn(demand: Demand) -> tuple[bool, int, float, str, int]:
+    scarce = demand.standing_only
+    return (not scarce, -demand.waited if scarce else 0, -demand.size, demand.shares[0].piece.name, demand.mask.index)

@@ -88,11 +88,13 @@ class Filler:
                 if filling is None or not self._open(filling):
                     break
 
-    def _turn(self, number: int, choices: int) -> tuple[bool, int, float, int]:
-        """Who depends on limits goes first, the small before the large; then who has the least choice, large first."""
+    def _turn(self, number: int, choices: int) -> tuple[bool, int, int, float, int]:
+        """Who depends on limits goes first, the oldest, then the small before the large; then who has the least choice,
+        large first."""
         exclusive, size = bool(self.exclusive[number]), self.demands[number].size
+        waited = self.demands[number].waited if exclusive else 0
         first = choices if self.packer.style.choosy_first else 0
-        return (not exclusive, first, size if exclusive else -size, number)
+        return (not exclusive, -waited, first, size if exclusive else -size, number)
 
     def _best(self, seed: int) -> Filling | None:
         """The filling with the most worth for its price, of the candidates that look best for the seed."""

@@ -68,8 +68,8 @@ class Packer:
         return bool(self._scarce.any()) and bool(demand.mask.bits.any()) and not demand.mask.bits[~self._scarce].any()
 
     def in_turn(self, demands: Sequence[Demand]) -> list[Demand]:
-        """Demands in the order of placement: where limits may run out, those who depend on them come first, the small
-        ones before the large, so that the limits go to the most pods."""
+        """Demands in the order of placement: where limits may run out, those who depend on them come first: who has
+        waited longest, then the small before the large, so that the limits go to the most pods."""
         self._scarce = self._find_scarce(demands)
         if not self._scarce.any():
             return list(demands)
@@ -78,6 +78,7 @@ class Packer:
             key=lambda d: (
                 not d.standing_only,
                 not (bound := self.limited_only(d)),
+                -d.waited if bound or d.standing_only else 0,
                 d.size if bound else -d.size,
                 d.index,
             ),

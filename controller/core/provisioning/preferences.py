@@ -18,11 +18,13 @@ from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import (
     LabelSelector,
+    Pod,
     PodSpec,
     PreferredTerm,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from controller.core.api.provisioner import Provisioner
 from controller.core.provisioning.catalog import PAIR_KEYS
 from controller.core.provisioning.classes import PodClass
 from controller.core.provisioning.compiler import Mask, MaskCompiler
@@ -150,6 +152,14 @@ class Preferences:
             fits = (self.catalog.allocatable[asked] >= request[asked][:, None]).all(axis=0)
             found = self._taken[key] = np.where(fits, shares, ANY_NUMBER)
         return found
+
+
+def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[Pod]:
+    """Pods whose preferred anti-affinity may keep consolidation from removing their nodes: it is weighed there too, and
+    what it is worth holds pods apart that one node could take. None where no Provisioner consolidates."""
+    if not any(provisioner.consolidation_enabled for provisioner in provisioners):
+        return []
+    return [pod for pod in pods if pod.spec.preferred_pod_anti_affinity]
 
 
 def _wishes(spec: PodSpec) -> bool:
