@@ -18,7 +18,6 @@ from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.lifecycle.batching import BatchTimes
-from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.cluster import Cluster
 from controller.drift import Drift, Images
 from controller.errors import KubeError
@@ -149,12 +148,7 @@ class Operator:
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
-        solve = SolveOptions(
-            weight_premium=settings.weight_premium,
-            preference_premium=settings.preference_premium,
-            price_spread=settings.alternative_price_tolerance,
-            spot_offerings=settings.spot_offerings,
-        )
+        solve = settings.solve_options()
         batch = BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)
         self._provisioning = ProvisioningReconciler(
             informers=informers,

@@ -21,6 +21,7 @@ from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.nodetemplate_rules import protected_tag
 from controller.core.api.strict import Report, did_you_mean
 from controller.core.pricerules import PriceRule, parse_price_rules
+from controller.core.provisioning.plan import SolveOptions
 from controller.errors import ValidationError
 
 T = TypeVar("T")
@@ -104,6 +105,15 @@ class Settings:
         if report.problems:
             raise ValidationError(f"ConfigMap {CONFIG_MAP}", report.problems)
         return cls(**values)
+
+    def solve_options(self) -> SolveOptions:
+        """How plans are made under these settings."""
+        return SolveOptions(
+            weight_premium=self.weight_premium,
+            preference_premium=self.preference_premium,
+            price_spread=self.alternative_price_tolerance,
+            spot_offerings=self.spot_offerings,
+        )
 
 
 @dataclass(frozen=True, slots=True)

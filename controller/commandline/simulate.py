@@ -49,6 +49,7 @@ class Request:
     scale: Scale
     repack: str
     budget_seconds: float
+    gap: bool
 
 
 @click.command(cls=Command)
@@ -94,6 +95,7 @@ class Request:
 @click.option(
     "--html", "page", default="", metavar="FILE", help="Write one self-contained page with the packing drawn."
 )
+@click.option("--gap", is_flag=True, help="Say where the price above the lower bound comes from.")
 @output_option("wide", "markdown")
 def simulate(form: str, page: str, budget: float, replicas: Sequence[str], autoscaled: str, **given: object) -> None:
     """Which nodes a workload would get, what they cost, and what cannot be placed.
@@ -133,7 +135,7 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
     scenarios = [each for each in made if each is not None]
     catalog = objects.catalog or other.catalog
     source = _source(request, scenarios[0], (*objects.regions, *other.regions), catalog)
-    plans = [_simulated(each, source, request.budget_seconds) for each in scenarios]
+    plans = [_simulated(each, source, request) for each in scenarios]
     return plans[0], plans[1] if len(plans) > 1 else None
 
 
@@ -141,8 +143,8 @@ def _scenario(name: str, placed: Sequence[Placed], request: Request, report: Rep
     return scenario(name, repacked(placed, request.repack), report, request.scale)
 
 
-def _simulated(wanted: Scenario, source: Source, budget_seconds: float) -> Simulation:
-    found = simulation.simulate(wanted, source.types, budget_seconds)
+def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:
+    found = simulation.simulate(wanted, source.types, request.budget_seconds, gap=request.gap)
     kinds = {node.offering.capacity_type for node in found.plan.new_nodes}
     spot = (source.spot_note,) if SPOT in kinds and source.spot_note else ()
     return replace(found, notes=(source.note, *spot, *found.notes))

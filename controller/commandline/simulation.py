@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.catalogs import Catalogs
 from controller.commandline.scenario import Scenario
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.cloud import InstanceType, TypeSource
-from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions, solve
+from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, solve
 from controller.core.provisioning.bound import Bound, bound
+from controller.core.provisioning.gap import Gap, explain_gap
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import StateNode
 
@@ -35,6 +36,7 @@ class Simulation:
     """Those to place, by key."""
     types: Mapping[tuple[str, str], InstanceType]
     """By Provisioner and name: those of the plan."""
+    gap: Gap | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -56,15 +58,18 @@ class Simulation:
         return self.type_of(node).allocatable
 
 
-def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0) -> Simulation:
-    """Plan for the scenario's waiting pods with the types that `source` has for its Provisioners."""
+def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0, *, gap: bool = False) -> Simulation:
+    """Plan for the scenario's waiting pods with the types that `source` has for its Provisioners.
+
+    `gap`: take the price above the bound apart, too; that costs several plans more.
+    """
     catalogs = Catalogs(source)
     try:
         view = catalogs.view(scenario.snapshot)
     finally:
         catalogs.close()
     problem = build(scenario.snapshot, view.types, skipped=view.problems)
-    options = SolveOptions(budget_seconds=budget_seconds, weight_premium=scenario.settings.weight_premium)
+    options = replace(scenario.settings.solve_options(), budget_seconds=budget_seconds)
     plan = solve(problem, options)
     lost = frozenset(left.pod for left in plan.unplaced)
     return Simulation(
@@ -75,6 +80,7 @@ def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0
         standing_price=standing_price(problem),
         pods={pod.key: pod for pod in problem.pending},
         types=_planned_types(problem, plan),
+        gap=explain_gap(problem, plan, options) if gap else None,
         notes=scenario.notes,
     )
 

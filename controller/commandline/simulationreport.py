@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,7 @@ def document(found: Simulation) -> dict[str, Any]:
     return {
         "name": found.name,
         "summary": summary(found),
+        **({} if found.gap is None else {"gap": msgspec.to_builtins(found.gap)}),
         "nodes": [_node(found, node) for node in found.plan.new_nodes],
         "existing": [
             {"node": each.node, "pods": ["/".join(key) for key in each.pods], "reason": each.reason}
@@ -48,6 +50,7 @@ def summary(found: Simulation) -> dict[str, Any]:
         "newNodesByCapacityType": dict(sorted(kinds.items())),
         "pricePerHour": round(found.price_per_hour, 6),
         "pricePerMonth": round(found.price_per_hour * HOURS_A_MONTH, 2),
+        "expectedPricePerHour": round(found.plan.expected_price_per_hour, 6),
         "lowerBoundPerHour": round(found.bound.price_per_hour, 6),
         "priceOverLowerBound": None if found.over_bound is None else round(found.over_bound, 4),
         "nodesThereArePricePerHour": None if found.standing_price is None else round(found.standing_price, 6),
@@ -66,6 +69,8 @@ def _node(found: Simulation, node: PlannedNode) -> dict[str, Any]:
         "pods": ["/".join(key) for key in node.pods],
         "requests": {name: format_quantity(name, amount) for name, amount in sorted(node.requests.items())},
         "allocatable": {name: format_quantity(name, amount) for name, amount in sorted(allocatable.items())},
+        "expectedPricePerHour": round(node.expected_price, 6),
+        "runnerUp": None if node.runner_up is None else msgspec.to_builtins(node.runner_up),
         "alternatives": len(node.alternatives),
         "reason": node.reason,
     }
@@ -148,6 +153,13 @@ def _closing(found: Simulation) -> str:
         lines[0] += f": [bold green]{money(price)}/h, {month(price)}/month[/]"
         gap = f", {percent((found.over_bound or 1.0) - 1.0, 1)} above it" if found.over_bound else ""
         lines.append(f"The least that any plan could cost (lower bound): {money(found.bound.price_per_hour)}/h{gap}")
+        expected = found.plan.expected_price_per_hour
+        if expected > price * 1.0005:
+            lines.append(
+                f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering that has capacity to spare"
+            )
+    for part in found.gap.parts if found.gap is not None else ():
+        lines.append(f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}")
     if found.plan.unplaced:
         lines.append(f"[bold red]{count(len(found.plan.unplaced), 'pod')} cannot be placed[/]")
     if found.problem.nodes:
