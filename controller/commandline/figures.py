@@ -13,7 +13,8 @@ CROWDED, LOW = 0.85, 0.4
 
 def money(dollars: float) -> str:
     """$0.0412, $12.34: four digits below a dollar."""
-    return f"${dollars:,.4f}" if abs(dollars) < 1 else f"${dollars:,.2f}"
+    sign = "−" if dollars < 0 else ""
+    return f"{sign}${abs(dollars):,.4f}" if abs(dollars) < 1 else f"{sign}${abs(dollars):,.2f}"
 
 
 def month(dollars_per_hour: float) -> str:

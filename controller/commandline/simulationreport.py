@@ -155,11 +155,9 @@ def _closing(found: Simulation) -> str:
         lines.append(f"The least that any plan could cost (lower bound): {money(found.bound.price_per_hour)}/h{gap}")
         expected = found.plan.expected_price_per_hour
         if expected > price * 1.0005:
-            lines.append(
-                f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering that has capacity to spare"
-            )
-    for part in found.gap.parts if found.gap is not None else ():
-        lines.append(f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}")
+            lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with capacity to spare")
+    parts = found.gap.parts if found.gap is not None else ()
+    lines += [f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}" for part in parts]
     if found.plan.unplaced:
         lines.append(f"[bold red]{count(len(found.plan.unplaced), 'pod')} cannot be placed[/]")
     if found.problem.nodes:
