@@ -20,6 +20,10 @@ LOADED = {
         "controller.commandline.simulate",
         "Which nodes a workload would get, what they cost, and what cannot be placed.",
     ),
+    "explain": (
+        "controller.commandline.explain",
+        "Why a pod waits, a node is what it is, or a Provisioner launches nothing.",
+    ),
 }
 """Commands that are imported when they are called: module (the command bears the name), help in the list."""
 

@@ -57,10 +57,27 @@ def scenario(name: str, placed: Sequence[Placed], report: Report, scale: Scale |
         return None
     documents = _documents(placed, running, expanded)
     notes = (*_assume_classes(documents), *_not_looked_at(placed))
+    return Scenario(name, _snapshot(documents), settings, notes)
+
+
+def state_of(placed: Sequence[Placed]) -> tuple[Snapshot, Settings]:
+    """Objects as they are: pods wait only where they say so, and what is invalid is among the snapshot's `invalid`.
+
+    Raises ValidationError for settings that are wrong.
+    """
+    report = Report()
+    settings = _settings(placed, report)
+    if report.problems:
+        raise ValidationError(CONFIG_MAP, report.problems)
+    documents = {kind: [each.document for each in placed if each.kind == kind] for kind in KINDS}
+    return _snapshot(documents), settings
+
+
+def _snapshot(documents: Mapping[str, Sequence[Document]]) -> Snapshot:
     cluster = Cluster()
     for kind, members in documents.items():
         cluster.apply(Change(kind, ChangeType.REPLACED, tuple(members)))
-    return Scenario(name, cluster.snapshot(), settings, notes)
+    return cluster.snapshot()
 
 
 def bound(pod: Document) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from controller.cli import main
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from sandbox.apiserver import serve
+
+CRDS = Path(__file__).parents[2] / "crds"
 
 Run = Callable[..., Result]
 Write = Callable[..., str]
@@ -82,3 +87,15 @@ def write(tmp_path: Path) -> Write:
 def answer(result: Result) -> Any:
     """What `--output json` printed."""
     return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="package")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The kubeconfig of an API server with the cluster of `cluster.fill`; tests change nothing in it."""
+    from tests.commandline.cluster import fill
+
+    path = tmp_path_factory.mktemp("cluster") / "kubeconfig"
+    with serve(kubeconfig=path):
+        crds = [yaml.safe_load(file.read_text()) for file in sorted(CRDS.glob("*.yaml"))]
+        fill(KubeClient(connect(str(path))), crds)
+        yield str(path)

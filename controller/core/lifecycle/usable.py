@@ -17,9 +17,9 @@ def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
     """
     requirements = Requirements.of(provisioner.requirements)
     types = tuple(types)
-    if any(all(_met(requirement, each) for requirement in requirements.values()) for each in types):
+    if any(all(meets(requirement, each) for requirement in requirements.values()) for each in types):
         return ""
-    alone = [str(r) for r in requirements.values() if not any(_met(r, each) for each in types)]
+    alone = [str(r) for r in requirements.values() if not any(meets(r, each) for each in types)]
     if alone:
         return (
             f"no instance type on offer meets {' nor '.join(alone)} of spec.requirements; "
@@ -28,7 +28,8 @@ def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
     return "spec.requirements exclude each other: each is met by some instance type, all at once by none; relax one"
 
 
-def _met(requirement: Requirement, kind: InstanceType) -> bool:
+def meets(requirement: Requirement, kind: InstanceType) -> bool:
+    """Whether some offering of the type meets one requirement, whatever the others say."""
     if requirement.key == ZONE:
         return any(requirement.has(offering.zone) for offering in kind.offerings)
     if requirement.key == CAPACITY_TYPE:

@@ -1,0 +1,135 @@
+"""Why a node is what it is, and why it stays or goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from controller.catalogs import template_of
+from controller.commandline.answer import Answer, Section
+from controller.commandline.events import lines
+from controller.commandline.figures import age, money, month, percent
+from controller.commandline.nodefacts import NodeFacts, node_facts
+from controller.commandline.present import Present
+from controller.commandline.simulation import node_prices
+from controller.commandline.simulationreport import workload_of
+from controller.core.api.quantity import format_quantity
+from controller.core.deprovisioning import consolidation, expiration
+from controller.core.deprovisioning.candidates import Candidate, candidates
+from controller.core.deprovisioning.drift import drift_reason
+from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.simulation import Stage
+from controller.core.lifecycle.emptiness import EmptinessAction, verdict
+from controller.core.provisioning.problem import build
+from controller.core.provisioning.solver import solve
+from controller.core.state.snapshot import StateNode
+from controller.errors import CloudError, NotFoundError, ValidationError
+
+
+def explain_node(present: Present, name: str, now: float) -> Answer:
+    """The answer. Raises NotFoundError."""
+    node = present.snapshot.nodes.get(name)
+    if node is None:
+        raise NotFoundError(f"There is no node {name}")
+    facts = node_facts(node, node_prices(present.view.types), now)
+    everyone = candidates(present.snapshot, present.view.types, now)
+    candidate = next((each for each in everyone if each.name == name), None)
+    stage = Stage(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)
+    sections = [Section("Runs", tuple(_pods(node)))]
+    if candidate is not None:
+        sections.append(Section("Why this type", tuple(_choice(candidate, stage))))
+        sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, stage, now))))
+    sections.append(Section("Events", lines(present.kube, "Node", name, "", now)))
+    return Answer(f"Node {name}", _verdict(node, candidate), _facts(facts), tuple(sections), present.price_notes)
+
+
+def _verdict(node: StateNode, candidate: Candidate | None) -> str:
+    if node.leaving:
+        return "is leaving"
+    if not node.provisioner_name:
+        return "belongs to no Provisioner: it is left alone, and its free room is used"
+    if candidate is None:
+        return f"belongs to Provisioner {node.provisioner_name}, which does not exist or is not valid"
+    if not node.initialized:
+        return f"is coming up for Provisioner {node.provisioner_name}"
+    return f"serves Provisioner {node.provisioner_name}"
+
+
+def _facts(facts: NodeFacts) -> dict[str, str]:
+    price = facts.price_per_hour
+    room = [
+        f"{name} {percent(facts.use(name))} of {format_quantity(name, amount)}"
+        for name, amount in sorted(facts.allocatable.items())
+        if facts.requested.get(name)
+    ]
+    return {
+        "type": f"{facts.instance_type} {facts.capacity_type}",
+        "zone": facts.zone,
+        "price": f"{money(price)}/h, {month(price)}/month" if price is not None else "not known",
+        "age": age(facts.age_seconds),
+        "state": facts.state,
+        "in use": ", ".join(room),
+    }
+
+
+def _pods(node: StateNode) -> Iterator[str]:
+    counted = Counter(workload_of(pod) for pod in node.pods)
+    yield from (f"{name} ×{number}" for name, number in sorted(counted.items()))
+
+
+def _choice(candidate: Candidate, stage: Stage) -> Iterator[str]:
+    """What would be chosen for its pods now, were there no other room."""
+    if not candidate.pods:
+        yield "it has no pods that need a node"
+        return
+    everything = frozenset(stage.snapshot.nodes)
+    problem = build(stage.snapshot, stage.catalog, candidate.pods, everything, stage.skipped)
+    planned = solve(problem, stage.options).new_nodes
+    if not planned:
+        yield "today's plan for its pods has no new node"
+        return
+    now = " + ".join(
+        f"{n.offering.instance_type} {n.offering.capacity_type} {money(n.offering.price)}/h" for n in planned
+    )
+    yield f"its pods alone would get today: {now}"
+    for each in planned:
+        yield each.reason
+
+
+def _removal(
+    present: Present, candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, now: float
+) -> Iterator[str]:
+    gate = Gate(present.snapshot, now)
+    refusal = gate.refusal(candidate)
+    yield f"no removal now: {refusal.reason}" if refusal else "gate: nothing keeps it from being removed"
+    empty = verdict(candidate.node, candidate.provisioner, now)
+    goes = "it goes: " if empty.action is EmptinessAction.DELETE else ""
+    wait = f" ({age(empty.requeue_seconds)} left)" if empty.requeue_seconds else ""
+    yield f"emptiness: {goes}{empty.reason}{wait}"
+    due = expiration.expires_at(candidate)
+    if due is None:
+        yield "expiration: never (ttlSecondsUntilExpired is not set)"
+    else:
+        yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
+    yield f"drift: {_drift(present, candidate)}"
+    yield f"consolidation: {_consolidation(candidate, everyone, stage, Gate(present.snapshot, now))}"
+
+
+def _drift(present: Present, candidate: Candidate) -> str:
+    if not present.settings.drift_enabled:
+        return "off (featureGates.driftEnabled)"
+    try:
+        template = template_of(present.snapshot, candidate.provisioner)
+    except (CloudError, ValidationError) as error:
+        return str(error)
+    reason = drift_reason(candidate.node.node, candidate.provisioner, template, None)
+    return reason or "none, as far as its Provisioner and template say (the AMI is not looked at here)"
+
+
+def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, gate: Gate) -> str:
+    if not candidate.provisioner.consolidation_enabled:
+        return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
+    found = consolidation.judge([candidate], everyone, stage, gate)
+    for command in found.commands:
+        return f"it can go: {command.text()}"
+    return "; ".join(reason for _, reason in found.kept) or "nothing to gain"

@@ -1,0 +1,100 @@
+"""A cluster as it is now, or was when a dump was taken, with types and prices: what explain and view look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from controller.aws.offline import ASSUMED_SPOT_SHARE, shipped_catalog
+from controller.catalogs import Catalogs, CatalogView
+from controller.commandline.objects import Objects, read_objects
+from controller.commandline.scenario import state_of
+from controller.commandline.sources import DEFAULT_REGION, LIVE, Source, kube_client, live_types, offline_types
+from controller.commandline.sources import read_cluster as read
+from controller.core.api.labels import REGION
+from controller.core.api.strict import Report
+from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
+from controller.core.provisioning.problem import build
+from controller.core.provisioning.solver import solve
+from controller.core.state.snapshot import Snapshot
+from controller.errors import ValidationError
+from controller.kube.client import KubeClient
+from controller.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the cluster is read: a kubeconfig and context, or a file."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    file: str = ""
+    catalog: str = ""
+    """`live`: types and prices of AWS now; else those that are shipped, or the dump's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The state, and what it can be judged with. `kube` is None for a file."""
+
+    snapshot: Snapshot
+    settings: Settings
+    source: Source
+    view: CatalogView
+    kube: KubeClient | None
+
+    @property
+    def price_notes(self) -> tuple[str, ...]:
+        """What to say where prices are shown."""
+        return tuple(filter(None, (self.source.note, self.source.spot_note)))
+
+    @property
+    def options(self) -> SolveOptions:
+        """How the controller plans."""
+        return self.settings.solve_options()
+
+    def problem(self) -> SchedulingProblem:
+        """That of all pods that wait."""
+        return build(self.snapshot, self.view.types, skipped=self.view.problems)
+
+    def plan(self) -> SchedulingPlan:
+        """What the controller would do for them now."""
+        return solve(self.problem(), self.options)
+
+
+def look(where: Where) -> Present:
+    """Read it. Raises ValidationError for files and kubeconfigs that cannot be used, Kube- and CloudErrors."""
+    kube = None if where.file else kube_client(where.kubeconfig, where.context)
+    if kube is None:
+        report = Report()
+        objects = read_objects([where.file], report)
+        if report.problems:
+            raise ValidationError("Files", report.problems)
+    else:
+        objects = read(kube)
+    return arrange(objects, where, kube)
+
+
+def arrange(objects: Objects, where: Where, kube: KubeClient | None = None) -> Present:
+    """The state of objects that were read."""
+    snapshot, settings = state_of(objects.placed)
+    source = _source(objects, snapshot, settings, where)
+    catalogs = Catalogs(source.types)
+    try:
+        return Present(snapshot, settings, source, catalogs.view(snapshot), kube)
+    finally:
+        catalogs.close()
+
+
+def _source(objects: Objects, snapshot: Snapshot, settings: Settings, where: Where) -> Source:
+    if where.catalog == LIVE:
+        return live_types(settings)
+    catalog = objects.catalog or shipped_catalog(region_of(snapshot))
+    return offline_types(catalog, settings, (), ASSUMED_SPOT_SHARE)
+
+
+def region_of(snapshot: Snapshot) -> str:
+    """Where most nodes are; the default region when none says."""
+    found = Counter(node.node.labels.get(REGION, "") for node in snapshot.nodes.values())
+    found.pop("", None)
+    return found.most_common(1)[0][0] if found else DEFAULT_REGION
