@@ -18,6 +18,7 @@ from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.lifecycle.batching import BatchTimes
+from controller.core.lifecycle.fleet import Fleet, fleet
 from controller.core.state.cluster import Cluster
 from controller.drift import Drift, Images
 from controller.errors import KubeError
@@ -111,6 +112,7 @@ class Operator:
         self._events = EventRecorder(kube, clock)
         cloud = MeasuredCloud(cloud, recorder, clock)
         self._catalogs = Catalogs(cloud)
+        self._ledger.prices = self._prices
         self.adopted = threading.Event()
         self._drift = Drift(self.informers, images, clock) if images and settings.drift_enabled else None
         acting = self._reconcilers(settings, kube, cloud)
@@ -120,7 +122,13 @@ class Operator:
             queue, spot_lost = interruptions
             acting.append(
                 InterruptionReconciler(
-                    kube=kube, informers=self.informers, events=self._events, queue=queue, spot_lost=spot_lost
+                    kube=kube,
+                    informers=self.informers,
+                    events=self._events,
+                    queue=queue,
+                    spot_lost=spot_lost,
+                    clock=clock,
+                    ledger=self._ledger,
                 )
             )
         if advise is not None:
@@ -160,10 +168,15 @@ class Operator:
             adopted=self.adopted,
             options=ProvisioningOptions(batch, solve),
             ledger=self._ledger,
-            recorder=self._recorder,
         )
         self._termination = TerminationReconciler(
-            kube=kube, informers=informers, events=events, cloud=cloud, clock=clock, times=self._times.termination
+            kube=kube,
+            informers=informers,
+            events=events,
+            cloud=cloud,
+            clock=clock,
+            times=self._times.termination,
+            recorder=self._recorder,
         )
         wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
         if self._drift is not None:
@@ -178,6 +191,7 @@ class Operator:
             wanted=wanted,
             times=self._times.commands,
             solve=solve,
+            ledger=self._ledger,
         )
         deprovisioning = DeprovisioningReconciler(
             informers=informers,
@@ -190,13 +204,14 @@ class Operator:
             times=self._times.deprovisioning,
             kube=kube,
             drift=self._drift,
+            recorder=self._recorder,
         )
         return [
             self._provisioning,
             self._termination,
             deprovisioning,
             RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
-            EmptinessReconciler(kube=kube, informers=informers, events=events, clock=clock),
+            EmptinessReconciler(kube=kube, informers=informers, events=events, clock=clock, ledger=self._ledger),
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
             DiskPressureReconciler(events=events),
@@ -208,6 +223,7 @@ class Operator:
                 clock=clock,
                 adopted=self.adopted,
                 times=self._times.garbage,
+                ledger=self._ledger,
             ),
         ]
 
@@ -236,6 +252,10 @@ class Operator:
         self._events.start()
         for loop in self._acting:
             loop.start()
+
+    def _prices(self) -> Fleet:
+        snapshot = self.informers.snapshot()
+        return fleet(snapshot, self._catalogs.view(snapshot).types)
 
     def state_text(self) -> bytes:
         """Nodes, pods and Provisioners for Prometheus, of whoever leads alone: two replicas would tell all twice."""

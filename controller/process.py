@@ -23,6 +23,7 @@ from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
 from controller.kube.lease import LeaderElector
 from controller.kube.resources import SERVICES
+from controller.metrics import Recorder
 from controller.operator import Operator, OperatorTimes
 from controller.settings import Options, Settings
 from controller.startup import until_it_works, wait_for_settings
@@ -65,7 +66,7 @@ def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Servi
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
         return 0
-    provider = make_provider(settings, kube, clock, stop)
+    provider = make_provider(settings, kube, clock, stop, serving.metrics)
     until_it_works(lambda: check(provider), "AWS", clock, stop)
     queue = provider.interruptions()
     if queue is None:
@@ -117,11 +118,13 @@ def _stop_on_signals(stop: threading.Event) -> None:
         signal.signal(number, handle)
 
 
-def make_provider(settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event) -> AWSProvider:
+def make_provider(
+    settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event, recorder: Recorder
+) -> AWSProvider:
     """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
     logger = structlog.get_logger("aws")
     clients = make_clients(version=controller.__version__)
-    return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop)
+    return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop, recorder=recorder)
 
 
 def check(provider: AWSProvider) -> None:

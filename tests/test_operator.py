@@ -23,6 +23,7 @@ from controller.reconcilers.termination import TerminationTimes
 from controller.settings import CONFIG_MAP, Settings
 from controller.startup import until_it_works, wait_for_settings
 from controller.telemetry.health import Health
+from controller.telemetry.ledger import Ledger
 from controller.telemetry.metrics import Metrics
 from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World, apply_fault, world
@@ -38,7 +39,9 @@ QUICK = OperatorTimes(
 
 
 @contextmanager
-def acting(world: World, *, stop_after: bool = True, recorder: Recorder = SILENT) -> Iterator[Operator]:
+def acting(
+    world: World, *, stop_after: bool = True, recorder: Recorder = SILENT, ledger: Ledger | None = None
+) -> Iterator[Operator]:
     stop = threading.Event()
     operator = Operator(
         settings=SETTINGS,
@@ -48,6 +51,7 @@ def acting(world: World, *, stop_after: bool = True, recorder: Recorder = SILENT
         stop=stop,
         times=QUICK,
         recorder=recorder,
+        ledger=ledger,
     )
     operator.watch()
     operator.act()
@@ -64,7 +68,8 @@ def test_a_whole_life(world: World) -> None:
     """Pending pod, node, initialized, empty, gone: each loop does its part, and no other's."""
     world.add_provisioner(ttlSecondsAfterEmpty=1)
     metrics = Metrics(world.clock)
-    with acting(world, recorder=metrics) as operator:
+    ledger = Ledger(world.clock, metrics)
+    with acting(world, recorder=metrics, ledger=ledger) as operator:
         world.add_pod("a")
         snapshot = world.until(lambda s: s.nodes, "a node")
         (name,) = snapshot.nodes
@@ -87,8 +92,14 @@ def test_a_whole_life(world: World) -> None:
         'controller_runtime_reconcile_total{controller="provisioning",result="success"}',
         'leader_election_master_status{name="karpenter-leader-election"} 1.0',
         "karpenter_provisioner_scheduling_duration_seconds_count ",
+        'karpenter_nodes_terminated{provisioner="default",reason="emptiness/delete"} 1.0',
+        'karpenter_nodes_termination_time_seconds_count{provisioner="default"} 1.0',
     ):
         assert series in text, series
+    launch, removal = (entry.decision for entry in ledger.entries())
+    assert (launch.kind, launch.subject) == ("launch", removal.subject)
+    assert removal.kind == "remove"
+    assert (removal.price_before, removal.price_after) == (launch.price_after, 0.0)
 
 
 def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from controller.clock import Clock
 from controller.errors import CloudError
+from controller.metrics import BATCH_SIZE, BATCH_TIME, SILENT, Recorder
 
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
@@ -41,7 +42,17 @@ class _Batch(Generic[I, R]):
 class Batcher(Generic[I, R]):
     """Calls `run` with the items of one batch, each once; it answers by item, with a CloudError where one failed."""
 
-    def __init__(self, clock: Clock, window: Window, run: Callable[[list[I]], Mapping[I, R | CloudError]]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        window: Window,
+        run: Callable[[list[I]], Mapping[I, R | CloudError]],
+        name: str = "",
+        recorder: Recorder = SILENT,
+    ) -> None:
+        """`name` is what the batches are measured under."""
+        self._name = name
+        self._recorder = recorder
         self._clock = clock
         self._window = window
         self._run = run
@@ -72,8 +83,11 @@ class Batcher(Generic[I, R]):
         return result
 
     def _lead(self, batch: _Batch[I, R]) -> None:
+        began = self._clock.monotonic()
         try:
             self._gather(batch)
+            self._recorder.observe(BATCH_TIME, self._clock.monotonic() - began, self._name)
+            self._recorder.observe(BATCH_SIZE, len(batch.items), self._name)
             results = self._run(batch.items)
             missing = [item for item in batch.items if item not in results]
             if missing:

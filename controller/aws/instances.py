@@ -14,6 +14,7 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import CloudInstance
 from controller.errors import CloudError, InstanceNotFoundError
+from controller.metrics import SILENT, Recorder
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -47,15 +48,27 @@ class Instances:
     """Describes and terminates this cluster's instances. Safe for many threads."""
 
     def __init__(
-        self, ec2: EC2Client, cluster_name: str, node_name_convention: str, type_labels: TypeLabels, clock: Clock
+        self,
+        ec2: EC2Client,
+        cluster_name: str,
+        node_name_convention: str,
+        type_labels: TypeLabels,
+        clock: Clock,
+        recorder: Recorder = SILENT,
     ) -> None:
         self._ec2 = ec2
         self._cluster_name = cluster_name
         self._by_resource_name = node_name_convention == "resource-name"
         self._type_labels = type_labels
-        self._found: Batcher[str, CloudInstance | None] = Batcher(clock, DESCRIBE_WINDOW, self._find)
-        self._of_token: Batcher[str, CloudInstance | None] = Batcher(clock, TOKEN_WINDOW, self._find_by_token)
-        self._terminated: Batcher[str, None] = Batcher(clock, TERMINATE_WINDOW, self._terminate)
+        self._found: Batcher[str, CloudInstance | None] = Batcher(
+            clock, DESCRIBE_WINDOW, self._find, "describe_instances", recorder
+        )
+        self._of_token: Batcher[str, CloudInstance | None] = Batcher(
+            clock, TOKEN_WINDOW, self._find_by_token, "describe_instances_by_token", recorder
+        )
+        self._terminated: Batcher[str, None] = Batcher(
+            clock, TERMINATE_WINDOW, self._terminate, "terminate_instances", recorder
+        )
 
     def get(self, instance_id: str) -> CloudInstance:
         """Raises InstanceNotFoundError when it is terminated or unknown, and other CloudErrors."""

@@ -42,6 +42,7 @@ from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
+from controller.metrics import SILENT, Recorder
 from controller.settings import Settings
 
 CATALOG_SECONDS = 300.0
@@ -65,6 +66,7 @@ class AWSProvider:
         *,
         dns_ip: str = "",
         stop: threading.Event | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`dns_ip` is the ClusterIP of kube-dns, if known; `stop` ends waits when the process stops."""
         ec2 = clients.ec2
@@ -84,7 +86,9 @@ class AWSProvider:
         self._security_groups = SecurityGroups(ec2, settings.cluster_name, clock, logger)
         self._images = Images(ec2, clients.ssm, clock)
         self._cluster: Cache[str, ClusterFacts] = Cache(clock, CLUSTER_SECONDS)
-        self._instances = Instances(ec2, settings.cluster_name, settings.node_name_convention, self._type_labels, clock)
+        self._instances = Instances(
+            ec2, settings.cluster_name, settings.node_name_convention, self._type_labels, clock, recorder
+        )
         self._launch_templates = LaunchTemplates(ec2, settings.cluster_name, clock)
         self._launcher = Launcher(
             ec2=ec2,

@@ -35,6 +35,8 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
+from controller.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZED
+from controller.telemetry.ledger import Ledger
 
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 """The reason after a crash between record and launch: no failure, so that the next command need not wait."""
@@ -76,9 +78,13 @@ class Commands:
         wanted: Mapping[str, Wanted],
         times: CommandTimes | None = None,
         solve: SolveOptions | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
-        self._nodes = NodeWrites(kube=kube, informers=informers, events=events, clock=clock)
-        self._replacements = Replacements(informers=informers, events=events, launcher=launcher, stop=stop)
+        self._ledger = ledger or Ledger(clock)
+        self._nodes = NodeWrites(kube=kube, informers=informers, events=events, clock=clock, ledger=self._ledger)
+        self._replacements = Replacements(
+            informers=informers, events=events, launcher=launcher, stop=stop, ledger=self._ledger
+        )
         self._informers = informers
         self._events = events
         self._clock = clock
@@ -88,6 +94,7 @@ class Commands:
         self._log = structlog.get_logger("deprovisioning")
         self._known_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
+        self._measured: set[str] = set()
         self._failing = ItemBackoff(clock, "deprovisioning")
 
     def held_back(self, method: str, snapshot: Snapshot) -> frozenset[str]:
@@ -130,6 +137,7 @@ class Commands:
             price_before_per_hour=round(command.price_before, 4),
             price_after_per_hour=round(command.price_after, 4),
         )
+        self._ledger.recorder.count(ACTIONS_PERFORMED, f"{command.method}/{command.action}", command.method)
         self._known_since[record.id] = self._clock.monotonic()
         self._replacements.begin(record.id, requests, command)
         return self._informers.submit(lambda _cluster: None).result(STATE_TIMEOUT_SECONDS)
@@ -212,6 +220,7 @@ class Commands:
         self, command: Recorded, staying: tuple[StateNode, ...], snapshot: Snapshot, view: CatalogView
     ) -> None:
         """Check everything again with what is known now, and delete; or give up when it stays refused."""
+        self._measure(command)
         outcome = simulate(self.stage(snapshot, view), staying)
         refusal = self._refusal(command, staying, snapshot, view, outcome)
         record = command.record
@@ -222,6 +231,13 @@ class Commands:
         since = self._refused_since.setdefault(record.id, self._clock.monotonic())
         if self._clock.monotonic() - since >= self._times.patience_seconds:
             self._roll_back(command, refusal, snapshot)
+
+    def _measure(self, command: Recorded) -> None:
+        """How long the replacements took, once a command."""
+        record = command.record
+        if record.replacements and record.id not in self._measured:
+            self._measured.add(record.id)
+            self._ledger.recorder.observe(REPLACEMENT_INITIALIZED, max(0.0, self._clock.now() - record.started_at))
 
     def _refusal(
         self,
@@ -270,6 +286,7 @@ class Commands:
                 failure = next_failure(snapshot, node, record.method, self._clock.now()) if failed else None
                 self._nodes.erase(node, record, failure)
             message = f"Not removed ({record.method}: {record.reason}): {because}"
+            self._nodes.given_up(node, record, because)
             self._events.publish(ObjectRef.of(node.node), "Warning", "DeprovisioningFailed", message, (node.node.uid,))
         self._log.warning(
             "Command rolled back", id=record.id, method=record.method, nodes=record.nodes, because=because

@@ -8,6 +8,7 @@ from dataclasses import replace
 import structlog
 
 from controller.clock import Clock
+from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.memory import (
     FAILURE_ANNOTATION,
     RESTING_ANNOTATION,
@@ -17,6 +18,7 @@ from controller.core.deprovisioning.memory import (
     write_resting,
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, read_record, write_record
+from controller.core.lifecycle.decisions import Decision, Kind
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import StateNode
@@ -25,6 +27,7 @@ from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES
+from controller.telemetry.ledger import Ledger
 
 STATE_TIMEOUT_SECONDS = 5.0
 
@@ -32,11 +35,14 @@ STATE_TIMEOUT_SECONDS = 5.0
 class NodeWrites:
     """Writes that may be repeated: a node that is gone, or another of its name, is never an error."""
 
-    def __init__(self, *, kube: KubeClient, informers: Informers, events: EventRecorder, clock: Clock) -> None:
+    def __init__(
+        self, *, kube: KubeClient, informers: Informers, events: EventRecorder, clock: Clock, ledger: Ledger
+    ) -> None:
         self._kube = kube
         self._informers = informers
         self._events = events
         self._clock = clock
+        self._ledger = ledger
         self._log = structlog.get_logger("deprovisioning")
 
     def record(self, nodes: Iterable[StateNode], record: Record) -> None:
@@ -92,10 +98,27 @@ class NodeWrites:
             self._events.publish(
                 ObjectRef.of(node.node), "Normal", "DeprovisioningTerminating", message, (node.node.uid,)
             )
+            self._record("remove", node, record, record.reason)
             self._log.info(
                 "Deprovisioned node", id=record.id, node=node.name, method=record.method, because=record.reason
             )
         return True
+
+    def given_up(self, node: StateNode, record: Record, because: str) -> None:
+        """The node stays after all: that is a decision too."""
+        self._record("skip", node, record, f"{record.reason}, but {because}")
+
+    def _record(self, kind: Kind, node: StateNode, record: Record, reason: str) -> None:
+        decision = Decision(
+            kind=kind,
+            method=record.method,
+            subject=f"Node/{node.name}",
+            reason=reason,
+            provisioner=node.provisioner_name,
+            action="replace" if record.replacements else "delete",
+            details=FrozenMap({"command": record.id}),
+        )
+        self._ledger.record(decision)
 
     def rest(self, nodes: Iterable[StateNode], workloads: Collection[str], until: float) -> None:
         """Note on the nodes that take a command's pods that these workloads rest. Raises KubeError."""

@@ -13,13 +13,16 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Resources
 from controller.core.cloud import CloudInstance, LaunchRequest
 from controller.core.deprovisioning.command import Command
+from controller.core.lifecycle.decisions import replacement_launched
 from controller.core.lifecycle.launching import allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import usage
+from controller.core.lifecycle.outcome import launch_outcome
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
+from controller.telemetry.ledger import Ledger
 
 WORKERS = 10
 
@@ -28,11 +31,18 @@ class Replacements:
     """Launches by command id. What another process launched is known by the tokens on record alone."""
 
     def __init__(
-        self, *, informers: Informers, events: EventRecorder, launcher: Launcher, stop: threading.Event
+        self,
+        *,
+        informers: Informers,
+        events: EventRecorder,
+        launcher: Launcher,
+        stop: threading.Event,
+        ledger: Ledger,
     ) -> None:
         self._informers = informers
         self._events = events
         self._launcher = launcher
+        self._ledger = ledger
         self._stop = stop
         self._launches: dict[str, list[Future[CloudInstance]]] = {}
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replace")
@@ -66,6 +76,7 @@ class Replacements:
         if self._stop.is_set():
             raise CloudError("the process stops; nothing is launched any more")
         instance = self._launcher.launch(request)
+        self._ledger.record(replacement_launched(command.method, command.text(), launch_outcome(request, instance)))
         node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(instance.node_name)
         if node is not None:
             ref, text = ObjectRef.of(node.node), command.text()

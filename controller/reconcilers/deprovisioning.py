@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -29,6 +30,7 @@ from controller.kube.informers import Informers
 from controller.kube.resources import NODES
 from controller.launcher import Launcher
 from controller.loops import ItemBackoff
+from controller.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SILENT, Recorder
 
 EXPIRATION = Method("expiration", "expired", expiration.because)
 
@@ -79,6 +81,7 @@ class DeprovisioningReconciler:
         times: DeprovisioningTimes | None = None,
         kube: KubeClient | None = None,
         drift: Drift | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`drift` None: the feature gate is off; else `kube` is what hashes are written with."""
         self._informers = informers
@@ -87,6 +90,7 @@ class DeprovisioningReconciler:
         self._launcher = launcher
         self._commands = commands
         self._clock = clock
+        self._recorder = recorder
         self._adopted = adopted
         self._times = times or DeprovisioningTimes()
         self._log = structlog.get_logger(self.name)
@@ -96,6 +100,7 @@ class DeprovisioningReconciler:
         self._proposed: dict[frozenset[str], tuple[Command, float]] = {}
         self._quiet: tuple[int, float] | None = None
         self._said: dict[str, str] = {}
+        self._eligible: dict[str, int] = {}
         self._kube = kube
         self._drift = drift
         self._methods: Mapping[str, Plan] = {"expiration": self._expiration}
@@ -129,14 +134,25 @@ class DeprovisioningReconciler:
         for name, plan in self._methods.items():
             if not self._failing.ready(name):
                 continue
-            decision = plan(present)
+            with self._measured(name):
+                decision = plan(present)
             self._say_blocked(decision)
             if decision.command is not None and self._start(name, decision.command, view):
                 return self._times.again_seconds
-        if self._failing.ready(consolidation.CONSOLIDATION) and self._consolidate(present, view):
-            return self._times.again_seconds
+        if self._failing.ready(consolidation.CONSOLIDATION):
+            with self._measured(consolidation.CONSOLIDATION):
+                begun = self._consolidate(present, view)
+            if begun:
+                return self._times.again_seconds
         soonest = expiration.next_expiry(found, now)
         return self._times.plan_seconds if soonest is None else min(self._times.plan_seconds, soonest - now + 0.05)
+
+    @contextmanager
+    def _measured(self, method: str) -> Iterator[None]:
+        began = self._clock.monotonic()
+        yield
+        self._recorder.replace(ELIGIBLE_MACHINES, {(each,): count for each, count in self._eligible.items()})
+        self._recorder.observe(EVALUATION_DURATION, self._clock.monotonic() - began, method)
 
     def _start(self, name: str, command: Command, view: CatalogView) -> bool:
         try:
@@ -151,6 +167,7 @@ class DeprovisioningReconciler:
     def _consolidate(self, present: Pass, view: CatalogView) -> bool:
         """Begin what was found a while ago and still holds; else look for more. True when a command was begun."""
         now = self._clock.monotonic()
+        self._eligible[consolidation.CONSOLIDATION] = sum(map(consolidation.wanted, present.candidates))
         by_name = {candidate.name: candidate for candidate in present.candidates}
         self._proposed = {names: entry for names, entry in self._proposed.items() if names <= by_name.keys()}
         for names, (_, since) in sorted(self._proposed.items(), key=lambda entry: entry[1][1]):
@@ -237,6 +254,7 @@ class DeprovisioningReconciler:
 
     def _replace(self, present: Pass, due: Sequence[Candidate], method: Method) -> Decision:
         """Nodes that cannot go now do not hide those behind them: the next look begins where this one ended."""
+        self._eligible[method.name] = len(due)
         held = self._commands.held_back(method.name, present.stage.snapshot)
         ready = [candidate for candidate in due if candidate.provisioner.name not in held]
         start = self._cursors.get(method.name, 0)

@@ -13,6 +13,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
+from controller.core.lifecycle.decisions import Decision
 from controller.core.lifecycle.emptiness import EmptinessAction, EmptinessVerdict, verdict
 from controller.core.lifecycle.timestamps import format_time
 from controller.core.state.cluster import Cluster
@@ -23,6 +24,7 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES
 from controller.loops import IDLE_SECONDS, ItemBackoff
+from controller.telemetry.ledger import Ledger
 
 MARK_TIMEOUT_SECONDS = 5.0
 
@@ -32,11 +34,20 @@ class EmptinessReconciler:
 
     name = "emptiness"
 
-    def __init__(self, *, kube: KubeClient, informers: Informers, events: EventRecorder, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        informers: Informers,
+        events: EventRecorder,
+        clock: Clock,
+        ledger: Ledger | None = None,
+    ) -> None:
         self._kube = kube
         self._informers = informers
         self._events = events
         self._clock = clock
+        self._ledger = ledger or Ledger(clock)
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(clock, self.name)
 
@@ -104,6 +115,8 @@ class EmptinessReconciler:
             self._informers.submit(lambda cluster: cluster.unmark([node.name]))
             raise
         self._log.info("Deleted empty node", node=node.name, because=reason)
+        owner = node.provisioner_name
+        self._ledger.record(Decision("remove", self.name, f"Node/{node.name}", reason, owner, action="delete"))
 
     def _mark(self, name: str) -> bool:
         """Mark it in the thread that owns the state, if the verdict still holds there: a nomination may have come."""

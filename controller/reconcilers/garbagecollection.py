@@ -14,9 +14,11 @@ from functools import partial
 import structlog
 
 from controller.clock import Clock
+from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.parse import parse_node
 from controller.core.cloud import CloudInstance, CloudProvider
 from controller.core.lifecycle.collection import CollectionPlan, CollectionTimes, Removal, plan_collection
+from controller.core.lifecycle.decisions import Decision
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
 from controller.kube.client import KubeClient
@@ -24,6 +26,8 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import NODES
 from controller.launcher import Launcher
 from controller.loops import ItemBackoff
+from controller.metrics import CONSISTENCY_ERRORS
+from controller.telemetry.ledger import Ledger
 
 ADOPTABLE = frozenset({"pending", "running"})
 GOING = frozenset({"shutting-down", "terminated"})
@@ -56,6 +60,7 @@ class GarbageCollectionReconciler:
         clock: Clock,
         adopted: threading.Event,
         times: GarbageTimes | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         """`adopted` is set after the first pass that finds every instance on record."""
         self._kube = kube
@@ -63,6 +68,7 @@ class GarbageCollectionReconciler:
         self._cloud = cloud
         self._launcher = launcher
         self._clock = clock
+        self._ledger = ledger or Ledger(clock)
         self._adopted = adopted
         self._times = times or GarbageTimes()
         self._log = structlog.get_logger(self.name)
@@ -137,6 +143,7 @@ class GarbageCollectionReconciler:
         except InstanceNotFoundError:
             return
         self._log.warning("Terminated leaked instance", id=instance.id, because=removal.reason)
+        self._record("LeakedInstance", f"Instance/{instance.id}", removal.reason, instance.provisioner_name)
         provisioner = snapshot.provisioners.get(instance.provisioner_name)
         if provisioner is not None:
             message = f"Terminated instance {instance.id} ({removal.name}): {removal.reason}"
@@ -154,7 +161,12 @@ class GarbageCollectionReconciler:
             return
         self._log.warning("Deleted node", node=node.name, because=removal.reason)
         reason = "InstanceGone" if gone else "FailedRegistration"
+        self._record(reason, f"Node/{node.name}", removal.reason, node.labels.get(PROVISIONER_NAME, ""))
         self._events.publish(ObjectRef.of(node), "Warning", reason, f"Deleting node: {removal.reason}", (node.uid,))
+
+    def _record(self, check: str, subject: str, reason: str, provisioner: str) -> None:
+        self._ledger.recorder.count(CONSISTENCY_ERRORS, check)
+        self._ledger.record(Decision("remove", self.name, subject, reason, provisioner, action="delete"))
 
     def _exists(self, provider_id: str) -> bool:
         try:

@@ -8,9 +8,11 @@ from typing import Protocol
 
 import structlog
 
+from controller.clock import Clock, SystemClock
 from controller.core.api.labels import INSTANCE_TYPE, VOLUNTARY_DISRUPTION, ZONE
 from controller.core.deprovisioning.expiration import EXPIRED
 from controller.core.interruption import REBALANCE_ANNOTATION, Interruption, Kind, QueueMessage, parse_message
+from controller.core.lifecycle.decisions import Decision
 from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import format_time
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -19,6 +21,8 @@ from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES
+from controller.metrics import INTERRUPTION_ACTIONS, INTERRUPTION_DELETED, INTERRUPTION_LATENCY, INTERRUPTION_RECEIVED
+from controller.telemetry.ledger import Ledger
 
 
 class Queue(Protocol):
@@ -41,13 +45,24 @@ class InterruptionReconciler:
     name = "interruption"
 
     def __init__(
-        self, *, kube: KubeClient, informers: Informers, events: EventRecorder, queue: Queue, spot_lost: SpotLost
+        self,
+        *,
+        kube: KubeClient,
+        informers: Informers,
+        events: EventRecorder,
+        queue: Queue,
+        spot_lost: SpotLost,
+        clock: Clock | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self._kube = kube
         self._informers = informers
         self._events = events
         self._queue = queue
         self._spot_lost = spot_lost
+        self._clock = clock or SystemClock()
+        self._ledger = ledger or Ledger(self._clock)
+        self._recorder = self._ledger.recorder
         self._log = structlog.get_logger(self.name)
         self.counts: Counter[str] = Counter()
         """Messages by kind; those that could not be read are under `malformed`."""
@@ -59,7 +74,9 @@ class InterruptionReconciler:
         messages = self._queue.receive()
         if messages:
             nodes = _by_instance(self._informers.snapshot())
-            self._queue.delete([message for message in messages if self._handled(message, nodes)])
+            handled = [message for message in messages if self._handled(message, nodes)]
+            self._queue.delete(handled)
+            self._recorder.count(INTERRUPTION_DELETED, amount=len(handled))
         return 0.0
 
     def _handled(self, message: QueueMessage, nodes: dict[str, StateNode]) -> bool:
@@ -68,9 +85,11 @@ class InterruptionReconciler:
             interruption = parse_message(message.body)
         except ValueError as error:
             self.counts["malformed"] += 1
+            self._recorder.count(INTERRUPTION_RECEIVED, "malformed")
             self._log.warning("Dropped a message that cannot be read", error=str(error), body=message.body[:200])
             return True
         self.counts[interruption.kind.value] += 1
+        self._recorder.count(INTERRUPTION_RECEIVED, interruption.kind.value)
         done = True
         for instance in interruption.instance_ids:
             node = nodes.get(instance)
@@ -83,10 +102,14 @@ class InterruptionReconciler:
             except KubeError as error:
                 self._log.error("Interruption not handled; it comes again", node=node.name, error=str(error))
                 done = False
+        if done and interruption.at > 0:
+            self._recorder.observe(INTERRUPTION_LATENCY, max(0.0, self._clock.now() - interruption.at))
         return done
 
     def _act(self, interruption: Interruption, node: StateNode) -> None:
-        if interruption.kind is Kind.REBALANCE:
+        drains = interruption.kind is not Kind.REBALANCE
+        self._recorder.count(INTERRUPTION_ACTIONS, "CordonAndDrain" if drains else "NoAction")
+        if not drains:
             self._rebalance(interruption, node)
             return
         if interruption.kind is Kind.SPOT_INTERRUPTION:
@@ -103,6 +126,8 @@ class InterruptionReconciler:
         text = f"Deleting node because of {interruption.kind.value}"
         self._say(node, "Warning", "NodeTerminatingOnInterruption", text)
         self._log.info("Deleted node", node=node.name, because=interruption.kind.value, state=interruption.state)
+        reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
+        self._ledger.record(Decision("remove", self.name, f"Node/{node.name}", reason, owner))
 
     def _rebalance(self, interruption: Interruption, node: StateNode) -> None:
         """An instance at risk: where its Provisioner asks for it, the node expires now, which replaces it first."""

@@ -40,7 +40,7 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
-from controller.metrics import SCHEDULING_DURATION, SILENT, Recorder
+from controller.metrics import SCHEDULING_DURATION
 from controller.planrecord import PlanRecord
 from controller.telemetry.ledger import Ledger
 
@@ -85,11 +85,9 @@ class ProvisioningReconciler:
         adopted: threading.Event,
         options: ProvisioningOptions | None = None,
         ledger: Ledger | None = None,
-        recorder: Recorder = SILENT,
     ) -> None:
         """`adopted` is set once every instance that an earlier process launched has its Node."""
         self._ledger = ledger or Ledger(clock)
-        self._recorder = recorder
         self._informers = informers
         self._events = events
         self._catalogs = catalogs
@@ -152,7 +150,7 @@ class ProvisioningReconciler:
         self._warn_of_preferences(problem)
         began = self._clock.monotonic()
         plan, error = solve_around(problem, partial(solve, options=self._options.solve))
-        self._recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
+        self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
         record = PlanRecord(self._ledger, problem)
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from controller.clock import Clock
-from controller.core.api.labels import EXCLUDE_BALANCERS, TERMINATION_FINALIZER
+from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_node, parse_pod
 from controller.core.api.pod import Pod
@@ -33,6 +33,7 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES, PODS
 from controller.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
+from controller.metrics import SILENT, TERMINATION_TIME, Recorder
 
 GOING = frozenset({"shutting-down", "terminated"})
 """Instance states from which there is no way back."""
@@ -63,12 +64,14 @@ class TerminationReconciler:
         clock: Clock,
         times: TerminationTimes | None = None,
         workers: int = 10,
+        recorder: Recorder = SILENT,
     ) -> None:
         self._kube = kube
         self._informers = informers
         self._events = events
         self._cloud = cloud
         self._clock = clock
+        self._recorder = recorder
         self._times = times or TerminationTimes()
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(clock, self.name)
@@ -207,6 +210,10 @@ class TerminationReconciler:
         except NotFoundError:
             return
         self._log.info("Terminated node", node=node.name, provider_id=node.provider_id)
+        if node.deleted_at is not None:
+            # The API server sets it to the end of the grace period, which is none for nodes.
+            took = max(0.0, self._clock.now() - node.deleted_at)
+            self._recorder.observe(TERMINATION_TIME, took, node.labels.get(PROVISIONER_NAME, ""))
 
     def close(self) -> None:
         """Steps that did not begin never do; those at hand end."""

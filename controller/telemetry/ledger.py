@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -17,6 +17,7 @@ import structlog
 
 from controller.clock import Clock
 from controller.core.lifecycle.decisions import KINDS, Decision, Entry, entry_of, shortened
+from controller.core.lifecycle.fleet import Fleet
 from controller.metrics import DECISIONS, NODES_CREATED, NODES_TERMINATED, SILENT, Recorder
 from controller.telemetry.server import Page
 
@@ -34,7 +35,10 @@ class Ledger:
 
     def __init__(self, clock: Clock, recorder: Recorder = SILENT, most_entries: int = MOST_ENTRIES) -> None:
         self._clock = clock
-        self._recorder = recorder
+        self.recorder = recorder
+        """Where what is decided is counted; for other measures of who decides, too."""
+        self.prices: Callable[[], Fleet] | None = None
+        """What our nodes cost now: removals are on record with it, whoever decided them. Set once, at the start."""
         self._most = most_entries
         self._lock = threading.Lock()
         self._entries: dict[int, Entry] = {}
@@ -47,7 +51,7 @@ class Ledger:
 
     def record(self, decision: Decision) -> Entry:
         """Put a decision on record."""
-        decision = shortened(decision)
+        decision = shortened(self._priced(decision))
         self._count(decision)
         now = self._clock.now()
         with self._lock:
@@ -62,6 +66,15 @@ class Ledger:
             self._keep(entry)
             return entry
 
+    def _priced(self, decision: Decision) -> Decision:
+        """A removal with the price of all our nodes, and that price without the node."""
+        if decision.kind != "remove" or decision.price_before is not None or self.prices is None:
+            return decision
+        fleet = self.prices()
+        own = fleet.prices.get(decision.subject.partition("/")[2])
+        before = fleet.price_per_hour
+        return replace(decision, price_before=before, price_after=None if own is None else max(0.0, before - own))
+
     def _keep(self, entry: Entry) -> None:
         self._entries[entry.number] = entry
         self._latest[entry.decision.subject] = entry.number
@@ -71,12 +84,12 @@ class Ledger:
                 del self._latest[oldest.decision.subject]
 
     def _count(self, decision: Decision) -> None:
-        self._recorder.count(DECISIONS, decision.kind, decision.method, decision.provisioner)
+        self.recorder.count(DECISIONS, decision.kind, decision.method, decision.provisioner)
         reason = f"{decision.method}/{decision.action}" if decision.action else decision.method
         if decision.kind == "launch":
-            self._recorder.count(NODES_CREATED, reason, decision.provisioner)
+            self.recorder.count(NODES_CREATED, reason, decision.provisioner)
         elif decision.kind == "remove":
-            self._recorder.count(NODES_TERMINATED, reason, decision.provisioner)
+            self.recorder.count(NODES_TERMINATED, reason, decision.provisioner)
 
     def entries(
         self,

@@ -12,6 +12,7 @@ import pytest
 from controller.aws.batcher import Batcher, Window
 from controller.clock import SystemClock
 from controller.errors import CloudError, InstanceNotFoundError
+from controller.telemetry.metrics import Metrics
 from tests.manual_clock import ManualClock
 
 
@@ -75,9 +76,11 @@ def test_a_full_batch_waits_for_nobody() -> None:
     clock = ManualClock()
     before = clock.now()
     window = Window(idle_seconds=0.1, max_items=1)
-    batcher: Batcher[str, str] = Batcher(clock, window, lambda items: {item: item for item in items})
+    metrics = Metrics()
+    batcher: Batcher[str, str] = Batcher(clock, window, lambda items: {item: item for item in items}, "mine", metrics)
     assert batcher.call("a") == "a"
     assert clock.now() == before
+    assert 'batch_size_sum{batcher="mine"} 1.0' in metrics.page({}).body.decode()
 
 
 def test_one_items_error_is_its_callers_alone() -> None:

@@ -31,6 +31,7 @@ from controller.core.deprovisioning.memory import (
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.lifecycle.fleet import fleet
 from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift, Images
 from controller.errors import CloudError, NotFoundError
@@ -38,6 +39,8 @@ from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PROVI
 from controller.loops import BackoffTimes
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
 from controller.reconcilers.emptiness import EmptinessReconciler
+from controller.telemetry.ledger import Ledger
+from controller.telemetry.metrics import Metrics
 from tests.reconcilers.conftest import World, apply_fault
 
 QUICK = CommandTimes(ready_seconds=600.0, appear_seconds=1.0, patience_seconds=0.3, hold_back=BackoffTimes(60.0, 60.0))
@@ -50,6 +53,13 @@ class Leader:
     world: World
     loop: DeprovisioningReconciler
     commands: Commands
+    metrics: Metrics
+    ledger: Ledger
+
+    def decided(self) -> list[tuple[str, str, str]]:
+        """Kind, what it is about, and by which method and action."""
+        found = [entry.decision for entry in self.ledger.entries()]
+        return [(each.kind, each.subject.partition("/")[2], f"{each.method}/{each.action}") for each in found]
 
     def passes(self, done: Callable[[Snapshot], Any], what: str = "") -> Snapshot:
         return self.world.passes(self.loop, done, what)
@@ -67,6 +77,9 @@ def leader(world: World, times: CommandTimes = QUICK, images: Images | None = No
     wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
     if drift is not None:
         wanted["drift"] = drift.wanted
+    metrics = Metrics(world.clock)
+    ledger = Ledger(world.clock, metrics)
+    ledger.prices = lambda: fleet(world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
     commands = Commands(
         kube=world.kube,
         informers=world.informers,
@@ -76,6 +89,7 @@ def leader(world: World, times: CommandTimes = QUICK, images: Images | None = No
         stop=world.stop,
         wanted=wanted,
         times=times,
+        ledger=ledger,
     )
     loop = DeprovisioningReconciler(
         informers=world.informers,
@@ -88,8 +102,9 @@ def leader(world: World, times: CommandTimes = QUICK, images: Images | None = No
         times=DeprovisioningTimes(0.0, 0.0, 0.05),
         kube=world.kube,
         drift=drift,
+        recorder=metrics,
     )
-    return Leader(world, loop, commands)
+    return Leader(world, loop, commands, metrics, ledger)
 
 
 def old_node(world: World, name: str = "old", pods: int = 1, kind: str = "c5.large", **spec: Any) -> None:
@@ -153,6 +168,19 @@ def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World)
     assert not after.nodes[new].leaving
     assert len(world.cloud.requests) == 1
     assert "ttlSecondsUntilExpired" in world.await_event("DeprovisioningTerminating")["message"]
+    assert one.decided() == [("launch", new, "expiration/replace"), ("remove", "old", "expiration/replace")]
+    removal = one.ledger.entries()[-1].decision
+    assert removal.price_before is not None
+    assert removal.price_before > (removal.price_after or 0.0) > 0.0
+    text = one.metrics.page({}).body.decode()
+    for series in (
+        'karpenter_deprovisioning_actions_performed{action="expiration/replace",deprovisioner="expiration"} 1.0',
+        'karpenter_deprovisioning_eligible_machines{deprovisioner="expiration"} ',
+        "karpenter_deprovisioning_replacement_node_initialized_seconds_count 1.0",
+        'karpenter_deprovisioning_evaluation_duration_seconds_count{method="consolidation"}',
+        'karpenter_nodes_terminated{provisioner="default",reason="expiration/replace"} 1.0',
+    ):
+        assert series in text, series
 
 
 def test_the_record_is_written_before_anything_is_launched(world: World) -> None:
@@ -220,6 +248,8 @@ def test_a_launch_that_fails_leaves_the_node_as_it_was_and_is_not_repeated_at_on
     assert untouched(one.some_passes())
     assert len(world.cloud.requests) == 1
     assert "no" in world.await_event("DeprovisioningFailed")["message"]
+    assert one.decided() == [("skip", "old", "expiration/replace")]
+    assert "a replacement was not launched: no" in one.ledger.entries()[0].decision.reason
     world.clock.ahead_seconds += 120.0
     one.passes(lambda s: len(replacements(s)) == 1, "tried again")
 

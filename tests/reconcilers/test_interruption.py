@@ -20,6 +20,8 @@ from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import format_time, parse_time
 from controller.kube.resources import PROVISIONERS
 from controller.reconcilers.interruption import InterruptionReconciler
+from controller.telemetry.ledger import Ledger
+from controller.telemetry.metrics import Metrics
 from tests.reconcilers.conftest import World, apply_fault
 
 SPOT = "EC2 Spot Instance Interruption Warning"
@@ -56,12 +58,16 @@ class Post:
         self.world = world
         self.queue = MemoryQueue()
         self.lost: list[tuple[str, str]] = []
+        self.metrics = Metrics(world.clock)
+        self.ledger = Ledger(world.clock, self.metrics)
         self.loop = InterruptionReconciler(
             kube=world.kube,
             informers=world.informers,
             events=world.events,
             queue=self.queue,
             spot_lost=lambda kind, zone: self.lost.append((kind, zone)),
+            clock=world.clock,
+            ledger=self.ledger,
         )
         world.add_provisioner()
         labels = {PROVISIONER_NAME: "default", INSTANCE_TYPE: "m5.large", ZONE: "eu-west-1a"}
@@ -95,6 +101,18 @@ def test_a_spot_warning_deletes_the_node_with_a_deadline_and_marks_the_offering(
     assert post.queue.waiting == []
     post.world.await_event("InstanceSpotInterrupted")
     post.world.await_event("NodeTerminatingOnInterruption")
+    (entry,) = post.ledger.entries()
+    assert (entry.decision.kind, entry.decision.subject) == ("remove", "Node/node")
+    assert "SpotInterruptionKind" in entry.decision.reason
+    text = post.metrics.page({}).body.decode()
+    for series in (
+        'karpenter_nodes_terminated{provisioner="default",reason="interruption"} 1.0',
+        'karpenter_interruption_received_messages{message_type="SpotInterruptionKind"} 1.0',
+        "karpenter_interruption_deleted_messages 1.0",
+        'karpenter_interruption_actions_performed{action_type="CordonAndDrain"} 1.0',
+        "karpenter_interruption_message_latency_time_seconds_count 1.0",
+    ):
+        assert series in text, series
 
 
 def test_a_stopping_instance_takes_its_node_along(post: Post) -> None:
@@ -108,6 +126,8 @@ def test_a_rebalance_recommendation_is_an_event_unless_the_provisioner_asks_for_
     post.queue.tell(REBALANCE)
     post.handle()
     assert not post.going
+    assert 'actions_performed{action_type="NoAction"} 1.0' in post.metrics.page({}).body.decode()
+    assert post.ledger.entries() == ()
     assert VOLUNTARY_DISRUPTION not in (post.metadata.get("annotations") or {})
     post.world.await_event("InstanceSpotRebalanceRecommendation")
     annotations = {"karpenter.sh/rebalance-recommendation": "replace"}

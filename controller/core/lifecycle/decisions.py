@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.cloud import Catalog
+from controller.core.lifecycle.outcome import LaunchOutcome
 from controller.core.provisioning.plan import SchedulingProblem
 
 Kind = Literal["launch", "skip", "remove"]
@@ -104,6 +105,28 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
         return Entry(number, at, decision, times, float(document.get("lastAt", at)))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no decision: {type(error).__name__}: {error}") from error
+
+
+def replacement_launched(method: str, command: str, outcome: LaunchOutcome) -> Decision:
+    """A node that a command launched in place of others; `command` in words."""
+    price, planned = outcome.price_per_hour, outcome.planned
+    details = {
+        "instance": outcome.instance_id,
+        "instance_type": outcome.instance_type,
+        "zone": outcome.zone,
+        "capacity_type": outcome.capacity_type,
+        "price_per_hour": "" if price is None else f"{price:.5f}",
+        "planned": "" if outcome.as_planned else f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}",
+    }
+    return Decision(
+        kind="launch",
+        method=method,
+        subject=f"Node/{outcome.node_name or outcome.instance_id}",
+        reason=command,
+        provisioner=outcome.provisioner,
+        action="replace",
+        details=FrozenMap({name: text for name, text in details.items() if text}),
+    )
 
 
 def shortened(decision: Decision) -> Decision:
