@@ -54,6 +54,7 @@ class AwsProvider:
             "aws:ec2/getSecurityGroups:getSecurityGroups": self._get_security_groups,
             "aws:ec2/getSubnet:getSubnet": self._get_subnet,
             "aws:ec2/getSubnets:getSubnets": self._get_subnets,
+            "aws:ec2/getVpcs:getVpcs": self._get_vpcs,
             "aws:eks/getCluster:getCluster": self._get_cluster,
             "aws:eks/getClusters:getClusters": lambda _: {"id": region, "names": self._eks.list_clusters()["clusters"]},
             "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider": self._get_oidc_provider,
@@ -191,7 +192,17 @@ class AwsProvider:
 
     def _get_subnet(self, arguments: Inputs) -> dict[str, Any]:
         found = self._ec2.describe_subnets(SubnetIds=[arguments["id"]])["Subnets"][0]
-        return {"id": found["SubnetId"], "vpcId": found["VpcId"], "mapPublicIpOnLaunch": found["MapPublicIpOnLaunch"]}
+        return {
+            "id": found["SubnetId"],
+            "vpcId": found["VpcId"],
+            "mapPublicIpOnLaunch": found["MapPublicIpOnLaunch"],
+            "availabilityZone": found["AvailabilityZone"],
+        }
+
+    def _get_vpcs(self, arguments: Inputs) -> dict[str, Any]:
+        wanted = [{"Name": f"tag:{name}", "Values": [value]} for name, value in (arguments.get("tags") or {}).items()]
+        found = self._ec2.describe_vpcs(Filters=wanted)["Vpcs"]
+        return {"id": self.region, "ids": [each["VpcId"] for each in found]}
 
     def _get_security_groups(self, arguments: Inputs) -> dict[str, Any]:
         found = self._ec2.describe_security_groups(Filters=_filters(arguments))["SecurityGroups"]

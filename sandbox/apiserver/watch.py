@@ -145,7 +145,8 @@ async def _live(api: API, lines: _Lines, watch: OpenWatch, timeout: float) -> As
     while True:
         until = min(end, next_bookmark) if lines.bookmarks else end
         try:
-            event = await asyncio.wait_for(watch.queue.get(), max(until - loop.time(), 0))
+            async with asyncio.timeout_at(until):
+                event = await watch.queue.get()
         except TimeoutError:
             if not watch.queue.empty():
                 pass  # an event came at the same moment: it goes before any bookmark
