@@ -40,6 +40,7 @@ from controller.reconcilers.garbagecollection import GarbageCollectionReconciler
 from controller.reconcilers.interruption import InterruptionReconciler, Queue, SpotLost
 from controller.reconcilers.memory import MemoryReconciler
 from controller.reconcilers.nodetemplates import NodeTemplatesReconciler
+from controller.reconcilers.observation import ObservationReconciler
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
 from controller.reconcilers.refresh import RefreshReconciler
 from controller.reconcilers.registration import RegistrationReconciler
@@ -215,6 +216,7 @@ class Operator:
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
             DiskPressureReconciler(events=events),
+            ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve),
             GarbageCollectionReconciler(
                 kube=kube,
                 events=events,
