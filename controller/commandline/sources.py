@@ -108,6 +108,6 @@ def live_provider(settings: Settings) -> AWSProvider:
     from controller.aws.provider import AWSProvider
 
     logger: Any = structlog.wrap_logger(
-        structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger(60)
+        structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger(50)
     )
     return AWSProvider(settings, make_clients(version=controller.__version__), SystemClock(), logger)

@@ -1,0 +1,97 @@
+"""What a check found: fine, a warning, a problem, or that it could not be looked at; each with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from controller.errors import NodelessError
+
+
+class Level(Enum):
+    """The name is the word that is shown."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red", Level.UNKNOWN: "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result. `remedy` is empty where there is nothing to do."""
+
+    level: Level
+    subject: str
+    text: str
+    remedy: str = ""
+
+    def document(self) -> dict[str, str]:
+        """As JSON values."""
+        found = {"level": self.level.value, "subject": self.subject, "text": self.text, "remedy": self.remedy}
+        return {key: value for key, value in found.items() if value}
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def ok(subject: str, text: str) -> Finding:
+    """All is well."""
+    return Finding(Level.OK, subject, text)
+
+
+def warning(subject: str, text: str, remedy: str = "") -> Finding:
+    """It works, and may not do what its user thinks."""
+    return Finding(Level.WARNING, subject, text, remedy)
+
+
+def problem(subject: str, text: str, remedy: str = "") -> Finding:
+    """Something will not work."""
+    return Finding(Level.PROBLEM, subject, text, remedy)
+
+
+def unknown(subject: str, text: str) -> Finding:
+    """It could not be looked at."""
+    return Finding(Level.UNKNOWN, subject, text)
+
+
+def collect(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
+    """All findings of all checks; one that fails is a finding, and never stops the others."""
+    for subject, check in checks:
+        try:
+            yield from check()
+        except NodelessError as error:
+            yield unknown(subject, f"cannot be checked: {error}")
+
+
+def document(found: Iterable[Finding]) -> dict[str, Any]:
+    """As JSON values."""
+    found = tuple(found)
+    counted = {level.value: sum(each.level is level for each in found) for level in Level}
+    return {"summary": counted, "findings": [each.document() for each in found]}
+
+
+def show(found: Iterable[Finding], console: Console) -> None:
+    """Print the table, and the sum."""
+    found = tuple(found)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for each in found:
+        text = Text(each.text)
+        if each.remedy:
+            text.append(f"\n→ {each.remedy}", style="italic")
+        table.add_row(Text(each.level.value, style=STYLES[each.level]), Text(each.subject), text)
+    console.print(table)
+    summary = [f"{number} {level}" for level, number in document(found)["summary"].items() if number]
+    console.print(Text(f"\n{', '.join(summary)}", style="bold"))
