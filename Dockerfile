@@ -25,6 +25,6 @@ LABEL org.opencontainers.image.title="nodeless" \
 COPY --from=build /app/.venv /app/.venv
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONFAULTHANDLER=1
 USER 65532:65532
-EXPOSE 8080 8081
+EXPOSE 8080 8081 8443
 ENTRYPOINT ["/app/.venv/bin/nodeless"]
 CMD ["run"]

@@ -36,7 +36,7 @@ class ControllerArgs(TypedDict):
     identity: Mapping[str, Mapping[str, Any]]
     """ServiceAccount, roles and bindings, by name."""
     configuration: Mapping[str, Mapping[str, Any]]
-    """ConfigMaps, by name."""
+    """ConfigMaps, and the webhook's Secret and configurations, by name."""
     workload: Mapping[str, Mapping[str, Any]]
     """Service, PodDisruptionBudget and Deployment, by name."""
 

@@ -15,14 +15,17 @@ KINDS: dict[str, type[pulumi.CustomResource]] = {
     "ConfigMap": kubernetes.core.v1.ConfigMap,
     "CustomResourceDefinition": kubernetes.apiextensions.v1.CustomResourceDefinition,
     "Deployment": kubernetes.apps.v1.Deployment,
+    "MutatingWebhookConfiguration": kubernetes.admissionregistration.v1.MutatingWebhookConfiguration,
     "Namespace": kubernetes.core.v1.Namespace,
     "PodDisruptionBudget": kubernetes.policy.v1.PodDisruptionBudget,
     "PriorityClass": kubernetes.scheduling.v1.PriorityClass,
     "Role": kubernetes.rbac.v1.Role,
     "RoleBinding": kubernetes.rbac.v1.RoleBinding,
+    "Secret": kubernetes.core.v1.Secret,
     "Service": kubernetes.core.v1.Service,
     "ServiceAccount": kubernetes.core.v1.ServiceAccount,
     "StorageClass": kubernetes.storage.v1.StorageClass,
+    "ValidatingWebhookConfiguration": kubernetes.admissionregistration.v1.ValidatingWebhookConfiguration,
 }
 """Kinds with a class of their own; objects of other kinds are custom resources."""
 

@@ -26,6 +26,7 @@ from components.documents.nodes import node_policy_arns
 from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
 from components.documents.rbac import rbac
 from components.documents.settings import settings_data, settings_map
+from components.documents.webhook import webhook_configurations, webhook_secret
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
@@ -305,7 +306,7 @@ class Platform:
             {
                 "namespace": documents.namespace(namespace),
                 "identity": {"service-account": documents.service_account(namespace, role.arn), **rbac(namespace)},
-                "configuration": {"settings": settings_map(namespace, data)},
+                "configuration": {"settings": settings_map(namespace, data), **self._webhook(namespace)},
                 "workload": {
                     "service": documents.service(namespace),
                     "disruption-budget": documents.disruption_budget(namespace),
@@ -314,6 +315,11 @@ class Platform:
             },
             opts=opts,
         )
+
+    def _webhook(self, namespace: str) -> dict[str, dict[str, Any]]:
+        if not self.config.controller.webhook:
+            return {}
+        return {"webhook-secret": webhook_secret(namespace), **webhook_configurations(namespace)}
 
     def _provisioning(self, opts: pulumi.ResourceOptions) -> None:
         kinds: dict[str, list[dict[str, Any]]] = {"AWSNodeTemplate": [], "Provisioner": []}

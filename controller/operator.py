@@ -50,6 +50,7 @@ from controller.telemetry.cloud import MeasuredCloud
 from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.state import StateText
+from controller.webhook.serving import WebhookTimes
 
 STOP_SECONDS = 20.0
 """For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
@@ -71,6 +72,7 @@ class OperatorTimes:
     deprovisioning: DeprovisioningTimes = field(default_factory=DeprovisioningTimes)
     lease: LeaseOptions = field(default_factory=LeaseOptions)
     backoff: BackoffTimes = field(default_factory=BackoffTimes)
+    webhook: WebhookTimes = field(default_factory=WebhookTimes)
     settle_seconds: float = 0.05
     """Between two passes of a loop that pods wait for; ten times as long for the others."""
 

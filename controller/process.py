@@ -29,6 +29,7 @@ from controller.settings import Options, Settings
 from controller.startup import until_it_works, wait_for_settings
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.serving import Serving
+from controller.webhook.serving import Place, Webhook
 
 EXIT_SECONDS = 28.0
 """After SIGTERM; then the process ends whatever is at hand."""
@@ -63,6 +64,9 @@ def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Servi
     ledger = Ledger(clock, serving.metrics)
     serving.pages.routes["/decisions"] = ledger.page
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
+    webhook = _serve_webhook(options, kube, clock, times)
+    if webhook is not None:
+        serving.health.add_ready("webhook", webhook.unready)
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
         return 0
@@ -97,11 +101,26 @@ def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Servi
         _log.info("Acts", cluster=settings.cluster_name)
         stop.wait()
     _log.info("Stops")
+    stopping_since = clock.monotonic()
     ended = operator.close()
     if elector is not None:
         elector.release()
+    if webhook is not None:
+        webhook.close(stopping_since)
     _log.info("Stopped", finished=ended)
     return 0
+
+
+def _serve_webhook(options: Options, kube: KubeClient, clock: Clock, times: OperatorTimes) -> Webhook | None:
+    """On every replica, and before anything that has to be waited for; None where none is wanted."""
+    if options.disable_webhook or not options.karpenter_service:
+        because = "DISABLE_WEBHOOK is set" if options.disable_webhook else "KARPENTER_SERVICE is not set"
+        _log.info("Admission webhooks are not served", because=because)
+        return None
+    place = Place(options.karpenter_service, options.system_namespace, options.webhook_port)
+    webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook)
+    webhook.start()
+    return webhook
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -33,16 +34,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with start(settings) as environment:
         assert environment.plane is not None
         environment.ask_aws("POST", "delays", {"pending_seconds": 1.0, "shutting_down_seconds": 1.0})
-        container = asyncio.run(_install(environment))
-        with Replicas(environment, container, REPLICAS) as replicas:
-            running = Cluster(environment, environment.plane, replicas)
+        with ExitStack() as ends:
+            started: list[Replicas] = []
+
+            def run(container: Container) -> None:
+                started.append(ends.enter_context(Replicas(environment, container, REPLICAS)))
+
+            asyncio.run(_install(environment, run))
+            running = Cluster(environment, environment.plane, started[0])
             running.until(lambda: running.leader() in REPLICAS, "a replica leads")
             yield running
 
 
-async def _install(environment: Environment) -> Container:
+async def _install(environment: Environment, run: Callable[[Container], None]) -> None:
     async with connected(environment) as client:
-        return (await install(client, environment))[1]
+        await install(client, environment, run)
 
 
 @pytest.fixture

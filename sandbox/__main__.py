@@ -18,7 +18,6 @@ from sandbox.demo.story import DemoFailedError, Story, connected, install
 from sandbox.environment import Environment, EnvironmentSettings, start
 from sandbox.processes import ProcessFailedError
 from sandbox.realkube import AssetsMissingError
-from sandbox.stack_kube import Container
 from sandbox.world.client import ApiError
 
 LOG_WIDTH = 180
@@ -72,9 +71,9 @@ def _console() -> Console:
 
 async def _tell(environment: Environment, console: Console, status: Status) -> None:
     async with connected(environment) as client:
-        made, container = await install(client, environment)
+        made = await install(client, environment)
         console.print(f"Stack       {made} resources of stacks/Pulumi.local.yaml, by the Pulumi program itself")
-        controller = environment.start_controller(container)
+        controller = environment.children["controller"]
         console.print(f"Controller  pid {controller.process.pid}, its own process")
         story = Story(environment, client, console, status)
         await story.run()
@@ -104,7 +103,7 @@ def up(kube: str, state: Path | None) -> None:
     settings = EnvironmentSettings(state or Path(tempfile.mkdtemp(prefix="nodeless-")), kube)
     try:
         with start(settings) as environment:
-            environment.start_controller(asyncio.run(_install(environment)))
+            asyncio.run(_install(environment))
             console.print(f"export KUBECONFIG={environment.kubeconfig}")
             console.print(
                 f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it."
@@ -116,9 +115,9 @@ def up(kube: str, state: Path | None) -> None:
         sys.exit(1)
 
 
-async def _install(environment: Environment) -> Container:
+async def _install(environment: Environment) -> None:
     async with connected(environment) as client:
-        return (await install(client, environment))[1]
+        await install(client, environment)
 
 
 if __name__ == "__main__":

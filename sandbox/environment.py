@@ -6,21 +6,23 @@ its own command, a kubeconfig, AWS by its SDK's environment variables; only the 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sandbox.processes import Child, Processes, ProcessFailedError
-from sandbox.realkube import PlaneOptions, RealControlPlane, assets_folder
-from sandbox.stack_kube import Container
+from sandbox.realkube import PlaneOptions, RealControlPlane, assets_folder, free_ports
+from sandbox.stack_kube import CONTROLLER_DEPLOYED, Container, controller_container, write_controller_kubeconfig
+from sandbox.world.client import ApiClient, Connection
 
 CLUSTER = "nodeless-demo"
 REGION = "ap-northeast-2"
@@ -60,14 +62,26 @@ class Environment:
     """Where it is a real one."""
     controller_kubeconfig: Path | None = None
     """The controller's own, where the API server knows ServiceAccounts and their roles."""
+    webhook_port: int = field(default_factory=lambda: free_ports(1)[0])
+    """Where its webhook listens."""
+    deployed: bool = False
+    """Whether the stack was, and with it the controller."""
 
-    def deploy_stack(self, stack: str = "local") -> int:
+    def deploy_stack(self, stack: str = "local", run: Callable[[Container], object] | None = None) -> int:
         """Run the Pulumi program with stacks/Pulumi.STACK.yaml; returns how many resources it has made here.
 
-        Raises ProcessFailedError with what it said.
+        The first time the controller is started as soon as its Deployment is there, as Fargate would, by `run` or by
+        `start_controller`: no Provisioner can be applied before its webhook answers.
+        Raises ProcessFailedError with what a process said that failed.
         """
         command = ["sandbox.stack", "--stack", stack, "--kubeconfig", str(self.kubeconfig)]
-        child = self.processes.start("stack", command, self.aws_environment)
+        child = self.processes.start(
+            "stack", [*command, "--webhook-port", str(self.webhook_port)], self.aws_environment
+        )
+        if not self.deployed:
+            child.wait_for_line(CONTROLLER_DEPLOYED, STACK_SECONDS)
+            (run or self.start_controller)(asyncio.run(self._controller_container()))
+            self.deployed = True
         try:
             code = child.process.wait(STACK_SECONDS)
         except subprocess.TimeoutExpired:
@@ -76,14 +90,22 @@ class Environment:
             raise ProcessFailedError(f"the stack ended with code {code}:\n{child.tail()}")
         return sum(line.startswith(("aws:", "kubernetes:")) for line in child.log.read_text().splitlines())
 
+    async def _controller_container(self) -> Container:
+        async with ApiClient(Connection.from_kubeconfig(self.kubeconfig), "sandbox-environment") as client:
+            if self.settings.kube == "real":  # the sandbox's own API server lets everybody do everything
+                self.controller_kubeconfig = self.settings.folder / "controller.kubeconfig"
+                await write_controller_kubeconfig(client, self.kubeconfig, self.controller_kubeconfig)
+            return await controller_container(client)
+
     def start_controller(self, container: Container, name: str = "controller", pod_name: str = "") -> Child:
         """`nodeless` as its Deployment says, as its own process; returns at once.
 
         What the pod's surroundings would give it is this machine's: credentials, the API server's address, and ports
-        that nobody else has. `pod_name` tells replicas apart.
+        that nobody else has; the webhook's is one for all replicas, as their Service has it. `pod_name` tells replicas
+        apart.
         """
         command = [str(Path(sys.executable).with_name("nodeless")), *container.args]
-        ports = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}
+        ports = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "WEBHOOK_PORT": str(self.webhook_port)}
         env = {**container.environment, **ports, **self.aws_environment}
         env["KUBECONFIG"] = str(self.controller_kubeconfig or self.kubeconfig)
         if pod_name:

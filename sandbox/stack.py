@@ -2,7 +2,8 @@
 
 The program is run by its path, as Pulumi's own language host runs it; where the engine and its providers would be,
 each resource is made in the sandbox's AWS or applied to its Kubernetes API, in the order of the program's dependencies.
-There is no state file and no diff: what is there is found or overwritten. (docs/adr/0010-stack-in-the-sandbox.md)
+There is no state file and no diff: what is there is found or overwritten. What depends on the controller waits until
+it is up, by whoever starts it. (docs/adr/0010-stack-in-the-sandbox.md)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pulumi.runtime import mocks
 
 from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
-from sandbox.stack_kube import apply_object
+from sandbox.stack_kube import CONTROLLER_DEPLOYED, WEBHOOKS, apply_object, await_controller, is_controller
 from sandbox.world.client import ApiError
 
 ROOT = Path(__file__).parents[1]
@@ -36,10 +37,12 @@ class DeploymentFailedError(Exception):
 class Engine(mocks.Mocks):
     """Makes what the program declares."""
 
-    def __init__(self, aws: AwsProvider, kubeconfig: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, aws: AwsProvider, kubeconfig: Path, say: Callable[[str], None], webhook_port: int) -> None:
         self._aws = aws
         self._kubeconfig = kubeconfig
         self._say = say
+        self._webhook_port = webhook_port
+        self._webhooks: list[dict[str, Any]] = []
         self.made = 0
         self.failures: list[str] = []
 
@@ -56,19 +59,26 @@ class Engine(mocks.Mocks):
             return f"{args.name}-id", dict(args.inputs)
         try:
             identity, outputs = self._make(args)
-        except (ClientError, BotoCoreError, ApiError, UnsupportedTypeError, KeyError) as error:
+        except (ClientError, BotoCoreError, ApiError, UnsupportedTypeError, KeyError, TimeoutError) as error:
             self.failures.append(f"{args.typ} {args.name}: {error}")
             raise DeploymentFailedError(self.failures[-1]) from error
         self.made += 1
-        self._say(f"{args.typ} {args.name}")
         return identity, {**args.inputs, **outputs}
 
     def _make(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.typ.startswith("kubernetes:"):
-            document = apply_object(self._kubeconfig, dict(args.inputs))
-            metadata = document["metadata"]
-            return "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))), document
-        return self._aws.make(args.typ, args.inputs)
+        if not args.typ.startswith("kubernetes:"):
+            made = self._aws.make(args.typ, args.inputs)
+            self._say(f"{args.typ} {args.name}")
+            return made
+        document = apply_object(self._kubeconfig, dict(args.inputs), self._webhook_port)
+        self._say(f"{args.typ} {args.name}")
+        if document["kind"] in WEBHOOKS:
+            self._webhooks.append(document)
+        if is_controller(document):
+            self._say(CONTROLLER_DEPLOYED)
+            await_controller(self._kubeconfig, self._webhooks)
+        metadata = document["metadata"]
+        return "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))), document
 
 
 def stack_config(path: Path, overrides: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -82,7 +92,7 @@ def stack_config(path: Path, overrides: dict[str, dict[str, Any]]) -> dict[str, 
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
 
 
-def deploy(stack: str, kubeconfig: Path, say: Callable[[str], None]) -> int:
+def deploy(stack: str, kubeconfig: Path, say: Callable[[str], None], webhook_port: int) -> int:
     """Run the program with stacks/Pulumi.STACK.yaml against what the environment's AWS_ENDPOINT_URL names.
 
     Returns the number of resources made. Raises DeploymentFailedError, SystemExit when the program refuses its
@@ -91,7 +101,7 @@ def deploy(stack: str, kubeconfig: Path, say: Callable[[str], None]) -> int:
     config = stack_config(
         ROOT / "stacks" / f"Pulumi.{stack}.yaml", {"nodeless:cluster": {"kubeconfig": str(kubeconfig)}}
     )
-    engine = Engine(AwsProvider(config["aws:region"]), kubeconfig, say)
+    engine = Engine(AwsProvider(config["aws:region"]), kubeconfig, say, webhook_port)
     mocks.set_mocks(engine, project=PROJECT, stack=stack, preview=False)
     pulumi.runtime.set_all_config(config)
 
@@ -110,13 +120,14 @@ def deploy(stack: str, kubeconfig: Path, say: Callable[[str], None]) -> int:
 @click.command()
 @click.option("--stack", default="local", show_default=True, help="stacks/Pulumi.STACK.yaml.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path, exists=True), required=True)
-def main(stack: str, kubeconfig: Path) -> None:
+@click.option("--webhook-port", type=int, required=True, help="Where the controller's webhook listens on loopback.")
+def main(stack: str, kubeconfig: Path, webhook_port: int) -> None:
     """Deploy a stack into the sandbox that AWS_ENDPOINT_URL and the kubeconfig name."""
     if not os.environ.get("AWS_ENDPOINT_URL"):
         raise click.UsageError("AWS_ENDPOINT_URL is not set: this is for the sandbox, not for an account")
     sys.path.insert(0, str(ROOT))
     try:
-        made = deploy(stack, kubeconfig, click.echo)
+        made = deploy(stack, kubeconfig, click.echo, webhook_port)
     except DeploymentFailedError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"deployed {made} resources of stack {stack}")

@@ -1,16 +1,22 @@
 """Kubernetes objects of a stack, applied to the sandbox's API by server-side apply, as Pulumi's provider does.
 
 There is no Fargate on this machine: the controller's Deployment is applied without replicas, and the sandbox starts
-its container as a process, with the command, arguments and environment that the Deployment says.
+its container as a process, with the command, arguments and environment that the Deployment says. Nor is there a network
+to Services: a webhook's `clientConfig.service` becomes a url on loopback, and nothing else of it changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
+import ssl
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -22,6 +28,10 @@ MANAGER = "pulumi-kubernetes"
 APPLY = "application/apply-patch+yaml"
 CONTROLLER = ("karpenter", "karpenter")
 """Namespace and name of the controller's Deployment."""
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+ROLLOUT_SECONDS = 60.0
+CONTROLLER_DEPLOYED = "waiting for the controller"
+"""What the stack's process prints when there is a Deployment to run, for whoever plays Fargate."""
 UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
@@ -33,21 +43,82 @@ class Container:
     environment: dict[str, str]
 
 
-def apply_object(kubeconfig: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """Apply one object; returns it as the server has it. Raises ApiError and KeyError."""
-    return asyncio.run(_apply(kubeconfig, whole_numbers(document)))
+def apply_object(kubeconfig: Path, document: dict[str, Any], webhook_port: int = 0) -> dict[str, Any]:
+    """Apply one object; returns it as the server has it. Raises ApiError and KeyError.
+
+    `webhook_port` is where the controller's webhook listens on this machine.
+    """
+    document = whole_numbers(document)
+    if document["kind"] in WEBHOOKS:
+        document = {**document, "webhooks": [on_loopback(hook, webhook_port) for hook in document["webhooks"]]}
+    return asyncio.run(_apply(kubeconfig, document))
+
+
+def on_loopback(hook: dict[str, Any], port: int) -> dict[str, Any]:
+    """A webhook as the stack has it, reached by url instead of by its Service."""
+    config = dict(hook["clientConfig"])
+    if (service := config.pop("service", None)) is not None:
+        config["url"] = f"https://127.0.0.1:{port}{service.get('path', '/')}"
+    return {**hook, "clientConfig": config}
+
+
+def is_controller(document: dict[str, Any]) -> bool:
+    """Whether it is the controller's Deployment."""
+    metadata = document["metadata"]
+    return document["kind"] == "Deployment" and (metadata.get("namespace"), metadata["name"]) == CONTROLLER
+
+
+def await_controller(kubeconfig: Path, configurations: Sequence[dict[str, Any]]) -> None:
+    """Wait, as Pulumi's provider does, for the Deployment: here it is up when its webhooks answer as they are asked.
+
+    Raises TimeoutError.
+    """
+    asyncio.run(_await_webhooks(kubeconfig, configurations))
+
+
+async def _await_webhooks(kubeconfig: Path, configurations: Sequence[dict[str, Any]]) -> None:
+    async with ApiClient(Connection.from_kubeconfig(kubeconfig), MANAGER) as client:
+        deadline = time.monotonic() + ROLLOUT_SECONDS
+        waiting = list(configurations)
+        while waiting:
+            found = await client.request("GET", await _path(client, waiting[0]))
+            if all([await _answers(hook["clientConfig"]) for hook in found["webhooks"]]):
+                waiting.pop(0)
+            elif time.monotonic() > deadline:
+                name = waiting[0]["metadata"]["name"]
+                raise TimeoutError(f"no controller serves {name} with a certificate of its caBundle")
+            else:
+                await asyncio.sleep(0.1)
+
+
+async def _answers(config: dict[str, Any]) -> bool:
+    """Whether a server with a certificate of the caBundle listens at the url."""
+    if not config.get("caBundle"):
+        return False
+    url = urlsplit(config["url"])
+    trust = ssl.create_default_context(cadata=base64.b64decode(config["caBundle"]).decode())
+    try:
+        _, writer = await asyncio.open_connection(url.hostname, url.port, ssl=trust)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def _apply(kubeconfig: Path, document: dict[str, Any]) -> dict[str, Any]:
-    metadata = document["metadata"]
-    if document["kind"] == "Deployment" and (metadata.get("namespace"), metadata["name"]) == CONTROLLER:
+    if is_controller(document):
         document = {**document, "spec": {**document["spec"], "replicas": 0}}
     async with ApiClient(Connection.from_kubeconfig(kubeconfig), MANAGER) as client:
-        plural, namespaced = await address(client, document["apiVersion"], document["kind"])
-        root = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
-        scope = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
-        path = f"{root}{scope}/{plural}/{metadata['name']}?fieldManager={MANAGER}&force=true"
+        path = f"{await _path(client, document)}?fieldManager={MANAGER}&force=true"
         return await client.request("PATCH", path, body=document, content_type=APPLY)
+
+
+async def _path(client: ApiClient, document: dict[str, Any]) -> str:
+    metadata = document["metadata"]
+    plural, namespaced = await address(client, document["apiVersion"], document["kind"])
+    root = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
+    scope = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
+    return f"{root}{scope}/{plural}/{metadata['name']}"
 
 
 async def controller_container(client: ApiClient) -> Container:

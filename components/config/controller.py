@@ -45,6 +45,9 @@ class ControllerConfig:
     )
     node_group: str = key("Managed node group that placement `nodeGroup` binds the pods to.", default="")
     log_level: str = key("What is logged.", default="info", allowed=("debug", "info", "warning", "error", "critical"))
+    webhook: bool = key(
+        "Serve the admission webhooks; off: wrong objects are accepted, and say so in a condition.", default=True
+    )
     env: FrozenMap[str, str] = key("More environment variables.", default=EMPTY)
     manage_crds: bool = key("Install the two CRDs; off: something else installs and upgrades them.", default=True)
 

@@ -15,9 +15,11 @@ from typing import Any
 
 from components.config.controller import ControllerConfig
 from components.documents.labels import NAME, SELECTOR, Later, labels
+from components.documents.webhook import SERVICE_PORT
 
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
+WEBHOOK_PORT = 8443
 USER_ID = 65_532
 """The image's user; distroless calls it nonroot."""
 GRACE_SECONDS = 30
@@ -58,13 +60,16 @@ def service_account(namespace: str, role_arn: Later, name: str = NAME) -> dict[s
 
 
 def service(namespace: str) -> dict[str, Any]:
-    """The guides' scrape job looks for the port's name `http-metrics`."""
-    port = {"name": "http-metrics", "port": METRICS_PORT, "targetPort": "http-metrics", "protocol": "TCP"}
+    """The guides' scrape job looks for the port's name `http-metrics`; the API server calls `https-webhook`."""
+    ports = [
+        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
+        for name, port in (("http-metrics", METRICS_PORT), ("https-webhook", SERVICE_PORT))
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
-        "spec": {"type": "ClusterIP", "selector": dict(SELECTOR), "ports": [port]},
+        "spec": {"type": "ClusterIP", "selector": dict(SELECTOR), "ports": ports},
     }
 
 
@@ -154,6 +159,7 @@ def _container(spec: ControllerSpec) -> dict[str, Any]:
         "ports": [
             {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
             {"name": "http", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+            {"name": "https-webhook", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
         ],
         **PROBES,
         "resources": {"requests": resources, "limits": dict(resources)},
@@ -172,7 +178,8 @@ def _environment(spec: ControllerSpec) -> list[dict[str, Any]]:
         "KARPENTER_SERVICE": NAME,
         "METRICS_PORT": str(METRICS_PORT),
         "HEALTH_PROBE_PORT": str(HEALTH_PORT),
-        "DISABLE_WEBHOOK": "true",
+        "WEBHOOK_PORT": str(WEBHOOK_PORT),
+        "DISABLE_WEBHOOK": "false" if spec.config.webhook else "true",
     }
     fields = {"SYSTEM_NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"}
     limit = {"containerName": "controller", "divisor": "0", "resource": "limits.memory"}

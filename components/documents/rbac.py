@@ -1,7 +1,7 @@
 """What the controller may do in Kubernetes: the verbs that its code uses, and no other.
 
-Where we differ from Karpenter v0.27's chart: no Secrets, no webhook configurations, no Machines, and ConfigMaps and
-Leases by name.
+Where we differ from Karpenter v0.27's chart: no Machines; one Secret, and that by name, as ConfigMaps, Leases and
+webhook configurations are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.documents.labels import NAME, labels
+from components.documents.webhook import MUTATING, SECRET, VALIDATING
 
 Rule = dict[str, Any]
 
@@ -18,6 +19,7 @@ MEMORY = "karpenter-learned-memory"
 """What nodes taught about their types' memory: the controller makes it, and adds to it."""
 DECISIONS = "karpenter-decisions"
 """The decision ledger: the controller makes it, and adds to it."""
+ADMISSION = "admissionregistration.k8s.io"
 READ = ("get", "list", "watch")
 
 
@@ -40,6 +42,8 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("apps", ("daemonsets",), ("list", "watch")),
     _rule("policy", ("poddisruptionbudgets",), ("list", "watch")),
     _rule("storage.k8s.io", ("csinodes", "storageclasses"), ("list", "watch")),
+    _rule(ADMISSION, ("mutatingwebhookconfigurations",), ("get", "patch"), MUTATING),
+    _rule(ADMISSION, ("validatingwebhookconfigurations",), ("get", "patch"), VALIDATING),
 )
 
 NAMESPACE_RULES: tuple[Rule, ...] = (
@@ -49,6 +53,7 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     _rule("", ("configmaps",), ("get",), (SETTINGS, MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("patch",), (MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("create",)),
+    _rule("", ("secrets",), ("get", "patch"), (SECRET,)),
 )
 
 DNS_RULES: tuple[Rule, ...] = (_rule("", ("services",), ("get",), ("kube-dns",)),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from sandbox.demo.apply import apply, load
 from sandbox.demo.report import NodeLine, durations_table, events_table, node_line, nodes_table
 from sandbox.demo.timeline import Observer, Timeline
 from sandbox.environment import NAMESPACE, Environment
-from sandbox.stack_kube import Container, controller_container, write_controller_kubeconfig
+from sandbox.stack_kube import Container
 from sandbox.world.client import ApiClient, ApiError, Connection
 from sandbox.world.informer import Informer
 from sandbox.world.resources import DEPLOYMENTS, EVENTS, LEASES, NODES, PODS, Obj
@@ -48,14 +48,11 @@ class Result:
     events: list[Obj] = field(default_factory=list)
 
 
-async def install(client: ApiClient, environment: Environment) -> tuple[int, Container]:
-    """The stack, and the guides' workload. Returns how many resources the stack has, and the controller's container."""
-    made = await asyncio.to_thread(environment.deploy_stack)
-    if environment.settings.kube == "real":  # the sandbox's own API server lets everybody do everything
-        environment.controller_kubeconfig = environment.settings.folder / "controller.kubeconfig"
-        await write_controller_kubeconfig(client, environment.kubeconfig, environment.controller_kubeconfig)
+async def install(client: ApiClient, environment: Environment, run: Callable[[Container], object] | None = None) -> int:
+    """The stack with the controller (started by `run`), and the guides' workload. Returns the stack's resources."""
+    made = await asyncio.to_thread(environment.deploy_stack, run=run)
     await apply(client, load([EXAMPLES / "inflate.yaml"]))
-    return made, await controller_container(client)
+    return made
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from components.config.controller import ControllerConfig, PriceRuleConfig, SettingsConfig
-from components.documents import addons, controller, fargate, interruption
+from components.documents import addons, controller, fargate, interruption, webhook
 from components.documents.account import Account
 from components.documents.addon_policies import external_dns_policy, load_balancer_policy
 from components.documents.kubeconfig import kubeconfig
@@ -20,7 +20,11 @@ from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, 
 from components.documents.settings import KEYS, OF_THE_STACK, settings_data
 from controller.core.api.frozen import FrozenMap
 from controller.core.pricerules import PriceRule
+from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
 from controller.settings import Options, Settings, setting_keys
+from controller.webhook.admission import PATHS
+from controller.webhook.serving import Place
+from controller.webhook.trust import CONFIGURATIONS
 from tests.components.policies import Request, allowed
 from tests.components.stacks import ROOT
 
@@ -98,7 +102,14 @@ def test_the_containers_environment_is_what_the_controller_reads() -> None:
     assert options.system_namespace == "karpenter"
     assert options.kube_client_qps == 50
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-    assert ports == {"http-metrics": options.metrics_port, "http": options.health_probe_port}
+    assert ports == {
+        "http-metrics": options.metrics_port,
+        "http": options.health_probe_port,
+        "https-webhook": options.webhook_port,
+    }
+    assert not options.disable_webhook
+    off = {each["name"]: each.get("value") for each in pod(webhook=False)["containers"][0]["env"]}
+    assert off["DISABLE_WEBHOOK"] == "true"
 
 
 def test_the_arguments_are_the_commands() -> None:
@@ -178,9 +189,30 @@ def test_selectors_of_service_budget_and_deployment_meet_the_pods_labels() -> No
         controller.disruption_budget("karpenter")["spec"]["selector"]["matchLabels"],
     ):
         assert selector.items() <= template.items()
-    (port,) = controller.service("karpenter")["spec"]["ports"]
-    assert port["name"] == "http-metrics", "the guides' scrape job looks for it"
-    assert port["targetPort"] in {each["name"] for each in pod()["containers"][0]["ports"]}
+    ports = controller.service("karpenter")["spec"]["ports"]
+    assert [each["name"] for each in ports] == ["http-metrics", "https-webhook"], "a scrape job looks for the first"
+    assert {each["targetPort"] for each in ports} <= {each["name"] for each in pod()["containers"][0]["ports"]}
+
+
+def test_the_webhook_is_called_where_it_is_served_and_about_our_kinds_alone() -> None:
+    documents = webhook.webhook_configurations("karpenter").values()
+    known = {(resource.kind, name) for resource, name in CONFIGURATIONS}
+    assert {(each["kind"], each["metadata"]["name"]) for each in documents} == known
+    hooks = [hook for each in documents for hook in each["webhooks"]]
+    assert {hook["clientConfig"]["service"]["path"] for hook in hooks} == set(PATHS)
+    service = controller.service("karpenter")
+    for hook in hooks:
+        called = hook["clientConfig"]["service"]
+        assert (called["name"], called["namespace"]) == (service["metadata"]["name"], "karpenter")
+        assert called["port"] in [each["port"] for each in service["spec"]["ports"] if each["name"] == "https-webhook"]
+        assert "caBundle" not in hook["clientConfig"], "the controller's to write"
+        assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
+        asked = {(rule["apiGroups"][0], *rule["resources"]) for rule in hook["rules"]}
+        assert asked <= {(each.group, each.plural) for each in (PROVISIONERS, AWS_NODE_TEMPLATES)}
+    environment = {each["name"]: each.get("value") for each in pod()["containers"][0]["env"]}
+    secret = webhook.webhook_secret("karpenter")
+    assert secret["metadata"]["name"] == Place(str(environment["KARPENTER_SERVICE"]), "karpenter", 0).secret
+    assert "data" not in secret
 
 
 def test_changed_settings_roll_the_pods() -> None:

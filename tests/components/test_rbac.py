@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from components.documents import rbac
+from components.documents import rbac, webhook
 from components.documents.settings import CONFIG_MAP
 from controller import settings
-from controller.kube.resources import CONFIG_MAPS, LEASES, SERVICES
+from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
 from tests.components.source import KubeCall, command_calls, kube_calls
 
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
     CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (rbac.SETTINGS, rbac.MEMORY, rbac.DECISIONS)),
     SERVICES.plural: (rbac.DNS_RULES, ("kube-dns",)),
+    SECRETS.plural: (rbac.NAMESPACE_RULES, (webhook.SECRET,)),
+    MUTATING_WEBHOOKS.plural: (rbac.CLUSTER_RULES, webhook.MUTATING),
+    VALIDATING_WEBHOOKS.plural: (rbac.CLUSTER_RULES, webhook.VALIDATING),
 }
-"""Resources that the controller touches in one namespace, and there by name."""
+"""Resources that the controller touches by name."""
 
 
 def allows(rules: tuple[rbac.Rule, ...], call: KubeCall, name: str = "") -> bool:
@@ -49,20 +52,22 @@ def test_every_verb_is_used_by_the_code() -> None:
                 assert not unused, f"nobody needs {unused} on {resource}"
 
 
-def test_leases_config_maps_and_services_are_allowed_by_name_alone() -> None:
+def test_leases_config_maps_services_secrets_and_webhooks_are_allowed_by_name_alone() -> None:
     for resource, (rules, _) in BY_NAME.items():
+        group = next(rule["apiGroups"][0] for rule in rules if resource in rule["resources"])
         for verb in ("get", "list", "watch", "update", "patch", "delete"):
-            assert not allows(rules, KubeCall("", resource, verb), "other")
-            assert not allows(rbac.CLUSTER_RULES, KubeCall("", resource, verb))
+            assert not allows(rules, KubeCall(group, resource, verb), "other")
+            assert not allows(rbac.CLUSTER_RULES, KubeCall(group, resource, verb))
     assert settings.CONFIG_MAP == CONFIG_MAP == rbac.SETTINGS
     assert not allows(rbac.NAMESPACE_RULES, KubeCall("", "configmaps", "patch"), rbac.SETTINGS), "the stack's to write"
 
 
-def test_no_rule_has_a_wildcard_and_none_reads_secrets() -> None:
+def test_no_rule_has_a_wildcard_and_one_secret_alone_is_read() -> None:
     for rule in (*rbac.CLUSTER_RULES, *rbac.NAMESPACE_RULES, *rbac.DNS_RULES, *rbac.ADMIN_RULES):
-        everything = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
-        assert "*" not in everything
-        assert "secrets" not in everything
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        if "secrets" in rule["resources"]:
+            assert rule["resourceNames"] == ["karpenter-cert"]
+            assert rule in rbac.NAMESPACE_RULES
 
 
 def test_roles_are_bound_to_the_controllers_service_account() -> None:

@@ -16,6 +16,7 @@ from sandbox.environment import Environment, EnvironmentSettings, start
 from sandbox.stack import stack_config
 from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
 from sandbox.stack_kube import Container, controller_container, whole_numbers
+from sandbox.world.client import ApiError
 from tests.components.stacks import ROOT
 
 CLUSTER = "nodeless-demo"
@@ -38,6 +39,11 @@ def read(environment: Environment, path: str) -> dict[str, Any]:
             return await client.request("GET", path)
 
     return asyncio.run(ask())
+
+
+async def create(environment: Environment, path: str, body: dict[str, Any]) -> None:
+    async with connected(environment) as client:
+        await client.request("POST", path, body=body)
 
 
 def container(environment: Environment) -> Container:
@@ -100,6 +106,14 @@ def provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate(deployed: 
     assert read(deployed, "/apis/apps/v1/namespaces/karpenter/deployments/karpenter")["spec"]["replicas"] == 0
 
 
+def its_webhook_was_there_before_the_first_provisioner(deployed: Environment) -> None:
+    made = read(deployed, "/apis/karpenter.sh/v1alpha5/provisioners/default")
+    assert "kubernetes.io/arch" in [each["key"] for each in made["spec"]["requirements"]], "a default"
+    bad = {**made, "metadata": {"name": "bad"}, "spec": {**made["spec"], "labels": {"kubernetes.io/hostname": "x"}}}
+    with pytest.raises(ApiError, match=r"Provisioner \"bad\" is invalid: spec.labels"):
+        asyncio.run(create(deployed, "/apis/karpenter.sh/v1alpha5/provisioners", bad))
+
+
 def deploying_again_changes_no_object(deployed: Environment) -> None:
     paths = (
         "/apis/karpenter.sh/v1alpha5/provisioners/default",
@@ -137,6 +151,7 @@ CHECKS = (
     the_applied_settings_and_the_deployment_are_what_the_controller_reads,
     provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate,
     a_type_that_the_sandbox_cannot_make_is_said_by_name,
+    its_webhook_was_there_before_the_first_provisioner,
     deploying_again_changes_no_object,
 )
 

@@ -1,0 +1,142 @@
+"""Our answer to an AdmissionReview: defaults for a Provisioner, the rules of both kinds for whoever writes one.
+
+The rules are those that the controller applies when it reads (core.api), so that nothing is refused that would work and
+nothing accepted that would not. An update is refused for what it breaks: a problem that the stored object has already
+comes back as a warning, and an object that is being deleted passes, lest its finalizers hold it for ever.
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from controller.core.api.document import Document, mapping, text
+from controller.core.api.nodetemplate_rules import validate_node_template
+from controller.core.api.provisioner_defaults import default_requirements
+from controller.core.api.provisioner_rules import validate_provisioner
+from controller.errors import NodelessError, Problem
+
+API_VERSION: Final = "admission.k8s.io/v1"
+
+RULES: Final[Mapping[str, Callable[[Document], tuple[Problem, ...]]]] = {
+    "Provisioner": validate_provisioner,
+    "AWSNodeTemplate": validate_node_template,
+}
+
+UNPROCESSABLE = 422
+
+
+class UnreadableReviewError(NodelessError):
+    """What came is no AdmissionReview of the version that we speak."""
+
+
+def answer(path: str, body: bytes) -> bytes | None:
+    """The AdmissionReview with our response, for the one that came; None where nothing is served on this path.
+
+    Raises UnreadableReviewError.
+    """
+    respond = PATHS.get(path)
+    if respond is None:
+        return None
+    try:
+        review = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise UnreadableReviewError(f"the body is no JSON object: {error}") from error
+    request = mapping(review.get("request"))
+    if review.get("apiVersion") != API_VERSION or not text(request.get("uid")):
+        raise UnreadableReviewError(f"the body is no AdmissionReview of {API_VERSION} with a request")
+    response = {"uid": request["uid"], **respond(request)}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
+
+
+def default(request: Document) -> dict[str, Any]:
+    """The response that adds what a Provisioner's requirements lack, as a JSON patch.
+
+    What breaks a rule is refused here already: the schema is checked next, and its words are only about what it knows.
+    """
+    verdict = validate(request)
+    if not verdict["allowed"]:
+        return verdict
+    obj = mapping(request.get("object"))
+    patch = _patch(obj) if _kind(request) == "Provisioner" and not _being_deleted(obj) else []
+    if not patch:
+        return {"allowed": True}
+    encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+
+
+def validate(request: Document) -> dict[str, Any]:
+    """The response that refuses what breaks a rule, with every problem, its key path and its remedy."""
+    kind, obj = _kind(request), mapping(request.get("object"))
+    rules = RULES.get(kind)
+    if rules is None:
+        return _denied(f"there are no rules for a {kind or 'nameless kind'} here", 400, "BadRequest")
+    if _being_deleted(obj):
+        return {"allowed": True}
+    problems = rules(obj)
+    held = set(rules(mapping(request.get("oldObject")))) if request.get("operation") == "UPDATE" else set()
+    if any(problem not in held for problem in problems):
+        return _invalid(kind, obj, problems)
+    warnings = [f"{problem} (this was so before)" for problem in problems]
+    return {"allowed": True, **({"warnings": warnings} if warnings else {})}
+
+
+PATHS: Final[Mapping[str, Callable[[Document], dict[str, Any]]]] = {
+    "/default/karpenter.k8s.aws": default,
+    "/validate/karpenter.sh": validate,
+    "/validate/karpenter.k8s.aws": validate,
+}
+"""What is served: the stack's webhook configurations name these."""
+
+
+def _kind(request: Document) -> str:
+    return text(mapping(request.get("kind")).get("kind"))
+
+
+def _being_deleted(obj: Document) -> bool:
+    return bool(mapping(obj.get("metadata")).get("deletionTimestamp"))
+
+
+def _patch(obj: Document) -> list[dict[str, Any]]:
+    """RFC 6902 operations. A spec or requirements of the wrong type stay: validation says what is wrong with them."""
+    spec = obj.get("spec")
+    held = spec.get("requirements") if isinstance(spec, dict) else None
+    if not (spec is None or isinstance(spec, dict)) or not (held is None or isinstance(held, list)):
+        return []
+    added = default_requirements(mapping(spec))
+    if spec is None:
+        return [{"op": "add", "path": "/spec", "value": {"requirements": added}}]
+    if held is None and added:
+        return [{"op": "add", "path": "/spec/requirements", "value": added}]
+    return [{"op": "add", "path": "/spec/requirements/-", "value": each} for each in added]
+
+
+def _invalid(kind: str, obj: Document, problems: tuple[Problem, ...]) -> dict[str, Any]:
+    """A 422 as the API server's own validation gives it: kubectl shows the causes one a line."""
+    meta = mapping(obj.get("metadata"))
+    name = text(meta.get("name")) or text(meta.get("generateName"))
+    details = {
+        "name": name,
+        "group": text(obj.get("apiVersion")).partition("/")[0],
+        "kind": kind,
+        "causes": [
+            {"reason": "FieldValueInvalid", "field": each.path, "message": _without_path(each)} for each in problems
+        ],
+    }
+    lines = [str(problem) for problem in problems]
+    listed = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
+    message = f'{kind} "{name}" is invalid: {listed}'
+    return _denied(message, UNPROCESSABLE, "Invalid", details)
+
+
+def _without_path(problem: Problem) -> str:
+    return f"{problem.message}; {problem.remedy}" if problem.remedy else problem.message
+
+
+def _denied(message: str, code: int, reason: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    status = {"status": "Failure", "code": code, "reason": reason, "message": message}
+    return {"allowed": False, "status": {**status, **({"details": details} if details else {})}}

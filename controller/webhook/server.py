@@ -1,0 +1,205 @@
+"""The admission server: HTTPS on every replica, with a certificate that can be changed under load.
+
+Each connection takes the TLS context of the moment, so that a new certificate serves from the next connection on and
+breaks none. The handshake and all reading happen in the connection's own thread, under a timeout: a slow client holds
+up nobody. The key never touches a file system: the container has none that it may write to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, Final
+
+import structlog
+
+from controller.webhook.admission import UnreadableReviewError, answer
+from controller.webhook.certificates import ServingCertificate
+
+IDLE_SECONDS: Final = 60.0
+"""A connection that says nothing for this long is closed; the API server keeps its own open between calls."""
+MAX_BODY_BYTES: Final = 7 * 2**20
+"""Old and new object, each at most 3 MiB as the API server has it, and the rest of the review."""
+MAX_CONNECTIONS: Final = 200
+
+_log = structlog.get_logger("webhook")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "nodeless", ""
+    timeout = IDLE_SECONDS
+    server: _Listener
+
+    def do_POST(self) -> None:
+        """An AdmissionReview in, one out."""
+        body = self._body()
+        if body is None:
+            return
+        try:
+            reply = answer(self.path.partition("?")[0], body)
+        except UnreadableReviewError as error:
+            self._reply(400, str(error).encode())
+        except Exception:  # noqa: BLE001 - fails closed: the API server refuses what it was asked about
+            _log.exception("Admission failed", path=self.path)
+            self._reply(500, b"the admission webhook failed; its log says why")
+        else:
+            self._reply(404, b"nothing is served here") if reply is None else self._reply(200, reply)
+
+    def _body(self) -> bytes | None:
+        """The request's body; None when it was refused."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal()):
+            self._refuse_unread(411, b"Content-Length is missing")
+            return None
+        if int(length) > MAX_BODY_BYTES:
+            self._refuse_unread(413, b"the body is too large")
+            return None
+        body = self.rfile.read(int(length))
+        if self.headers.get_content_type() != "application/json":
+            self._reply(415, b"the body must be application/json")
+            return None
+        return body
+
+    def _refuse_unread(self, code: int, why: bytes) -> None:
+        """The connection cannot go on: what comes next on it is the body."""
+        self.close_connection = True
+        self._reply(code, why)
+
+    def _reply(self, code: int, body: bytes) -> None:
+        self.close_connection = self.close_connection or self.server.draining
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json" if code == 200 else "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """What is refused is told to the client; the log has what failed."""
+
+
+class _Listener(ThreadingTCPServer):
+    allow_reuse_address = True
+    allow_reuse_port = True
+    """Where replicas share one address they share the port, and calls go to those that live."""
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        """On every address of the pod, which has IPv4 or IPv6."""
+        self.context = context
+        self.draining = False
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._open: set[ssl.SSLSocket] = set()
+        dual = socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if dual else socket.AF_INET
+        super().__init__(("::" if dual else "0.0.0.0", port), _Handler)  # noqa: S104 - the cluster calls it
+
+    def server_bind(self) -> None:
+        """IPv4 as well on an IPv6 socket."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread of its own for each connection, and none for more than there may be at once."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The whole of a connection, in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """The handshake, and then request after request."""
+        request.settimeout(IDLE_SECONDS)
+        try:
+            with self.context.wrap_socket(request, server_side=True) as secured:
+                self._open.add(secured)
+                try:
+                    super().finish_request(secured, client_address)
+                finally:
+                    self._open.discard(secured)
+        except OSError as error:  # ssl.SSLError is one: scans, clients that trust another certificate, cut connections
+            _log.debug("Connection ended", client=client_address[0], error=str(error))
+
+    def cut(self) -> None:
+        """End the connections that are left: they wait for a next request that must not come here."""
+        for each in tuple(self._open):
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class AdmissionServer:
+    """Listens from the first certificate on. `use` may be called again at any time, with the next one."""
+
+    def __init__(self, port: int) -> None:
+        """`port` 0: a free one, known once it listens."""
+        self._port = port
+        self._listener: _Listener | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens; 0 as long as it does not."""
+        return int(self._listener.server_address[1]) if self._listener else 0
+
+    def use(self, certificate: ServingCertificate) -> None:
+        """Serve with this certificate from the next connection on.
+
+        Raises ValueError when it is no certificate with its key, OSError when the port is taken.
+        """
+        context = _context(certificate)
+        if self._listener is not None:
+            self._listener.context = context
+            return
+        self._listener = _Listener(self._port, context)
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, args=(0.1,), name="webhook-server", daemon=True
+        )
+        self._thread.start()
+
+    def drain(self) -> None:
+        """Answer on, but have every client connect anew for its next request: to another replica, if there is one."""
+        if self._listener is not None:
+            self._listener.draining = True
+
+    def close(self) -> None:
+        """Take no more connections, and end those there are."""
+        if self._listener is not None and self._thread is not None:
+            self._listener.shutdown()
+            self._listener.server_close()
+            self._thread.join()
+            self._listener.cut()
+
+
+def _context(certificate: ServingCertificate) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # OpenSSL's binding reads from files alone: this one is memory.
+    descriptor = os.memfd_create("webhook-certificate", os.MFD_CLOEXEC)
+    with open(descriptor, "wb") as file:
+        file.write(certificate.key + certificate.certificate)
+        file.flush()
+        try:
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        except ssl.SSLError as error:
+            raise ValueError(f"no certificate with its key: {error}") from error
+    return context

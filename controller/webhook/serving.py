@@ -1,0 +1,150 @@
+"""One replica's admission webhook: its server, and its share in keeping the certificate.
+
+Every replica does the same, leader or not, so that none depends on another to become ready. Whoever finds the
+certificate missing or due makes a new one; the Secret decides between two who do so at once. All write the Secret's
+authorities, old and new, into the configurations. A replica answers with a new certificate one look after it saw that
+every configuration trusts it, and with the one before until then: no API server ever calls somebody whom it does not
+trust, not even one that hears of the change late.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from controller.clock import Clock
+from controller.errors import ConflictError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.resources import SECRETS
+from controller.webhook.certificates import ServingCertificate, from_secret, issue, server_names, to_secret, why_renew
+from controller.webhook.server import AdmissionServer
+from controller.webhook.trust import write_trust
+
+LAST_CALLS_SECONDS: Final = 5.0
+"""After SIGTERM the API server may go on calling until it hears that this pod is no endpoint any more; the peer's."""
+
+_log = structlog.get_logger("webhook")
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTimes:
+    """`first_look_seconds` between looks until it is ready, `look_seconds` from then on."""
+
+    first_look_seconds: float = 0.5
+    look_seconds: float = 10.0
+    last_calls_seconds: float = LAST_CALLS_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it is called: a Service in a namespace, and the port that it listens on (0: a free one)."""
+
+    service: str
+    namespace: str
+    port: int
+
+    @property
+    def secret(self) -> str:
+        """The certificate's Secret, beside the Service; named as in Karpenter v0.27."""
+        return f"{self.service}-cert"
+
+
+class Webhook:
+    """Start it, ask `unready`, close it at the very end."""
+
+    def __init__(self, *, kube: KubeClient, place: Place, clock: Clock, times: WebhookTimes | None = None) -> None:
+        self._kube = kube
+        self._place = place
+        self._names = server_names(place.service, place.namespace)
+        self._clock = clock
+        self._times = times or WebhookTimes()
+        self._server = AdmissionServer(place.port)
+        self._stop = threading.Event()
+        self._serves: ServingCertificate | None = None
+        self._comes: ServingCertificate | None = None
+        """What it will serve with from the next look on."""
+        self._said = ""
+        self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
+
+    def unready(self) -> str:
+        """Why it must not be called yet; empty as soon as it answers with a certificate that is trusted."""
+        return "" if self._serves else self._said or "there is no certificate yet"
+
+    @property
+    def port(self) -> int:
+        """Where it listens; 0 as long as it does not."""
+        return self._server.port
+
+    def start(self) -> None:
+        """Look at the Secret from now on; serve as soon as there is a certificate that is trusted."""
+        self._thread.start()
+
+    def close(self, stopping_since: float) -> None:
+        """End it, `last_calls_seconds` after the process was told to stop (on the clock's monotonic time)."""
+        self._stop.set()
+        self._thread.join()
+        self._server.drain()
+        if self._serves:
+            left = stopping_since + self._times.last_calls_seconds - self._clock.monotonic()
+            self._clock.wait(threading.Event(), max(0.0, left))
+        self._server.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.look()
+            except (KubeError, OSError, ValueError) as error:
+                self._say(f"{type(error).__name__}: {error}")
+            except Exception:  # noqa: BLE001 - what serves goes on serving; the trace is logged
+                _log.exception("Webhook certificate cannot be looked after; trying again")
+            else:
+                self._said = ""
+            self._clock.wait(self._stop, self._times.look_seconds if self._serves else self._times.first_look_seconds)
+
+    def look(self) -> None:
+        """Bring certificate, trust and server up to date, as far as one look goes.
+
+        Raises KubeError, OSError when the port is taken, ValueError when the certificate cannot be used.
+        """
+        document = self._secret()
+        held = from_secret(document.get("data"))
+        if reason := why_renew(held, self._names, self._clock.now()):
+            held = self._renew(document, held, reason)
+        if held is None:
+            return
+        if mended := write_trust(self._kube, held.authorities):
+            _log.info("Webhook certificate is trusted", configurations=mended)
+        if held != self._serves and (self._serves is None or held == self._comes):
+            self._server.use(held)
+            self._serves = held
+            _log.info("Serves admission", port=self._server.port, until=held.ends_at.isoformat())
+        self._comes = held
+
+    def _secret(self) -> dict[str, Any]:
+        try:
+            return self._kube.get(SECRETS, self._place.secret, self._place.namespace)
+        except NotFoundError as error:
+            where = f"{self._place.namespace}/{self._place.secret}"
+            remedy = "deploy the stack again, or set DISABLE_WEBHOOK"
+            raise NotFoundError(f"there is no Secret {where} for the webhook's certificate: {remedy}", 404) from error
+
+    def _renew(
+        self, document: dict[str, Any], held: ServingCertificate | None, reason: str
+    ) -> ServingCertificate | None:
+        """The new certificate; None when another replica was quicker: the next look finds its."""
+        made = issue(self._names, self._clock.now(), held)
+        patch = {"metadata": {"resourceVersion": document["metadata"]["resourceVersion"]}, "data": to_secret(made)}
+        try:
+            self._kube.patch(SECRETS, self._place.secret, patch, namespace=self._place.namespace)
+        except ConflictError:
+            return None
+        _log.info("Webhook certificate made", because=reason, until=made.ends_at.isoformat())
+        return made
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            _log.warning("Webhook certificate cannot be used; trying again", secret=self._place.secret, error=text)
+        self._said = text

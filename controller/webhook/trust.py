@@ -1,0 +1,53 @@
+"""The webhook configurations' caBundle: what the API server must trust before it can call us.
+
+The configurations are the stack's; ours is that one field of each webhook in them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any, Final
+
+from controller.core.api.document import mapping, objects
+from controller.errors import NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+
+CONFIGURATIONS: Final = (
+    (MUTATING_WEBHOOKS, "defaulting.webhook.karpenter.k8s.aws"),
+    (VALIDATING_WEBHOOKS, "validation.webhook.karpenter.k8s.aws"),
+    (VALIDATING_WEBHOOKS, "validation.webhook.karpenter.sh"),
+)
+"""The stack makes them under these names, which are Karpenter v0.27's."""
+
+
+def write_trust(kube: KubeClient, authorities: bytes) -> list[str]:
+    """Have every configuration trust `authorities`; kind and name of each that did not. Raises KubeError.
+
+    One that does not exist is left out: nobody calls us by it.
+    """
+    written = []
+    for resource, name, document in _lacking(kube, authorities):
+        hooks = [
+            {"name": each.get("name"), "clientConfig": {"caBundle": _bundle(authorities)}}
+            for each in objects(document.get("webhooks"))
+        ]
+        kube.patch(resource, name, {"webhooks": hooks}, kind="strategic")
+        written.append(f"{resource.kind} {name}")
+    return written
+
+
+def _lacking(kube: KubeClient, authorities: bytes) -> Iterator[tuple[Resource, str, dict[str, Any]]]:
+    for resource, name in CONFIGURATIONS:
+        try:
+            document = kube.get(resource, name)
+        except NotFoundError:
+            continue
+        bundles = {mapping(each.get("clientConfig")).get("caBundle") for each in objects(document.get("webhooks"))}
+        if bundles - {_bundle(authorities)}:
+            yield resource, name, document
+
+
+def _bundle(authorities: bytes) -> str:
+    return base64.b64encode(authorities).decode()
