@@ -6,7 +6,7 @@ that it is made at a slow pace: never more often than every five minutes, nor fo
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import structlog
 
@@ -81,12 +81,13 @@ class ObservationReconciler:
         self._pending = still
 
     def _look(self, snapshot: Snapshot, view: CatalogView) -> None:
-        found, prices, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+        found, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]]()
+        prices: dict[tuple[str, ...], float] = defaultdict(float)
         for node in owned(snapshot):
             place = (node.provisioner_name, _label(node, CAPACITY_TYPE), _label(node, ZONE))
             nodes[(*place, _state(node))] += 1
             if node.name in found.prices:
-                prices[place] += found.prices[node.name]  # type: ignore[assignment]  # a Counter adds dollars as well
+                prices[place] += found.prices[node.name]
         self._recorder.replace(metrics.FLEET_PRICE, prices)
         self._recorder.replace(metrics.FLEET_NODES, nodes)
         self._recorder.replace(metrics.FLEET_UNPRICED, {(): len(found.unpriced)})

@@ -48,7 +48,7 @@ def cluster(version: int = 1) -> Snapshot:
     nodes = [
         factories.state_node(node=factories.node(name="a"), pods=pods),
         factories.state_node(node=spot),
-        factories.state_node(node=factories.node(name="odd", instance_type="x9.huge")),
+        factories.state_node(node=factories.node(name="odd", instance_type="x9.huge", allocatable={"cpu": "0"})),
     ]
     return factories.snapshot(
         nodes=nodes,
@@ -111,7 +111,7 @@ def test_sold_out_offerings_are_counted_once_however_many_provisioners_have_them
 def test_pods_that_were_seen_pending_tell_how_long_they_took_to_be_ready_and_others_do_not() -> None:
     one = Watcher()
     created = one.clock.now() - 5
-    waiting = factories.pending_pod(name="a", pod_fields={"created": created, "uid": "u"})
+    waiting = factories.pending_pod(name="a", pod_fields={"created": created})
     one.loop.reconcile(factories.snapshot(pending=[waiting]))
     one.clock.advance(30)
     starting = replace(waiting, phase="Running", node_name="n", unschedulable=False)
