@@ -159,6 +159,7 @@ class Operator:
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
+        budgets = settings.disruption_budgets
         solve = settings.solve_options()
         batch = BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)
         self._provisioning = ProvisioningReconciler(
@@ -180,6 +181,7 @@ class Operator:
             clock=clock,
             times=self._times.termination,
             recorder=self._recorder,
+            grace_period_seconds=settings.termination_grace_period_seconds,
         )
         wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
         if self._drift is not None:
@@ -208,13 +210,16 @@ class Operator:
             kube=kube,
             drift=self._drift,
             recorder=self._recorder,
+            budgets=budgets,
         )
         return [
             self._provisioning,
             self._termination,
             deprovisioning,
             RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
-            EmptinessReconciler(kube=kube, informers=informers, events=events, clock=clock, ledger=self._ledger),
+            EmptinessReconciler(
+                kube=kube, informers=informers, events=events, clock=clock, budgets=budgets, ledger=self._ledger
+            ),
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
             DiskPressureReconciler(events=events),

@@ -3,7 +3,8 @@
 Names, defaults and meaning are Karpenter v0.27's; where it takes a wrong value in silence (an unknown
 `aws.nodeNameConvention`, an environment variable that cannot be read, an unknown key), we refuse it with a remedy.
 Keys that it does not have are off, or harmless, by default: `aws.enablePrefixDelegation`, `aws.instanceStorePolicy`,
-`aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`, `weightPremium`, `preferencePremium`.
+`aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`, `weightPremium`, `preferencePremium`,
+`disruptionBudgets`, `terminationGracePeriod`.
 Nothing here reads files, the environment or the network: mappings come in, frozen values go out.
 """
 
@@ -20,6 +21,7 @@ from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.nodetemplate_rules import protected_tag
 from controller.core.api.strict import Report, did_you_mean
+from controller.core.deprovisioning.budgets import Budget, parse_budgets
 from controller.core.pricerules import PriceRule, parse_price_rules
 from controller.core.provisioning.plan import SolveOptions
 from controller.errors import ValidationError
@@ -84,6 +86,12 @@ class Settings:
     preference_premium: float = 2.0
     """`preferencePremium`: what a preference may cost, as a share of the pod's price without it: 2 honours it unless
     it more than triples the price, 0 only where it is free."""
+    disruption_budgets: tuple[Budget, ...] = ()
+    """`disruptionBudgets`: a JSON list of budgets (core.deprovisioning.budgets) for Provisioners without the annotation
+    karpenter.sh/disruption-budgets; unset: 10 % of a Provisioner's nodes at once, empty ones uncounted."""
+    termination_grace_period_seconds: float | None = None
+    """`terminationGracePeriod`: how long a node may drain; then its pods and instance go whatever PodDisruptionBudgets
+    say. The annotation karpenter.sh/termination-grace-period on a Provisioner wins. Unset: as long as it takes."""
     price_rules: tuple[PriceRule, ...] = ()
     """`aws.priceRules`: a JSON list of discounts and commitments, so that prices are what you pay (core.pricerules)."""
 
@@ -315,6 +323,8 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "spot_offerings": ("aws.spotOfferings", _positive),
     "weight_premium": ("weightPremium", _share),
     "preference_premium": ("preferencePremium", _share),
+    "disruption_budgets": ("disruptionBudgets", parse_budgets),
+    "termination_grace_period_seconds": ("terminationGracePeriod", _duration),
     "price_rules": ("aws.priceRules", parse_price_rules),
 }
 """Key and reader of each field."""

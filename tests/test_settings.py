@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.deprovisioning.budgets import Budget
 from controller.core.pricerules import PriceRule
 from controller.errors import ValidationError
 from controller.settings import Options, Settings, setting_keys
@@ -52,6 +53,8 @@ def test_every_key_is_read() -> None:
         "aws.spotOfferings": "3",
         "weightPremium": "0.1",
         "preferencePremium": "0.5",
+        "disruptionBudgets": '[{"nodes": "5%", "reasons": ["drifted"]}]',
+        "terminationGracePeriod": "2h",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
     }
     assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
@@ -77,6 +80,8 @@ def test_every_key_is_read() -> None:
         spot_offerings=3,
         weight_premium=0.1,
         preference_premium=0.5,
+        disruption_budgets=(Budget(None, 0.05, frozenset({"drifted"})),),
+        termination_grace_period_seconds=7200.0,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}
@@ -95,6 +100,8 @@ def test_every_key_is_read() -> None:
         ("featureGates.driftEnabled", "yes"),
         ("featureGates.driftEnabled", ""),
         ("aws.clusterName", ""),
+        ("disruptionBudgets", '[{"nodes": "many"}]'),
+        ("terminationGracePeriod", "0s"),
         ("aws.clusterEndpoint", "x.eks.amazonaws.com"),
         ("aws.clusterEndpoint", "https://"),
         ("aws.clusterEndpoint", "https://[x"),

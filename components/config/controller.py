@@ -67,6 +67,18 @@ class PriceRuleConfig:
 
 
 @section
+class BudgetConfig:
+    """How many nodes may leave at once and when: one budget of disruptionBudgets."""
+
+    nodes: str = key("A count or a percentage.", pattern=r"[0-9]+|(100|[0-9]{1,2})%", form='"2" or "10%"')
+    reasons: tuple[str, ...] = key(
+        "What it is for; empty: everything.", default=(), allowed=("expired", "drifted", "empty", "underutilized")
+    )
+    schedule: str = key("When it begins to hold: five cron fields in UTC; empty: always.", default="")
+    duration: str = key("How long it holds from then on, such as 8h.", default="")
+
+
+@section
 class SettingsConfig:
     """`karpenter-global-settings`: names and meaning are Karpenter v0.27's, and from enablePrefixDelegation on our own.
 
@@ -122,6 +134,14 @@ class SettingsConfig:
         default=2.0,
         minimum=0,
         maximum=1000000,
+    )
+    disruption_budgets: tuple[BudgetConfig, ...] = key(
+        "How many nodes of a Provisioner may leave at once; its annotation karpenter.sh/disruption-budgets wins.",
+        default=(),
+    )
+    termination_grace_period: str = key(
+        "How long a node may drain; then it goes whatever PodDisruptionBudgets say. Empty: as long as it takes.",
+        default="",
     )
     price_rules: tuple[PriceRuleConfig, ...] = key(
         "Discounts and commitments, so that prices are what you pay; the first that matches counts.", default=()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from components.config.controller import PriceRuleConfig, SettingsConfig
+from components.config.controller import BudgetConfig, PriceRuleConfig, SettingsConfig
 from components.config.keys import key_fields
 from components.documents.labels import labels
 
@@ -29,6 +29,8 @@ KEYS = {
     "spot_offerings": "aws.spotOfferings",
     "weight_premium": "weightPremium",
     "preference_premium": "preferencePremium",
+    "disruption_budgets": "disruptionBudgets",
+    "termination_grace_period": "terminationGracePeriod",
     "price_rules": "aws.priceRules",
 }
 """Field of SettingsConfig → key of the ConfigMap."""
@@ -60,10 +62,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_given)
 
 
-def _given(rule: PriceRuleConfig) -> dict[str, Any]:
-    """The keys of a price rule that are not at their default."""
-    return {
-        each.name: value
-        for each in key_fields(PriceRuleConfig)
-        if (value := getattr(rule, each.attribute)) != each.default
-    }
+def _given(entry: PriceRuleConfig | BudgetConfig) -> dict[str, Any]:
+    """The keys of a list's entry that are not at their default."""
+    given = {each.name: (each, getattr(entry, each.attribute)) for each in key_fields(type(entry))}
+    return {name: value for name, (each, value) in given.items() if each.required or value != each.default}

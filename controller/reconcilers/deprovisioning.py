@@ -13,6 +13,7 @@ from controller.catalogs import Catalogs, CatalogView
 from controller.clock import Clock
 from controller.commands.execution import Commands
 from controller.core.deprovisioning import consolidation, expiration
+from controller.core.deprovisioning.budgets import Budget
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.drift import DRIFT, DRIFTED, due
@@ -82,8 +83,12 @@ class DeprovisioningReconciler:
         kube: KubeClient | None = None,
         drift: Drift | None = None,
         recorder: Recorder = SILENT,
+        budgets: tuple[Budget, ...] = (),
     ) -> None:
-        """`drift` None: the feature gate is off; else `kube` is what hashes are written with."""
+        """`drift` None: the feature gate is off; else `kube` is what hashes are written with.
+
+        `budgets` are those of Provisioners without their own.
+        """
         self._informers = informers
         self._events = events
         self._catalogs = catalogs
@@ -103,6 +108,7 @@ class DeprovisioningReconciler:
         self._eligible: dict[str, int] = {}
         self._kube = kube
         self._drift = drift
+        self._budgets = budgets
         self._methods: Mapping[str, Plan] = {"expiration": self._expiration}
         if drift is not None:
             self._methods = {**self._methods, DRIFT: self._drifted}
@@ -130,7 +136,7 @@ class DeprovisioningReconciler:
         self._commands.clean(snapshot)
         now = self._clock.now()
         found = candidates(snapshot, view.types, now)
-        present = Pass(self._commands.stage(snapshot, view), Gate(snapshot, now), found, now)
+        present = Pass(self._commands.stage(snapshot, view), Gate(snapshot, now, self._budgets), found, now)
         for name, plan in self._methods.items():
             if not self._failing.ready(name):
                 continue

@@ -11,6 +11,7 @@ import structlog
 from controller.clock import Clock
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
+from controller.core.deprovisioning.budgets import Budget
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
 from controller.core.lifecycle.decisions import Decision
@@ -41,8 +42,11 @@ class EmptinessReconciler:
         informers: Informers,
         events: EventRecorder,
         clock: Clock,
+        budgets: tuple[Budget, ...] = (),
         ledger: Ledger | None = None,
     ) -> None:
+        """`budgets` are those of Provisioners without their own."""
+        self._budgets = budgets
         self._kube = kube
         self._informers = informers
         self._events = events
@@ -58,7 +62,7 @@ class EmptinessReconciler:
         owned = [node for node in snapshot.nodes.values() if PROVISIONER_NAME in node.node.labels]
         self._nodes.keep({node.node.uid for node in owned})
         soonest = IDLE_SECONDS
-        gate = Gate(snapshot, self._clock.now())
+        gate = Gate(snapshot, self._clock.now(), self._budgets)
         for node in owned:
             decision = verdict(node, snapshot.provisioners.get(node.provisioner_name), self._clock.now())
             if decision.requeue_seconds > 0:

@@ -18,7 +18,8 @@ from controller.core.api.node import Node
 from controller.core.api.parse import parse_node, parse_pod
 from controller.core.api.pod import Pod
 from controller.core.cloud import CloudProvider
-from controller.core.lifecycle.draining import deadline, grace_period_seconds, next_step
+from controller.core.lifecycle.detachment import attached
+from controller.core.lifecycle.draining import deadline, grace_period_seconds, holds, next_step
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     ConflictError,
@@ -31,7 +32,7 @@ from controller.errors import (
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
-from controller.kube.resources import NODES, PODS
+from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
 from controller.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.metrics import SILENT, TERMINATION_TIME, Recorder
 
@@ -42,11 +43,13 @@ GOING = frozenset({"shutting-down", "terminated"})
 @dataclass(frozen=True, slots=True)
 class TerminationTimes:
     """`poll_seconds`: how often a drain is looked at (the peer's 1 s). `instance_check_seconds`: how often, while a
-    node drains, the cloud is asked whether its instance still exists. Eviction retries follow `eviction`."""
+    node drains, the cloud is asked whether its instance still exists. `detach_seconds`: how long a drained node waits
+    for its volumes at most. Eviction retries follow `eviction`."""
 
     poll_seconds: float = 1.0
     instance_check_seconds: float = 10.0
     eviction: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 10.0))
+    detach_seconds: float = 120.0
 
 
 class TerminationReconciler:
@@ -63,9 +66,11 @@ class TerminationReconciler:
         cloud: CloudProvider,
         clock: Clock,
         times: TerminationTimes | None = None,
+        grace_period_seconds: float | None = None,
         workers: int = 10,
         recorder: Recorder = SILENT,
     ) -> None:
+        """`grace_period_seconds`: how long a node may drain where its Provisioner does not say; None: no end."""
         self._kube = kube
         self._informers = informers
         self._events = events
@@ -76,7 +81,9 @@ class TerminationReconciler:
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(clock, self.name)
         self._evictions = ItemBackoff(clock, self.name, self._times.eviction)
+        self._grace_period_seconds = grace_period_seconds
         self._checked_at: dict[str, float] = {}
+        self._drained_at: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="terminate")
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -87,16 +94,18 @@ class TerminationReconciler:
         self._nodes.keep({node.node.uid for node in leaving})
         self._evictions.keep({pod.uid for node in leaving for pod in node.pods})
         uids = {node.node.uid for node in leaving}
-        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids}
+        for known in (self._checked_at, self._drained_at):
+            for gone in [uid for uid in known if uid not in uids]:
+                del known[gone]
         if not leaving:
             return IDLE_SECONDS
         ready = [node for node in leaving if self._nodes.ready(node.node.uid)]
-        list(self._pool.map(self._step_safely, ready))
+        list(self._pool.map(lambda node: self._step_safely(node, snapshot), ready))
         return self._times.poll_seconds
 
-    def _step_safely(self, node: StateNode) -> None:
+    def _step_safely(self, node: StateNode, snapshot: Snapshot) -> None:
         try:
-            self._step(node)
+            self._step(node, snapshot)
         except (NotFoundError, ConflictError) as error:
             # Somebody wrote the node meanwhile, or it is gone: the next snapshot says which.
             self._log.debug("Node changed during its termination", node=node.name, error=str(error))
@@ -105,18 +114,27 @@ class TerminationReconciler:
         else:
             self._nodes.succeeded(node.node.uid)
 
-    def _step(self, node: StateNode) -> None:
+    def _step(self, node: StateNode, snapshot: Snapshot) -> None:
         self._cordon(node.node)
-        step = next_step(node.pods, self._clock.now(), deadline(node.node))
+        now = self._clock.now()
+        until = deadline(node.node, snapshot.provisioners.get(node.provisioner_name), self._grace_period_seconds)
+        step = next_step(node.pods, now, until)
         if not step.drained:
             if self._instance_gone(node.node):
                 self._log.info("Instance is gone before its node was drained", node=node.name, pods=len(step.waiting))
                 self._release(node.node)
                 return
             for pod in step.evict:
-                self._evict(node.node, pod)
+                self._evict(node.node, pod, until)
+            for pod in step.delete:
+                self._delete(node.node, pod, until)
             return
-        if not self._nothing_new_to_drain(node.node):
+        present = [parse_pod(each) for each in self._kube.list(PODS, field_selector=f"spec.nodeName={node.name}")]
+        if not next_step(present, now, until).drained:
+            return  # the API server knows of a pod that the watch has not told of: it must not lose its node
+        if until is not None and now >= until:
+            self._say_cut_off(node.node, [pod for pod in present if holds(pod, now)])
+        elif self._waits_for_volumes(node.node, present, snapshot):
             return
         if self._instance_terminated(node.node):
             self._release(node.node)
@@ -129,11 +147,11 @@ class TerminationReconciler:
         self._informers.learn(NODES, written)
         self._log.info("Cordoned node", node=node.name)
 
-    def _evict(self, node: Node, pod: Pod) -> None:
+    def _evict(self, node: Node, pod: Pod, until: float | None) -> None:
         if not self._evictions.ready(pod.uid):
             return
         try:
-            grace = grace_period_seconds(pod, deadline(node), self._clock.now())
+            grace = grace_period_seconds(pod, until, self._clock.now())
             self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
             return  # gone, or another pod has the name: either way this one holds nothing
@@ -142,6 +160,43 @@ class TerminationReconciler:
             return
         self._evictions.postpone(pod.uid)  # the watch will tell that it terminates; ask again only if it does not
         self._events.publish(ObjectRef.of(pod), "Normal", "Evicted", "Evicted pod", (pod.uid,))
+
+    def _delete(self, node: Node, pod: Pod, until: float | None) -> None:
+        """Past all budgets: just its own grace period is left until the node's deadline."""
+        grace = grace_period_seconds(pod, until, self._clock.now())
+        try:
+            self._kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_period_seconds=grace)
+        except (NotFoundError, ConflictError):
+            return
+        message = f"Deleted: the deadline of node {node.name} leaves no more time than its grace period"
+        self._events.publish(ObjectRef.of(pod), "Warning", "Evicted", message, (pod.uid, "deadline"))
+        self._log.warning("Deleted pod at its node's deadline", pod=f"{pod.namespace}/{pod.name}", node=node.name)
+
+    def _say_cut_off(self, node: Node, pods: list[Pod]) -> None:
+        if pods:
+            named = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
+            message = f"The node's deadline is over; its instance goes with {len(pods)} pods on it: {named}"
+            self._events.publish(ObjectRef.of(node), "Warning", "FailedDraining", message, (node.uid, "deadline"))
+            self._log.warning("Deadline over before the node was drained", node=node.name, pods=named)
+
+    def _waits_for_volumes(self, node: Node, pods: list[Pod], snapshot: Snapshot) -> bool:
+        """Whether the instance must stay a little longer, so that volumes are detached from it in order."""
+        since = self._drained_at.setdefault(node.uid, self._clock.monotonic())
+        if not snapshot.volumes:
+            return False
+        try:
+            found = attached(self._kube.list(VOLUME_ATTACHMENTS), node.name, pods, snapshot, self._clock.now())
+        except KubeError as error:
+            found = (f"not known which ({error})",)
+        if not found:
+            return False
+        named = ", ".join(found[:5])
+        if self._clock.monotonic() - since < self._times.detach_seconds:
+            message = f"Waits until {len(found)} volumes are detached: {named}"
+            self._events.publish(ObjectRef.of(node), "Normal", "AwaitingVolumeDetachment", message, (node.uid,))
+            return True
+        self._log.warning("Volumes are not detached in time; the instance goes", node=node.name, volumes=named)
+        return False
 
     def _say_blocked(self, node: Node, pod: Pod, error: KubeError) -> None:
         """A 429 is a PodDisruptionBudget's refusal (several budgets on one pod come as a 500): no error of ours."""
@@ -166,11 +221,6 @@ class TerminationReconciler:
         except (NodelessError, ValueError) as error:
             self._log.debug("Instance of a draining node not looked up", node=node.name, error=str(error))
         return False
-
-    def _nothing_new_to_drain(self, node: Node) -> bool:
-        """Ask the API server itself for pods on the node: one that the watch has not told of must not lose its node."""
-        found = self._kube.list(PODS, field_selector=f"spec.nodeName={node.name}")
-        return next_step(map(parse_pod, found), self._clock.now()).drained
 
     def _instance_terminated(self, node: Node) -> bool:
         """Ask for termination; whether the cloud has begun it, or knows the instance no more."""

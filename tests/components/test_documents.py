@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.config.controller import ControllerConfig, PriceRuleConfig, SettingsConfig
+from components.config.controller import BudgetConfig, ControllerConfig, PriceRuleConfig, SettingsConfig
 from components.documents import addons, controller, fargate, interruption, webhook
 from components.documents.account import Account
 from components.documents.addon_policies import external_dns_policy, load_balancer_policy
@@ -49,14 +49,16 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         node_name_convention="resource-name", vm_memory_overhead_percent=0.1, tags=FrozenMap({"team": "a"}),
         enable_prefix_delegation=True, instance_store_policy="RAID0", enable_zone_balance=True,
         alternative_price_tolerance=0.5, spot_offerings=3, weight_premium=0.0, preference_premium=0.5,
+        termination_grace_period="2h",
     )  # fmt: skip
     left_alone = {name for name in KEYS if getattr(given, name) == getattr(SettingsConfig(), name)}
-    assert left_alone == {"price_rules"}, "they have a test of their own"
+    assert left_alone == {"price_rules", "disruption_budgets"}, "they have a test of their own"
     read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
     for name in KEYS:
         want = getattr(given, name)
-        seconds = {"20s": 20.0, "2s": 2.0}
-        assert getattr(read, f"{name}_seconds" if name.startswith("batch") else name) == seconds.get(str(want), want)
+        seconds = {"20s": 20.0, "2s": 2.0, "2h": 7200.0}
+        field = f"{name}_seconds" if name.startswith(("batch", "termination")) else name
+        assert getattr(read, field) == seconds.get(str(want), want)
     assert (read.cluster_name, read.default_instance_profile, read.interruption_queue_name) == (
         "myeks",
         "profile",
@@ -80,8 +82,18 @@ def test_every_key_that_the_controller_reads_can_be_set_in_the_stack_and_no_othe
 def test_what_has_a_default_in_the_stack_has_the_same_in_the_controller() -> None:
     stack, controllers = SettingsConfig(), Settings("myeks")
     same = {name for name in KEYS if hasattr(controllers, name)}
-    assert set(KEYS) - same == {"batch_max_duration", "batch_idle_duration"}, "in seconds there, empty here"
+    assert set(KEYS) - same == {"batch_max_duration", "batch_idle_duration", "termination_grace_period"}, (
+        "in seconds there, empty here"
+    )
     assert {name: getattr(stack, name) for name in same} == {name: getattr(controllers, name) for name in same}
+
+
+def test_budgets_are_the_ones_that_the_controller_reads() -> None:
+    nights = BudgetConfig(nodes="20%", reasons=("drifted",), schedule="0 22 * * mon-fri", duration="8h")
+    given = SettingsConfig(disruption_budgets=(BudgetConfig(nodes="1"), nights))
+    one, other = Settings.parse(settings_data(given, "myeks", "profile", "")).disruption_budgets
+    assert (one.count, one.schedule, one.reasons) == (1, None, frozenset())
+    assert (other.share, other.duration_seconds, other.reasons) == (0.2, 28_800.0, frozenset({"drifted"}))
 
 
 def test_price_rules_are_the_ones_that_the_controller_reads() -> None:

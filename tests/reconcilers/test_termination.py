@@ -8,9 +8,17 @@ import pytest
 
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.cloud import CloudInstance
+from controller.core.lifecycle.draining import GRACE_PERIOD_ANNOTATION
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
-from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS
+from controller.kube.resources import (
+    NODES,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PROVISIONERS,
+    VOLUME_ATTACHMENTS,
+)
 from controller.loops import BackoffTimes
 from controller.reconcilers.termination import TerminationReconciler, TerminationTimes
 from tests.core.lifecycle.instances import cloud_instance
@@ -252,3 +260,76 @@ def test_a_second_controller_goes_on_where_the_first_one_died(world: World) -> N
 def _await_events(world: World, reason: str, count: int) -> list[dict[str, Any]]:
     world.until(lambda _: len(world.said(reason)) >= count, f"{count} events {reason}")
     return world.said(reason)
+
+
+def volume_of(world: World, name: str, instance: CloudInstance) -> None:
+    """A volume that is attached to the instance's node."""
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "d", "volumeHandle": "v"},
+    }
+    world.kube.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": spec})
+    spec = {"attacher": "d", "nodeName": instance.node_name, "source": {"persistentVolumeName": name}}
+    world.kube.create(VOLUME_ATTACHMENTS, {"metadata": {"name": f"csi-{name}"}, "spec": spec})
+    world.until(lambda s: name in s.volumes, "the volume")
+
+
+def test_volumes_are_detached_before_the_instance_goes(world: World) -> None:
+    """Else their pods wait six minutes for them on their new nodes."""
+    instance = leaving_node(world)
+    volume_of(world, "pv-1", instance)
+    delete(world, instance)
+    loop = reconciler(world)
+    for _ in range(3):
+        loop.reconcile(world.caught_up())
+    assert "pv-1" in world.await_event("AwaitingVolumeDetachment")["message"]
+    assert world.cloud.deleted == []
+    world.kube.delete(VOLUME_ATTACHMENTS, "csi-pv-1")
+    world.passes(loop, gone(instance), "the node's end")
+    assert world.cloud.deleted == [instance.provider_id]
+
+
+def test_a_volume_that_nobody_detaches_does_not_hold_the_instance_for_ever(world: World) -> None:
+    instance = leaving_node(world)
+    volume_of(world, "pv-1", instance)
+    delete(world, instance)
+    loop = reconciler(world)
+    loop.reconcile(world.caught_up())
+    assert world.cloud.deleted == []
+    world.clock.ahead_seconds += 121.0
+    world.passes(loop, gone(instance), "the node's end")
+
+
+def held_node(world: World) -> CloudInstance:
+    """A leaving node of a Provisioner that gives it ten minutes, with a pod that a budget never lets go."""
+    world.add_provisioner()
+    annotation = {"metadata": {"annotations": {GRACE_PERIOD_ANNOTATION: "10m"}}}
+    world.kube.patch(PROVISIONERS, "default", annotation)
+    world.until(lambda s: s.provisioners["default"].object_annotations)
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name, labels={"app": "a"})
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+    world.kube.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "all"}, "spec": spec}, "default")
+    delete(world, instance)
+    return instance
+
+
+def test_a_pod_that_its_budget_never_lets_go_ends_in_time_for_its_nodes_deadline(world: World) -> None:
+    held_node(world)
+    loop = reconciler(world)
+    for _ in range(3):
+        loop.reconcile(world.caught_up())
+    assert not world.informers.snapshot().pods["default", "a"].terminating, "its budget holds it"
+    world.clock.ahead_seconds += 600.0 - 34.0
+    world.passes(loop, lambda s: s.pods["default", "a"].terminating, "deleted with its own grace period")
+    assert world.kube.get(PODS, "a", "default")["metadata"]["deletionGracePeriodSeconds"] in range(20, 31)
+    assert world.cloud.deleted == []
+
+
+def test_a_node_goes_at_its_deadline_whatever_still_runs_on_it(world: World) -> None:
+    instance = held_node(world)
+    world.clock.ahead_seconds += 601.0
+    world.passes(reconciler(world), gone(instance), "the node's end")
+    assert "its instance goes with 1 pods on it: default/a" in world.await_event("FailedDraining")["message"]
+    assert world.cloud.deleted == [instance.provider_id]

@@ -1,11 +1,12 @@
 """Disruption budgets: how many nodes of a Provisioner may be on their way out at once, and when.
 
-The annotation `karpenter.sh/disruption-budgets` on the Provisioner holds a JSON list with the members of the later
-NodePool's `spec.disruption.budgets` (https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets):
-`nodes` (a count, or a percentage of the Provisioner's nodes, rounded up), and optionally `reasons`, and `schedule`
-(five cron fields, UTC) with `duration`. The strictest budget that is active and names the reason decides. Where none
-names it, 10 % holds, as with the later peer; empty nodes disrupt nobody, so that these have no limit of their own.
-A budget that cannot be read allows nothing until it is corrected: it may be the one that protects.
+The annotation `karpenter.sh/disruption-budgets` on the Provisioner, or else the setting `disruptionBudgets`, is a JSON
+list with the members of the later NodePool's `spec.disruption.budgets`
+(https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets): `nodes` (a count, or a percentage of the
+Provisioner's nodes, rounded up), and optionally `reasons`, and `schedule` (five cron fields, UTC) with `duration`. The
+strictest budget that is active and names the reason decides. Where none names it, 10 % holds, as with the later peer;
+empty nodes disrupt nobody, so that these have no limit of their own. A budget that cannot be read allows nothing until
+it is corrected: it may be the one that protects.
 """
 
 from __future__ import annotations
@@ -96,18 +97,25 @@ class Allowance:
     because: str
 
 
-def allowance(provisioner: Provisioner, reason: str, nodes: int, now: float) -> Allowance:
-    """What `reason` (one of REASONS) may take of a Provisioner's `nodes` at `now`, those that leave included."""
+def allowance(
+    provisioner: Provisioner, reason: str, nodes: int, now: float, setting: tuple[Budget, ...] = ()
+) -> Allowance:
+    """What `reason` (one of REASONS) may take of a Provisioner's `nodes` at `now`, those that leave included.
+
+    `setting` are the budgets of Provisioners that say nothing themselves.
+    """
     text = provisioner.object_annotations.get(BUDGETS_ANNOTATION)
-    named: list[Budget] = []
+    stated, where = setting, "setting disruptionBudgets"
     if text is not None:
+        where = f"disruption budget of Provisioner {provisioner.name}"
         try:
-            named = [entry for entry in parse_budgets(text) if not entry.reasons or reason in entry.reasons]
+            stated = parse_budgets(text)
         except ValueError as error:
             return Allowance(0, f"annotation {BUDGETS_ANNOTATION} of Provisioner {provisioner.name}: {error}")
+    named = [entry for entry in stated if not entry.reasons or reason in entry.reasons]
     active = [entry.allows(nodes) for entry in named if entry.active(now)]
     if active:
-        return Allowance(min(active), f"disruption budget of Provisioner {provisioner.name}")
+        return Allowance(min(active), where)
     if named or reason == "empty":
         return Allowance(nodes, f"no disruption budget of Provisioner {provisioner.name} is active")
     default = Budget(None, DEFAULT_SHARE)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from controller.core.api.labels import DO_NOT_CONSOLIDATE
-from controller.core.deprovisioning.budgets import allowance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
@@ -128,9 +127,7 @@ class _Search:
                 self._take(best[1])
 
     def _sizes(self, members: Sequence[Candidate]) -> Iterator[int]:
-        owner = members[0].provisioner
-        total = sum(node.provisioner_name == owner.name for node in self.stage.snapshot.nodes.values())
-        allowed = allowance(owner, UNDERUTILIZED, total, self.gate.now).nodes
+        allowed = self.gate.allowance(members[0].provisioner, UNDERUTILIZED).nodes
         size = min(len(members), allowed, MOST_IN_A_SET)
         while size >= 2:
             if self.gate.over_budget(members[:size], UNDERUTILIZED) is None:

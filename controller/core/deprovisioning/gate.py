@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from controller.core.api.labels import DO_NOT_EVICT
 from controller.core.api.pod import Pod
+from controller.core.api.provisioner import Provisioner
 from controller.core.api.workloads import PodDisruptionBudget
-from controller.core.deprovisioning.budgets import allowance
+from controller.core.deprovisioning.budgets import Allowance, Budget, allowance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.records import engaged, recorded
 from controller.core.scheduling.selectors import matches
@@ -32,10 +33,14 @@ class Refusal:
 
 @dataclass(slots=True)
 class Gate:
-    """The gate over one snapshot; it counts what is granted. `now` is Unix seconds."""
+    """The gate over one snapshot; it counts what is granted. `now` is Unix seconds.
+
+    `budgets` are those of Provisioners without their own.
+    """
 
     snapshot: Snapshot
     now: float
+    budgets: tuple[Budget, ...] = ()
     _engaged: frozenset[str] = frozenset()
     _total: dict[str, int] = field(default_factory=dict)
     _going: dict[str, int] = field(default_factory=dict)
@@ -86,11 +91,15 @@ class Gate:
         for candidate in candidates:
             wanted[candidate.provisioner.name] = wanted.get(candidate.provisioner.name, 0) + 1
         for name, count in sorted(wanted.items()):
-            allowed = allowance(by_name[name], reason, self._total.get(name, 0), self.now)
+            allowed = self.allowance(by_name[name], reason)
             going = self._going.get(name, 0)
             if going + count > allowed.nodes:
                 return Refusal("budget", f"{allowed.because}: {allowed.nodes} at once for {reason}, {going} are going")
         return None
+
+    def allowance(self, provisioner: Provisioner, reason: str) -> Allowance:
+        """How many of its nodes may be on their way out for `reason`."""
+        return allowance(provisioner, reason, self._total.get(provisioner.name, 0), self.now, self.budgets)
 
     def grant(self, candidates: Iterable[Candidate]) -> None:
         """These go: they count against the budgets, and no other command takes them."""

@@ -120,3 +120,11 @@ def test_two_restricted_day_fields_are_either_or() -> None:
     schedule = parse_schedule("0 0 13 * fri")
     days = {day for day in range(1, 32) if schedule.on(datetime(2026, 3, day, tzinfo=UTC))}
     assert days == {6, 13, 20, 27}
+
+
+def test_a_setting_holds_for_provisioners_that_say_nothing_themselves() -> None:
+    setting = parse_budgets('[{"nodes": "3"}]')
+    assert allowance(factories.provisioner(), "drifted", 100, MONDAY_NOON, setting).nodes == 3
+    own = factories.provisioner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "1"}]'}))
+    assert allowance(own, "drifted", 100, MONDAY_NOON, setting).nodes == 1
+    assert "disruptionBudgets" in allowance(factories.provisioner(), "drifted", 100, MONDAY_NOON, setting).because

@@ -6,7 +6,13 @@ import pytest
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, Toleration
-from controller.core.lifecycle.draining import DEADLINE_ANNOTATION, deadline, grace_period_seconds, next_step
+from controller.core.lifecycle.draining import (
+    DEADLINE_ANNOTATION,
+    GRACE_PERIOD_ANNOTATION,
+    deadline,
+    grace_period_seconds,
+    next_step,
+)
 from tests import factories
 
 NOW = 1_700_000_000.0
@@ -115,3 +121,36 @@ def test_in_the_last_minute_tiers_do_not_wait_for_each_other() -> None:
 def test_a_deadline_is_an_annotation_of_the_node(text: str | None, expected: float | None) -> None:
     node = factories.node(annotations=FrozenMap({DEADLINE_ANNOTATION: text} if text else {}))
     assert deadline(node) == expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "setting", "expected"),
+    [(None, None, None), (None, 60.0, NOW + 60), ("2m", 60.0, NOW + 120), ("soon", 60.0, None), ("0s", 60.0, None)],
+)
+def test_a_provisioner_or_the_setting_gives_its_nodes_a_deadline_from_their_deletion_on(
+    annotation: str | None, setting: float | None, expected: float | None
+) -> None:
+    said = FrozenMap({GRACE_PERIOD_ANNOTATION: annotation} if annotation else {})
+    owner = factories.provisioner(object_annotations=said)
+    assert deadline(factories.node(deleted_at=NOW), owner, setting) == expected
+    assert deadline(factories.node(), owner, setting) is None, "a node that stays has none"
+
+
+def test_the_soonest_deadline_counts() -> None:
+    interrupted = FrozenMap({DEADLINE_ANNOTATION: "2023-11-14T22:14:20Z"})
+    assert deadline(factories.node(deleted_at=NOW, annotations=interrupted), None, 3600.0) == NOW + 60
+    assert deadline(factories.node(deleted_at=NOW, annotations=interrupted), None, 30.0) == NOW + 30
+
+
+def test_a_pod_that_its_budget_holds_is_deleted_when_only_its_grace_period_is_left() -> None:
+    """The later peer's rule: it ends in its own way before the instance goes, whatever its PodDisruptionBudget says."""
+    pod = factories.running_pod(node="node", termination_grace_period_seconds=30)
+    assert next_step([pod], NOW, NOW + 36).evict == (pod,)
+    late = next_step([pod], NOW, NOW + 35)
+    assert (late.evict, late.delete) == ((), (pod,))
+
+
+def test_after_the_deadline_nothing_holds_the_node() -> None:
+    pods = [running("stuck", deleted_at=NOW), running("ordinary")]
+    assert not next_step(pods, NOW, NOW + 1).drained
+    assert next_step(pods, NOW, NOW).drained
