@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -100,15 +100,28 @@ class CrashWorld:
             found: list[dict[str, Any]] = json.load(answer)["instances"]
         return found
 
+    def interrupt(self, instance_id: str, kind: str) -> None:
+        """Have AWS announce it: spot, rebalance, state-change or health."""
+        body = json.dumps({"instanceId": instance_id, "kind": kind}).encode()
+        urllib.request.urlopen(f"{self.aws.endpoint}/sandbox/interrupt", data=body).close()
+
     def live(self) -> int:
         return sum(entry["state"] in ("pending", "running") for entry in self.instances())
 
 
 @contextmanager
 def crash_world(
-    folder: Path, *, whens: tuple[When, ...] = ("before", "after"), unseen_seconds: float = 0.0
+    folder: Path,
+    *,
+    whens: tuple[When, ...] = ("before", "after"),
+    unseen_seconds: float = 0.0,
+    settings: Mapping[str, str] | None = None,
+    capacity_type: str = "on-demand",
 ) -> Iterator[CrashWorld]:
-    """Everything but the controller, with all delays compressed. Describe does not know new instances for a while."""
+    """Everything but the controller, with all delays compressed. Describe does not know new instances for a while.
+
+    `settings` are keys of the ConfigMap; `capacity_type` is what the Provisioner asks for.
+    """
     delays = Delays(pending_seconds=0.3, shutting_down_seconds=0.3, unseen_seconds=unseen_seconds)
     with ExitStack() as stack:
         api = stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
@@ -118,7 +131,7 @@ def crash_world(
         proxy = CrashProxy(whens)
         doors = stack.enter_context(proxy.serve({"kube": api.url, "aws": cloud.endpoint}))
         kube = KubeClient(connect(str(folder / "kubeconfig")))
-        install(kube, cloud.endpoint)
+        install(kube, settings or {}, capacity_type)
         proxied = yaml.safe_load((folder / "kubeconfig").read_text())
         proxied["clusters"][0]["cluster"]["server"] = doors["kube"]
         (folder / "proxied").write_text(yaml.safe_dump(proxied))
@@ -150,7 +163,7 @@ def start_world(processes: Processes, folder: Path, name: str, cloud: aws.Aws, *
     child.wait_for_line("ready")
 
 
-def install(kube: KubeClient, aws_endpoint: str) -> None:
+def install(kube: KubeClient, settings: Mapping[str, str], capacity_type: str) -> None:
     """CRDs, settings, a Provisioner of one type that holds one pod a node, and the Deployment."""
     apply_crds(kube)
     kube.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
@@ -160,6 +173,7 @@ def install(kube: KubeClient, aws_endpoint: str) -> None:
         "aws.defaultInstanceProfile": f"KarpenterNodeInstanceProfile-{CLUSTER}",
         "batchIdleDuration": "100ms",
         "batchMaxDuration": "1s",
+        **settings,
     }
     kube.create(CONFIG_MAPS, {"metadata": {"name": "karpenter-global-settings"}, "data": data}, NAMESPACE)
     discovery = {"karpenter.sh/discovery": CLUSTER}
@@ -172,7 +186,10 @@ def install(kube: KubeClient, aws_endpoint: str) -> None:
             "spec": {"subnetSelector": discovery, "securityGroupSelector": discovery},
         },
     )
-    requirements = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [TYPE]}]
+    requirements = [
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [TYPE]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type]},
+    ]
     kube.create(
         PROVISIONERS,
         {

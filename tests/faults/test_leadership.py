@@ -23,6 +23,7 @@ def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
     with crash_world(tmp_path, whens=()) as world:
         world.until(lambda: holder(world) == "karpenter-0", "leading")
         world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
+        assert world.log.read_text().count("aws.interruptionQueueName is not set") == 1, "said once, and it goes on"
         first = world.controller
         assert first is not None
         assert first.pid is not None
