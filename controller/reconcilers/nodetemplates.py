@@ -1,4 +1,7 @@
-"""Node templates: their status tells which subnets and security groups the selectors find now, or why none."""
+"""Node templates: their status tells which subnets and security groups the selectors find now, or why none.
+
+What AWS gives no answer to stays as it was, and is asked again with a growing pause.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from controller.clock import Clock
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.lifecycle.conditions import active_condition, conditions_after
 from controller.core.state.snapshot import Snapshot
-from controller.errors import ConflictError, KubeError, NotFoundError
+from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES
@@ -70,13 +73,17 @@ class NodeTemplatesReconciler:
         except KubeError as error:
             self._templates.failed(template.name, error, "Status could not be written", node_template=template.name)
             return
-        self._templates.succeeded(template.name)
-        due_at = self._clock.monotonic() + REFRESH_SECONDS
-        self._seen[template.name] = ((template.uid, template.generation), due_at)
         if status.problems and news:
             message = " | ".join(status.problems)
             self._log.warning("Node template cannot be used", node_template=template.name, problems=message)
             self._events.publish(ObjectRef.of(template), "Warning", "NotUsable", message, (message,))
+        if status.unanswered:
+            error = CloudError(" | ".join(status.unanswered))
+            self._templates.failed(template.name, error, "AWS gives no answer", node_template=template.name)
+            return
+        self._templates.succeeded(template.name)
+        due_at = self._clock.monotonic() + REFRESH_SECONDS
+        self._seen[template.name] = ((template.uid, template.generation), due_at)
 
     def _write(self, template: AWSNodeTemplate, status: TemplateStatus) -> bool:
         """Write what differs; whether the condition does."""
@@ -84,8 +91,10 @@ class NodeTemplatesReconciler:
         wanted: dict[str, Any] = {
             key: value for key, value in status.document().items() if (present.get(key) or []) != value
         }
-        condition = active_condition(" | ".join(status.problems), self._clock.now())
-        conditions = conditions_after(present.get("conditions") or [], condition)
+        conditions = None
+        if status.problems or not status.unanswered:
+            condition = active_condition(" | ".join(status.problems), self._clock.now())
+            conditions = conditions_after(present.get("conditions") or [], condition)
         if conditions is not None:
             wanted["conditions"] = conditions
         if wanted:

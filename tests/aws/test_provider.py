@@ -120,9 +120,26 @@ class TestStatus:
     def test_each_list_is_resolved_on_its_own(self, provider: AWSProvider) -> None:
         status = provider.status(template(subnet_selector=FrozenMap({"no": "such"})))
         assert status.document()["subnets"] == []
+        assert status.security_groups is not None
         assert len(status.security_groups) == 1
         (problem,) = status.problems
         assert "spec.subnetSelector {no: such} matches no subnet" in problem
+
+    @pytest.mark.parametrize(
+        ("code", "unanswered", "problem"),
+        [("RequestLimitExceeded", "it is tried again", ""), ("UnauthorizedOperation", "", "allow ec2:DescribeSubnets")],
+    )
+    def test_no_answer_is_told_apart_from_no_match_and_from_a_refusal(
+        self, cloud: Cloud, provider: AWSProvider, code: str, unanswered: str, problem: str
+    ) -> None:
+        cloud.aws.faults.add(Fault(service="ec2", action="DescribeSubnets", code=code))
+        status = provider.status(template(subnet_selector=FrozenMap({"aws-ids": "subnet-0123456789abcdef0"})))
+        assert status.subnets is None
+        assert set(status.document()) == {"securityGroups"}
+        assert unanswered in "".join(status.unanswered)
+        assert bool(unanswered) == bool(status.unanswered)
+        assert problem in "".join(status.problems)
+        assert bool(problem) == bool(status.problems)
 
     def test_a_template_with_its_own_launch_template_needs_no_groups(self, provider: AWSProvider) -> None:
         status = provider.status(template(launch_template="own", security_group_selector=FrozenMap()))

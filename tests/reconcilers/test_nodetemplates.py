@@ -58,6 +58,30 @@ def test_what_is_not_found_is_cleared_and_said_once(world: World) -> None:
     assert world.await_event("NotUsable")["involvedObject"]["kind"] == "AWSNodeTemplate"
 
 
+def test_what_aws_gives_no_answer_to_stays_as_it_was_and_is_asked_again_soon(world: World) -> None:
+    world.add_provisioner()
+    resolver = Resolver(FOUND)
+    loop = reconciler(world, resolver)
+    loop.reconcile(world.informers.snapshot())
+    before = status(world)
+    resolver.answer = TemplateStatus(None, (), ("no group",), ("ec2:DescribeSubnets: RequestLimitExceeded",))
+    world.clock.ahead_seconds = 301.0
+    assert loop.reconcile(world.caught_up()) < 1.0
+    assert status(world)["subnets"] == before["subnets"], "no answer is not nothing"
+    assert status(world)["securityGroups"] == []
+    assert status(world)["conditions"][0]["message"] == "no group"
+    resolver.answer = TemplateStatus(None, None, (), ("ec2: RequestLimitExceeded",))
+    world.clock.ahead_seconds = 303.0
+    after = status(world)
+    loop.reconcile(world.caught_up())
+    assert status(world) == after, "whether the template can be used is not known: nothing is said of it"
+    resolver.answer = FOUND
+    world.clock.ahead_seconds = 310.0
+    loop.reconcile(world.caught_up())
+    assert status(world)["securityGroups"] == before["securityGroups"]
+    assert status(world)["conditions"][0]["status"] == "True"
+
+
 def test_aws_is_asked_when_the_template_changes_and_every_five_minutes(world: World) -> None:
     world.add_provisioner()
     resolver = Resolver(FOUND)
