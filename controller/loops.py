@@ -188,9 +188,13 @@ class ItemBackoff:
             self._failures[key] = (count + 1, self._clock.monotonic() + self._times.delay_seconds(count + 1), "")
 
     def succeeded(self, key: Hashable) -> None:
-        """Forget the item's failures."""
+        """Forget the item's failures; if they were said, so is that they are over."""
+        if not self._failures:
+            return
         with self._lock:
-            self._failures.pop(key, None)
+            count, _, said = self._failures.pop(key, (0, 0.0, ""))
+        if said:
+            self._log.info("Recovered", item=str(key), failures=count)
 
     def keep(self, keys: Collection[Hashable]) -> None:
         """Forget every item that is not among `keys`: it does not exist any more."""

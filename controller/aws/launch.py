@@ -119,6 +119,7 @@ class Launcher:
         """Launch token → instance, of this process's launches: one of a merged call has no tag to be found by."""
         self._merger = FleetMerger(clock, self._create)
         self._mask_lock = threading.Lock()
+        self._advised: LRUCache[tuple[str, frozenset[str]], bool] = LRUCache(REMEMBERED_LAUNCHES)
 
     def launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
         """The instance of the request's token. Raises as CloudProvider.create."""
@@ -311,7 +312,7 @@ class Launcher:
         except CloudError as error:
             if error.code in FLEET_NOT_FOUND_CODES:
                 return forgotten
-            self._log.warning("Age of a fleet is not known", fleet=answer.fleet_id, error=str(error))
+            self._log.debug("Age of a fleet is not known", fleet=answer.fleet_id, error=str(error))
             return True
         return created is None or self._clock.now() - created <= FRESH_SECONDS
 
@@ -343,9 +344,11 @@ class Launcher:
             self._log.info("Offerings have no capacity", offerings=masked)
 
     def _advise(self, request: LaunchRequest, instance: CloudInstance) -> None:
-        """Say it when on-demand was bought for want of choice among spot types."""
+        """Say it, once, when on-demand was bought for want of choice among spot types."""
         spot_types = {o.instance_type for o in request.offerings if o.capacity_type == SPOT}
-        if instance.capacity_type != SPOT and 0 < len(spot_types) < FLEXIBLE_TYPES:
+        narrow = (request.provisioner.name, frozenset(spot_types))
+        if instance.capacity_type != SPOT and 0 < len(spot_types) < FLEXIBLE_TYPES and narrow not in self._advised:
+            self._advised[narrow] = True
             self._log.warning(
                 "On-demand was launched although spot is allowed; with more instance types spot is had more often",
                 provisioner=request.provisioner.name,

@@ -74,7 +74,10 @@ class ConditionsReconciler:
             self._items.failed(key, error, "Condition could not be written", kind=entry.kind, object=entry.name)
             return
         self._items.succeeded(key)
+        _, _, before = self._said.get(key, ("", 0, ""))
         self._said[key] = said
+        if before and not entry.error:
+            self._log.info("Object can be used again", kind=entry.kind, object=entry.name)
         if entry.error and news:
             self._log.warning("Object cannot be used", kind=entry.kind, object=entry.name, problems=entry.error)
             ref = ObjectRef(RESOURCES[entry.kind].api_version, entry.kind, entry.name, entry.uid)

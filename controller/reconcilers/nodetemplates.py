@@ -78,8 +78,8 @@ class NodeTemplatesReconciler:
             self._log.warning("Node template cannot be used", node_template=template.name, problems=message)
             self._events.publish(ObjectRef.of(template), "Warning", "NotUsable", message, (message,))
         if status.unanswered:
-            error = CloudError(" | ".join(status.unanswered))
-            self._templates.failed(template.name, error, "AWS gives no answer", node_template=template.name)
+            silence = CloudError(" | ".join(status.unanswered))
+            self._templates.failed(template.name, silence, "AWS gives no answer", node_template=template.name)
             return
         self._templates.succeeded(template.name)
         due_at = self._clock.monotonic() + REFRESH_SECONDS

@@ -43,6 +43,7 @@ from controller.loops import BackoffTimes, ItemBackoff
 from controller.metrics import SCHEDULING_DURATION
 from controller.planrecord import PlanRecord
 from controller.telemetry.ledger import Ledger
+from controller.troubles import Troubles
 
 NOT_READY_SECONDS = 0.5
 STATE_TIMEOUT_SECONDS = 10.0
@@ -104,6 +105,7 @@ class ProvisioningReconciler:
         self._said: tuple[int, ...] = ()
         self._warned: LRUCache[str, bool] = LRUCache(REMEMBERED_WORKLOADS)
         self._log = structlog.get_logger(self.name)
+        self._troubles = Troubles(clock, self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -223,6 +225,9 @@ class ProvisioningReconciler:
             return ()
         record.launched(allotment.planned, launch_outcome(request, instance))
         self._held_back.succeeded(_version(request.provisioner))
+        for lacking in (True, False):
+            subject = _subject(allotment.planned, lacking)
+            self._troubles.over(subject, "Launches work again", provisioner=request.provisioner.name)
         self._nominate(snapshot, instance.node_name, pods)
         return ()
 
@@ -235,12 +240,14 @@ class ProvisioningReconciler:
         error: NodelessError,
     ) -> tuple[str, ...]:
         planned = allotment.planned
-        self._log.error(
+        self._troubles.met(
+            _subject(planned, isinstance(error, InsufficientCapacityError)),
+            (type(error), error.code if isinstance(error, CloudError) else ""),
             "Launch failed",
+            error,
             provisioner=planned.provisioner,
             instance_type=planned.offering.instance_type,
             pods=len(planned.pods),
-            error=f"{type(error).__name__}: {error}",
         )
         launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
@@ -284,6 +291,11 @@ class ProvisioningReconciler:
     def close(self) -> None:
         """Launches that did not begin never do; those at hand end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
+    """What a failed launch is trouble of: of its instance type where capacity lacks, else of its Provisioner."""
+    return (planned.provisioner, planned.offering.instance_type if lacking else "")
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:

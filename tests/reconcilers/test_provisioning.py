@@ -6,13 +6,15 @@ import threading
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import Snapshot
-from controller.errors import CloudError, InsufficientCapacityError, InvalidObjectError
+from controller.errors import CloudError, CloudThrottledError, InsufficientCapacityError, InvalidObjectError
 from controller.kube.resources import NODES, PROVISIONERS
+from controller.loops import BackoffTimes
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
 from controller.telemetry.ledger import Ledger
 from tests.reconcilers.conftest import World
@@ -193,6 +195,22 @@ def test_one_launch_that_fails_does_not_take_the_others_with_it(world: World) ->
     snapshot = world.passes(loop, nodes_are(1))
     assert len(world.cloud.requests) == 2
     assert len(snapshot.nodes) == 1
+
+
+def test_launches_that_fail_alike_are_one_line_and_so_is_that_they_work_again(world: World) -> None:
+    world.add_provisioner()
+    term = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    for name in ("a", "b", "c"):
+        world.add_pod(name, labels={"app": "w"}, spec=apart)
+    world.cloud.create_errors = [CloudThrottledError(f"RequestLimitExceeded, request {index}") for index in range(6)]
+    loop = reconciler(world, ProvisioningOptions(QUICK.times, SolveOptions(), hold_back=BackoffTimes(0.05, 0.05)))
+    with capture_logs() as logs:
+        world.passes(loop, nodes_are(3), "three nodes in the end")
+    (failed,) = [entry for entry in logs if entry["event"] == "Launch failed" and entry["log_level"] == "error"]
+    (works,) = [entry for entry in logs if entry["event"] == "Launches work again"]
+    assert failed["provisioner"] == works["provisioner"] == "default"
+    assert works["failures"] == 6
 
 
 def test_a_provisioner_whose_launch_failed_is_passed_over_for_a_while(world: World) -> None:
