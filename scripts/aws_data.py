@@ -16,6 +16,8 @@ import gzip
 import json
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from controller.aws.clients import pricing_region
 from controller.aws.memory import LearnedMemory
 from controller.aws.pricing import Pricing
 from controller.aws.shipped import BRANCH_INTERFACES_FILE, PRICES_FILE, TYPES_FILE, ShippedTypes, pack_types
+from controller.errors import CloudError
 
 DATA = Path(__file__).parent.parent / "controller" / "aws" / "data"
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-northeast-2",
@@ -36,48 +39,58 @@ _GENERATED = re.compile(r"This file was generated at (?P<date>\S+)")
 
 
 @click.group(help=__doc__)
-def main() -> None:
+@click.option("--folder", default=DATA, type=click.Path(file_okay=False, path_type=Path), help="where the tables are")
+@click.pass_context
+def main(context: click.Context, folder: Path) -> None:
     """The commands."""
+    context.obj = folder
+
+
+folder_of = click.make_pass_decorator(Path)
 
 
 @main.command()
 @click.option("--region", "regions", multiple=True, default=REGIONS, help="a region to ask for (repeat); others stay")
 @click.option("--source", default="AWS Price List Query API", help="what the table says of the origin")
-def prices(regions: tuple[str, ...], source: str) -> None:
+@folder_of
+def prices(folder: Path, regions: tuple[str, ...], source: str) -> None:
     """On-demand prices by region and instance type. Regions that are not asked for keep what they have."""
-    file = DATA / PRICES_FILE
+    file = folder / PRICES_FILE
     table: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
     today = dt.datetime.now(dt.UTC).date().isoformat()
     for region in regions:
         found = _region_prices(region)
         table[region] = {"generated": today, "source": source, "prices": found}
         click.echo(f"{region}: {len(found)} prices, {today}")
-    _write(PRICES_FILE, dict(sorted(table.items())))
+    _write(file, dict(sorted(table.items())))
 
 
 @main.command("instance-types")
 @click.option("--region", "regions", multiple=True, default=REGIONS, help="a region to ask for (repeat); others stay")
 @click.option("--source", default="EC2 DescribeInstanceTypes", help="what the table says of the origin")
-def instance_types(regions: tuple[str, ...], source: str) -> None:
+@folder_of
+def instance_types(folder: Path, regions: tuple[str, ...], source: str) -> None:
     """Instance types and the zones that sell them. Regions that are not asked for keep what they have."""
-    file = DATA / TYPES_FILE
+    file = folder / TYPES_FILE
     table: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
     today = dt.datetime.now(dt.UTC).date().isoformat()
     for region in regions:
         session = boto3.Session(region_name=region)
         catalog = InstanceTypeCatalog(session.client("ec2"), region, LearnedMemory())
-        catalog.refresh()
+        with _failing(region):
+            catalog.refresh()
         if catalog.sold is None:
             raise click.ClickException(f"EC2 lists no instance types in {region}")
         found = ShippedTypes(region, today, source, catalog.sold.types, catalog.sold.zones)
         table = pack_types(table, found)
         click.echo(f"{region}: {len(catalog.sold.types)} instance types, {today}")
-    _write(TYPES_FILE, table)
+    _write(file, table)
 
 
 @main.command("branch-interfaces")
 @click.argument("limits_go", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def branch_interfaces(limits_go: Path) -> None:
+@folder_of
+def branch_interfaces(folder: Path, limits_go: Path) -> None:
     """Branch network interfaces by instance type."""
     text = limits_go.read_text()
     found = {}
@@ -93,22 +106,32 @@ def branch_interfaces(limits_go: Path) -> None:
         "source": "amazon-vpc-resource-controller-k8s, pkg/aws/vpc/limits.go",
         "branchInterfaces": dict(sorted(found.items())),
     }
-    _write(BRANCH_INTERFACES_FILE, document)
+    _write(folder / BRANCH_INTERFACES_FILE, document)
     click.echo(f"{BRANCH_INTERFACES_FILE}: {len(found)} instance types, {generated['date']}")
+
+
+@contextmanager
+def _failing(region: str) -> Iterator[None]:
+    """AWS's refusal as the command's: what failed, in which region, and that the table stays."""
+    try:
+        yield
+    except CloudError as error:
+        raise click.ClickException(f"{region}: {error}; nothing was written") from error
 
 
 def _region_prices(region: str) -> dict[str, float]:
     session = boto3.Session(region_name=region)
     pricing = session.client("pricing", region_name=pricing_region(region))
     reader = Pricing(session.client("ec2"), pricing, region, {}, time.time)
-    reader.refresh_on_demand()
+    with _failing(region):
+        reader.refresh_on_demand()
     return dict(sorted(reader.prices.on_demand.items()))
 
 
-def _write(name: str, document: dict[str, Any]) -> None:
-    DATA.mkdir(exist_ok=True)
-    packed = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
-    (DATA / name).write_bytes(packed)
+def _write(file: Path, document: dict[str, Any]) -> None:
+    """The bytes depend on the content alone: the same answer makes no change to commit."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0))
 
 
 if __name__ == "__main__":
