@@ -69,19 +69,19 @@ class AwsCheck:
         for name, template in self.snapshot.node_templates.items():
             subject = f"AWSNodeTemplate {name}"
             status = self.provider.status(template)
-            for each in status.problems:
+            found, groups = status.subnets or (), len(status.security_groups or ())
+            for each in (*status.problems, *status.unanswered):
                 yield problem(subject, each)
             try:
                 images = self.provider.images(template)
             except CloudError as error:
                 images = ()
                 yield problem(subject, str(error))
-            zones = sorted({zone for _, zone in status.subnets})
-            if status.subnets and len(zones) < 2:
+            zones = sorted({zone for _, zone in found})
+            if found and len(zones) < 2:
                 yield warning(subject, f"its subnets are all in {zones[0]}", "tag subnets of another zone too")
-            if not status.problems and images:
-                groups = len(status.security_groups)
-                text = f"{len(status.subnets)} subnets in {', '.join(zones)}, "
+            if not status.problems and not status.unanswered and images:
+                text = f"{len(found)} subnets in {', '.join(zones)}, "
                 text += f"{groups} security groups, {len(images)} images"
                 yield ok(subject, text)
 
