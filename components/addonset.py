@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
+import yaml
 
 from components.addons import ChartAddon, ManagedAddon, ManagedAddonArgs
 from components.config.schema import StackConfig
@@ -90,7 +91,8 @@ class _Addons:
     def monitoring(self, dashboards: Path) -> None:
         chosen = self.config.addons
         if chosen.prometheus:
-            values = addons.prometheus_values(self.config.controller.namespace)
+            alerts = yaml.safe_load((dashboards / "alerts.yaml").read_text())
+            values = addons.prometheus_values(self.config.controller.namespace, alerts)
             self._chart("prometheus", chosen.prometheus.version, values, chosen.prometheus.values)
         if chosen.grafana:
             shown = {path.stem: path.read_text() for path in sorted(dashboards.glob("*.json"))}

@@ -112,12 +112,13 @@ SCRAPE_JOB = """- job_name: karpenter
 """
 
 
-def prometheus_values(controller_namespace: str) -> dict[str, Any]:
-    """The guides' installation: no alert manager, nothing kept, and a job for the controller."""
+def prometheus_values(controller_namespace: str, alerts: Mapping[str, Any]) -> dict[str, Any]:
+    """The guides' installation: no alert manager, nothing kept, a job for the controller, and its alert rules."""
     return {
         "alertmanager": {"enabled": False},
         "prometheus-pushgateway": {"enabled": False},
         "server": {"fullnameOverride": "prometheus-server", "persistentVolume": {"enabled": False}},
+        "serverFiles": {"alerting_rules.yml": dict(alerts)},
         "extraScrapeConfigs": SCRAPE_JOB.replace("{namespace}", controller_namespace),
     }
 

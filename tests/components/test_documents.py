@@ -347,7 +347,7 @@ def test_add_ons_are_told_what_fargate_has_no_metadata_for() -> None:
 
 
 def test_the_scrape_job_is_yaml_that_keeps_the_controllers_metrics_port() -> None:
-    (job,) = yaml.safe_load(addons.prometheus_values("karpenter")["extraScrapeConfigs"])
+    (job,) = yaml.safe_load(addons.prometheus_values("karpenter", {})["extraScrapeConfigs"])
     assert job["kubernetes_sd_configs"] == [{"role": "endpoints", "namespaces": {"names": ["karpenter"]}}]
     assert job["relabel_configs"][0]["regex"] == "http-metrics"
 

@@ -1,0 +1,491 @@
+"""Writes dashboards/*.json: Grafana's dashboards from the few facts that tell their panels apart.
+
+uv run python scripts/dashboards.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "dashboards"
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+WIDTH = 24
+RATE = "$__rate_interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel. `queries`: (PromQL, legend). Four kinds: timeseries, stat, table, bargauge. `text` explains it."""
+
+    title: str
+    queries: Sequence[tuple[str, str]]
+    unit: str = "short"
+    kind: str = "timeseries"
+    width: int = 8
+    height: int = 8
+    stacked: bool = False
+    text: str = ""
+    columns: Mapping[str, tuple[str, str]] | None = None
+    """Of a table: title and unit by the query's letter."""
+
+    def json(self, number: int, x: int, y: int) -> dict[str, Any]:
+        """The panel at its place."""
+        table = self.kind == "table"
+        targets = [
+            {
+                "datasource": SOURCE,
+                "expr": expr,
+                "legendFormat": legend or "__auto",
+                "refId": letter,
+                **({"format": "table", "instant": True} if table else {}),
+                **({"instant": True} if self.kind in ("stat", "bargauge") else {}),
+            }
+            for letter, (expr, legend) in zip("ABCDEFGH", self.queries, strict=False)
+        ]
+        made: dict[str, Any] = {
+            "id": number,
+            "title": self.title,
+            "description": self.text,
+            "type": self.kind,
+            "datasource": SOURCE,
+            "gridPos": {"x": x, "y": y, "w": self.width, "h": self.height},
+            "targets": targets,
+            "fieldConfig": {"defaults": {"unit": self.unit, "custom": self._custom()}, "overrides": self._overrides()},
+            "options": self._options(),
+        }
+        if table:
+            made["transformations"] = self._transformations()
+        return made
+
+    def _custom(self) -> dict[str, Any]:
+        if self.kind != "timeseries":
+            return {}
+        fill = {"fillOpacity": 25, "stacking": {"mode": "normal"}} if self.stacked else {"fillOpacity": 5}
+        return {"drawStyle": "line", "lineWidth": 1, "showPoints": "never", **fill}
+
+    def _options(self) -> dict[str, Any]:
+        if self.kind == "timeseries":
+            return {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}}
+        if self.kind in ("stat", "bargauge"):
+            return {"reduceOptions": {"calcs": ["lastNotNull"]}, "textMode": "auto", "orientation": "horizontal"}
+        return {"showHeader": True}
+
+    def _overrides(self) -> list[dict[str, Any]]:
+        return [
+            {"matcher": {"id": "byName", "options": title}, "properties": [{"id": "unit", "value": unit}]}
+            for title, unit in (self.columns or {}).values()
+        ]
+
+    def _transformations(self) -> list[dict[str, Any]]:
+        names = {f"Value #{letter}": title for letter, (title, _) in (self.columns or {}).items()}
+        return [
+            {"id": "merge", "options": {}},
+            {"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": names}},
+        ]
+
+
+def variable(name: str, metric: str, label: str = "") -> dict[str, Any]:
+    """Values of a label, several at a time."""
+    query = f"label_values({metric}, {label or name})"
+    return {
+        "name": name,
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": query, "refId": name},
+        "definition": query,
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+        "sort": 1,
+    }
+
+
+def choice(name: str, options: Sequence[str], default: str) -> dict[str, Any]:
+    """One of a few."""
+    return {
+        "name": name,
+        "type": "custom",
+        "query": ",".join(options),
+        "current": {"text": default, "value": default},
+        "options": [{"text": each, "value": each, "selected": each == default} for each in options],
+    }
+
+
+def dashboard(uid: str, title: str, refresh: str, variables: Iterable[Any], rows: Iterable[Sequence[Panel]]) -> Any:
+    """A dashboard of rows of panels, each row as high as its highest panel."""
+    panels: list[dict[str, Any]] = []
+    y = 0
+    for row in rows:
+        x = 0
+        for panel in row:
+            panels.append(panel.json(len(panels) + 1, x, y))
+            x += panel.width
+        assert x <= WIDTH, f"{title}: the row of {row[0].title} is {x} wide"
+        y += max(panel.height for panel in row)
+    source = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"}
+    return {
+        "uid": uid,
+        "title": title,
+        "tags": ["nodeless", "karpenter"],
+        "editable": True,
+        "schemaVersion": 39,
+        "time": {"from": "now-6h", "to": "now"},
+        "refresh": refresh,
+        "templating": {"list": [source, *variables]},
+        "panels": panels,
+    }
+
+
+def stat(title: str, expr: str, unit: str = "short", text: str = "", width: int = 4) -> Panel:
+    """One number."""
+    return Panel(title, [(expr, "")], unit, "stat", width, 4, text=text)
+
+
+def quantiles(title: str, metric: str, by: str, text: str = "") -> Panel:
+    """Median and tails of a histogram."""
+    queries = [
+        (f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket[10m])))", f"{{{{{by}}}}} p{name}")
+        for share, name in ((0.5, "50"), (0.99, "99"))
+    ]
+    return Panel(title, queries, "s", text=text)
+
+
+FLEET = 'provisioner=~"$provisioner",zone=~"$zone",capacity_type=~"$capacity_type"'
+NODES = f'{FLEET},arch=~"$arch",instance_type=~"$instance_type"'
+OURS = f'{NODES},provisioner!=""'
+
+
+def use(resource: str, by: str) -> str:
+    """The share of what nodes have that pods and DaemonSets request."""
+    asked = " + ".join(
+        f'sum by ({by}) ({metric}{{{OURS},resource_type="{resource}"}})'
+        for metric in ("karpenter_nodes_total_pod_requests", "karpenter_nodes_total_daemon_requests")
+    )
+    return f'({asked}) / sum by ({by}) (karpenter_nodes_allocatable{{{OURS},resource_type="{resource}"}})'
+
+
+CAPACITY = dashboard(
+    "nodeless-capacity",
+    "NodeLess Capacity",
+    "30s",
+    [
+        *(variable(n, "karpenter_nodes_allocatable") for n in ("provisioner", "zone", "arch", "capacity_type")),
+        variable("instance_type", "karpenter_nodes_allocatable"),
+        choice(
+            "distribution",
+            ("arch", "capacity_type", "instance_type", "namespace", "node", "provisioner", "zone"),
+            "provisioner",
+        ),
+    ],
+    [
+        [
+            stat("Nodes", f"sum(nodeless_fleet_nodes{{{FLEET}}})"),
+            stat(
+                "On spot",
+                f'sum(nodeless_fleet_nodes{{{FLEET},capacity_type="spot"}}) / sum(nodeless_fleet_nodes{{{FLEET}}})',
+                "percentunit",
+            ),
+            stat("Price", f"sum(nodeless_fleet_price_per_hour{{{FLEET}}})", "currencyUSD", "$ an hour."),
+            stat("Pods that wait", 'nodeless_queue_length{queue="pods"}'),
+            stat("Oldest of them", 'nodeless_queue_oldest_age_seconds{queue="pods"}', "s"),
+            stat(
+                "Offerings sold out",
+                "sum(nodeless_unavailable_offerings)",
+                text="Left out of plans because EC2 had no capacity a while ago.",
+            ),
+        ],
+        [
+            Panel(
+                "Nodes created",
+                [(f"sum by (reason) (increase(karpenter_nodes_created[{RATE}]))", "{{reason}}")],
+                stacked=True,
+            ),
+            Panel(
+                "Nodes terminated",
+                [(f"sum by (reason) (increase(karpenter_nodes_terminated[{RATE}]))", "{{reason}}")],
+                stacked=True,
+            ),
+            Panel(
+                "Deprovisioning actions performed",
+                [(f"sum by (action) (increase(karpenter_deprovisioning_actions_performed[{RATE}]))", "{{action}}")],
+                stacked=True,
+            ),
+        ],
+        [
+            Panel("Nodes by state", [(f"sum by (state) (nodeless_fleet_nodes{{{FLEET}}})", "{{state}}")], stacked=True),
+            Panel("Pod phase", [("sum by (phase) (karpenter_pods_state)", "{{phase}}")], stacked=True),
+            Panel(
+                "Pod distribution: $distribution",
+                [("sum by ($distribution) (karpenter_pods_state)", "{{$distribution}}")],
+                stacked=True,
+            ),
+        ],
+        [
+            Panel("CPU requested", [(use("cpu", "provisioner"), "{{provisioner}}")], "percentunit"),
+            Panel("Memory requested", [(use("memory", "provisioner"), "{{provisioner}}")], "percentunit"),
+            Panel(
+                "Decisions",
+                [(f"sum by (kind, method) (increase(nodeless_decisions[{RATE}]))", "{{kind}} {{method}}")],
+                text="Each is on record with its reason: /decisions on the metrics port.",
+            ),
+        ],
+        [
+            Panel(
+                "Provisioners",
+                [
+                    (f"sum by (provisioner) (nodeless_fleet_nodes{{{FLEET}}})", ""),
+                    (f"sum by (provisioner) (nodeless_fleet_price_per_hour{{{FLEET}}})", ""),
+                    ('karpenter_provisioner_usage{provisioner=~"$provisioner",resource_type="cpu"}', ""),
+                    ('karpenter_provisioner_usage{provisioner=~"$provisioner",resource_type="memory"}', ""),
+                    ('karpenter_provisioner_usage_pct{provisioner=~"$provisioner",resource_type="cpu"}', ""),
+                    ('karpenter_provisioner_usage_pct{provisioner=~"$provisioner",resource_type="memory"}', ""),
+                ],
+                kind="table",
+                width=12,
+                columns={
+                    "A": ("Nodes", "short"),
+                    "B": ("$ an hour", "currencyUSD"),
+                    "C": ("CPU", "short"),
+                    "D": ("Memory", "bytes"),
+                    "E": ("CPU limit", "percent"),
+                    "F": ("Memory limit", "percent"),
+                },
+            ),
+            Panel(
+                "Nodes",
+                [
+                    (use("cpu", "node_name, instance_type, zone, capacity_type"), ""),
+                    (use("memory", "node_name, instance_type, zone, capacity_type"), ""),
+                    (
+                        f"sum by (node_name, instance_type, zone, capacity_type) "
+                        f'(karpenter_nodes_total_pod_requests{{{OURS},resource_type="pods"}})',
+                        "",
+                    ),
+                ],
+                kind="table",
+                width=12,
+                columns={"A": ("CPU", "percentunit"), "B": ("Memory", "percentunit"), "C": ("Pods", "short")},
+            ),
+        ],
+    ],
+)
+
+PERFORMANCE = dashboard(
+    "nodeless-performance-cost",
+    "NodeLess Performance and Cost",
+    "30s",
+    [variable("controller", "controller_runtime_reconcile_time_seconds_count")],
+    [
+        [
+            stat("Price an hour", "sum(nodeless_fleet_price_per_hour)", "currencyUSD"),
+            stat("Price a month", "730 * sum(nodeless_fleet_price_per_hour)", "currencyUSD", "730 hours."),
+            stat(
+                "Against a fresh pack",
+                "nodeless_fleet_price_over_fresh_pack",
+                text="1: the same pods, all packed anew, would cost what the fleet costs.",
+            ),
+            stat(
+                "Against the lower bound",
+                "nodeless_fleet_price_over_lower_bound",
+                text="No packing of these pods undercuts the bound; it may be out of reach.",
+            ),
+            stat("Leads", "sum(leader_election_master_status)", text="Processes that lead: one."),
+            stat("Nodes of unknown price", "nodeless_fleet_unpriced_nodes"),
+        ],
+        [
+            Panel(
+                "Price an hour by capacity type",
+                [("sum by (capacity_type) (nodeless_fleet_price_per_hour)", "{{capacity_type}}")],
+                "currencyUSD",
+                stacked=True,
+            ),
+            Panel(
+                "Price an hour by Provisioner",
+                [("sum by (provisioner) (nodeless_fleet_price_per_hour)", "{{provisioner}}")],
+                "currencyUSD",
+                stacked=True,
+            ),
+            Panel(
+                "Price, fresh pack, lower bound",
+                [
+                    ("sum(nodeless_fleet_price_per_hour)", "fleet"),
+                    ("nodeless_fresh_pack_price_per_hour", "fresh pack"),
+                    ("nodeless_lower_bound_price_per_hour", "lower bound"),
+                ],
+                "currencyUSD",
+            ),
+        ],
+        [
+            Panel(
+                "Pod startup latency",
+                [("max by (quantile) (karpenter_pods_startup_time_seconds)", "p{{quantile}}")],
+                "s",
+                text="From a pod's creation to its being ready, of pods that were seen pending.",
+            ),
+            Panel(
+                "Node termination latency",
+                [("max by (quantile) (karpenter_nodes_termination_time_seconds)", "p{{quantile}}")],
+                "s",
+            ),
+            Panel("What waits longest", [("nodeless_queue_oldest_age_seconds", "{{queue}}")], "s"),
+        ],
+        [
+            Panel(
+                "Scheduling",
+                [
+                    (
+                        f"histogram_quantile({share}, "
+                        f"sum by (le) (rate(karpenter_provisioner_scheduling_duration_seconds_bucket[10m])))",
+                        f"p{share * 100:g}",
+                    )
+                    for share in (0.5, 0.99)
+                ],
+                "s",
+            ),
+            quantiles("Cloud provider", "karpenter_cloudprovider_duration_seconds", "method"),
+            Panel(
+                "Cloud provider errors",
+                [("sum by (method, error) (rate(nodeless_cloudprovider_errors[10m]))", "{{method}} {{error}}")],
+                "cps",
+            ),
+        ],
+        [
+            Panel(
+                "Reconciliation latency",
+                [
+                    (
+                        "histogram_quantile(0.99, sum by (le, controller) (rate("
+                        'controller_runtime_reconcile_time_seconds_bucket{controller=~"$controller"}[10m])))',
+                        "{{controller}} p99",
+                    )
+                ],
+                "s",
+            ),
+            Panel(
+                "Reconciliation rate",
+                [
+                    (
+                        "sum by (controller) "
+                        '(rate(controller_runtime_reconcile_total{controller=~"$controller"}[10m]))',
+                        "{{controller}}",
+                    )
+                ],
+                "cps",
+                kind="bargauge",
+            ),
+            Panel(
+                "Reconciliation errors",
+                [
+                    (
+                        "sum by (controller) "
+                        '(rate(controller_runtime_reconcile_errors_total{controller=~"$controller"}[10m]))',
+                        "{{controller}}",
+                    )
+                ],
+                "cps",
+            ),
+        ],
+        [
+            quantiles("Looking for nodes to remove", "karpenter_deprovisioning_evaluation_duration_seconds", "method"),
+            Panel(
+                "Nodes that a method would remove",
+                [("karpenter_deprovisioning_eligible_machines", "{{deprovisioner}}")],
+            ),
+            Panel(
+                "Replacements initialized after",
+                [
+                    (
+                        "histogram_quantile(0.9, sum by (le) (rate("
+                        "karpenter_deprovisioning_replacement_node_initialized_seconds_bucket[1h])))",
+                        "p90",
+                    )
+                ],
+                "s",
+            ),
+        ],
+        [
+            Panel(
+                "Interruption messages",
+                [
+                    (
+                        f"sum by (message_type) (increase(karpenter_interruption_received_messages[{RATE}]))",
+                        "{{message_type}}",
+                    ),
+                    (f"increase(karpenter_interruption_deleted_messages[{RATE}])", "handled"),
+                ],
+            ),
+            Panel(
+                "Interruption latency",
+                [
+                    (
+                        "histogram_quantile(0.9, sum by (le) (rate("
+                        "karpenter_interruption_message_latency_time_seconds_bucket[10m])))",
+                        "p90",
+                    )
+                ],
+                "s",
+                text="From AWS's event to the message being handled; a spot warning leaves two minutes.",
+            ),
+            Panel(
+                "Interruption actions",
+                [
+                    (
+                        f"sum by (action_type) (increase(karpenter_interruption_actions_performed[{RATE}]))",
+                        "{{action_type}}",
+                    )
+                ],
+            ),
+        ],
+        [
+            Panel(
+                "Consistency errors",
+                [(f"sum by (check) (increase(karpenter_consistency_errors[{RATE}]))", "{{check}}")],
+            ),
+            Panel(
+                "Offerings sold out",
+                [("sum by (zone, capacity_type) (nodeless_unavailable_offerings)", "{{zone}} {{capacity_type}}")],
+            ),
+            Panel(
+                "Calls merged per batch",
+                [
+                    (
+                        "sum by (batcher) (rate(karpenter_cloudprovider_batcher_batch_size_sum[10m]))"
+                        " / sum by (batcher) (rate(karpenter_cloudprovider_batcher_batch_size_count[10m]))",
+                        "{{batcher}}",
+                    )
+                ],
+            ),
+        ],
+        [
+            Panel(
+                "Requests to the API server",
+                [(f"sum by (code, method) (rate(rest_client_requests_total[{RATE}]))", "{{method}} {{code}}")],
+                "reqps",
+            ),
+            Panel("Controller's CPU", [(f"rate(process_cpu_seconds_total[{RATE}])", "{{instance}}")], "short"),
+            Panel("Controller's memory", [("process_resident_memory_bytes", "{{instance}}")], "bytes"),
+        ],
+    ],
+)
+
+
+def written() -> dict[str, str]:
+    """Each file's text."""
+    made = {"nodeless-capacity.json": CAPACITY, "nodeless-performance-cost.json": PERFORMANCE}
+    return {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
+
+
+def main() -> None:
+    """Write both files."""
+    for name, text in written().items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
