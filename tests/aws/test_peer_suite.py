@@ -1,7 +1,25 @@
-"""The peer's AWS suites where catalog and solver meet: instance types, devices, storage, shortages, CreateFleet.
+"""The peer's AWS suites where catalog and solver meet, and where each of its cases (provisioning sheet, 10.6-10.10) is.
 
-Numbers are those of the provisioning sheet (10.7 to 10.9). The rest of these suites is held by the modules beside this
-one: capacity, launch templates, user data, images, network, pricing.
+| cases | rule | where |
+|---|---|---|
+| 10.6 state, node, consistency | capacity before the kubelet, nomination | tests/core/state, tests/core/lifecycle |
+| 10.7 C1, C4, C5 | nothing to choose from; `context` | test_catalogs.py, TestCreateFleet here |
+| 10.7 drift | image, missing objects | tests/core/deprovisioning, test_provider.py |
+| 10.7 inline provider, subnets | by id, most free addresses, in flight, given back | tests/core/api, test_network.py |
+| IT1, IT2 | every well-known label, with the old names | TestLabels here, test_typeinfo.py |
+| IT3, IT9, IT10 | pod-ENI | test_pod_eni_... here, test_capacity.py |
+| IT4-IT8 | 60 cheapest, spot below on-demand, metal and GPU types last | here, test_choice.py |
+| IT11-IT13 | NVIDIA, Gaudi, Neuron: 1 + 2 + 4 devices | test_devices_of_seven_... here |
+| IT14, IT15, overhead, pods | the ENI formula, reserved, eviction | TestPodDensity here, test_capacity.py |
+| ICE, capacity type | fallbacks, masks that end | TestShortages here, test_launch.py, test_unavailable.py |
+| metadata | IMDSv2 by default, member by member | test_launchtemplates.py |
+| LT1-LT7 | one template by content, `$Latest`, made again | test_launchtemplates.py, test_launch.py |
+| LT tags, block devices, storage | who wins, rounding | test_tags.py, test_launchtemplates.py, test_catalog.py |
+| LT user data, Bottlerocket, AL2 | golden files, merges | test_amifamily.py |
+| LT amiSelector; amifamily | filters, owners, newest first | test_images.py |
+| instance, pricing, batcher | all short; feeds; merged calls | test_launch.py, test_pricing.py, test_merging.py |
+| subnet, securitygroup, nodetemplate | selectors; status | test_network.py, tests/reconcilers/test_nodetemplates.py |
+| settings, operator, apis | defaults, refusals | tests/test_settings.py, tests/core/api |
 """
 
 from __future__ import annotations
@@ -11,7 +29,13 @@ from typing import Any
 
 import pytest
 
+from controller.aws.capacity import CapacityRules
+from controller.aws.catalog import InstanceTypeCatalog, Market, SoldTypes
+from controller.aws.memory import LearnedMemory
+from controller.aws.pricing import Prices
 from controller.aws.provider import AWSProvider
+from controller.aws.shipped import shipped_prices
+from controller.aws.typeinfo import TypeInfo, parse_type
 from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
@@ -22,6 +46,7 @@ from controller.core.provisioning.problem import build
 from sandbox.aws.faults import Shortage
 from tests import factories
 from tests.aws.conftest import Cloud, template
+from tests.aws.test_capacity import _described, info
 from tests.aws.test_options import told
 
 LINUX = (factories.requirement(keys.OS, "In", "linux"),)
@@ -87,6 +112,87 @@ def test_devices_are_counted_and_pods_share_them(elder: AWSProvider, resource: s
     for node in made.new_nodes:
         assert types[node.offering.instance_type].capacity[resource] >= node.requests[resource]
     assert sum(node.requests[resource] for node in made.new_nodes) == sum(counts)
+
+
+PEERS = {"c6g.large", "dl1.24xlarge", "g4dn.8xlarge", "inf1.2xlarge", "inf1.6xlarge", "m5.large", "m5.metal",
+         "m5.xlarge", "m6idn.32xlarge", "p3.8xlarge", "t3.large"}  # fmt: skip
+"""The instance types of the peer's fake EC2."""
+
+
+def retired(name: str, like: str, memory_mib: int, gpu: str, maker: str, count: int) -> TypeInfo:
+    """A type that moto's copy of EC2's answer lacks: another of its shape, with its own memory and devices."""
+    gpus = {"Gpus": [{"Name": gpu, "Manufacturer": maker, "Count": count}]}
+    own = {"InstanceType": name, "MemoryInfo": {"SizeInMiB": memory_mib}, "GpuInfo": gpus}
+    return parse_type(_described()[like] | own)
+
+
+def peers_types() -> tuple[InstanceType, ...]:
+    """Its types as EC2 describes them in us-east-1, each sold in two zones."""
+    catalog = InstanceTypeCatalog(None, "us-east-1", LearnedMemory())  # type: ignore[arg-type]  # reads nothing
+    zones = frozenset({"us-east-1a", "us-east-1b"})
+    lacking = (
+        retired("dl1.24xlarge", "p4d.24xlarge", 786_432, "Gaudi HL-205", "Habana", 8),
+        retired("p3.8xlarge", "g4dn.8xlarge", 249_856, "V100", "NVIDIA", 4),
+    )
+    known = {item.name: item for item in lacking}
+    sold = {name: known.get(name) or info(name) for name in PEERS}
+    catalog._sold = SoldTypes(1, sold, dict.fromkeys(PEERS, zones))
+    prices = Prices(1, {**shipped_prices("us-east-1").prices, "dl1.24xlarge": 13.10904, "p3.8xlarge": 12.24})
+    return catalog.instance_types(CapacityRules(), Market(zones, prices, 0, frozenset()))
+
+
+def planned(types: tuple[InstanceType, ...], *pods: Pod) -> SchedulingPlan:
+    owner = factories.provisioner(requirements=(factories.requirement(keys.CAPACITY_TYPE, "In", keys.ON_DEMAND),))
+    snapshot = factories.snapshot(pending=pods, provisioners=(owner,), node_templates=(factories.node_template(),))
+    return solve(build(snapshot, {owner.name: types}))
+
+
+@pytest.mark.parametrize(
+    ("resource", "nodes"),
+    [
+        ("nvidia.com/gpu", ["p3.8xlarge", "p3.8xlarge"]),
+        ("habana.ai/gaudi", ["dl1.24xlarge"]),
+        ("aws.amazon.com/neuron", ["inf1.6xlarge", "inf1.6xlarge"]),
+    ],
+)
+def test_devices_of_seven_for_three_pods_take_the_peers_nodes(resource: str, nodes: list[str]) -> None:
+    """IT11-IT13: pods of 1, 2 and 4 devices."""
+    made = planned(peers_types(), *devices(resource, 1, 2, 4))
+    assert not made.unplaced
+    assert [node.offering.instance_type for node in made.new_nodes] == nodes
+
+
+OLD = {
+    "beta.kubernetes.io/instance-type": keys.INSTANCE_TYPE,
+    "beta.kubernetes.io/arch": keys.ARCH,
+    "beta.kubernetes.io/os": keys.OS,
+    "failure-domain.beta.kubernetes.io/region": keys.REGION,
+    "failure-domain.beta.kubernetes.io/zone": keys.ZONE,
+}
+
+
+class TestLabels:
+    """IT1: a type can be chosen by every well-known label that it has, by all of them at once, by old names too."""
+
+    def labels(self) -> dict[str, str]:
+        own = info("g4dn.8xlarge").labels("us-east-1", pods=58)
+        chosen = {keys.ZONE: "us-east-1b", keys.CAPACITY_TYPE: keys.ON_DEMAND, keys.PROVISIONER_NAME: "default"}
+        return {**own, **chosen}
+
+    def chosen(self, selector: dict[str, str]) -> list[str]:
+        pod = factories.pending_pod(node_selector=selector)
+        return [node.offering.instance_type for node in planned(peers_types(), pod).new_nodes]
+
+    def test_by_all_26_of_them_at_once_and_by_the_old_names_too(self) -> None:
+        labels = self.labels()
+        assert set(labels) == keys.WELL_KNOWN
+        assert len(labels) == 26
+        assert self.chosen(labels) == ["g4dn.8xlarge"]
+        assert self.chosen({**labels, **{old: labels[new] for old, new in OLD.items()}}) == ["g4dn.8xlarge"]
+
+    @pytest.mark.parametrize("key", sorted(keys.WELL_KNOWN))
+    def test_each_one_counts(self, key: str) -> None:
+        assert self.chosen({**self.labels(), key: "999999"}) == []
 
 
 def test_pod_eni_is_had_when_switched_on_and_never_otherwise(cloud: Cloud, elder: AWSProvider) -> None:
