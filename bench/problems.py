@@ -25,6 +25,8 @@ from controller.core.api.pod import Pod, PodSpec, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
 from controller.core.cloud import Catalog, InstanceType, Offering
+from controller.core.provisioning import SchedulingProblem
+from controller.core.provisioning.problem import build
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -34,7 +36,7 @@ NODE_POOL = "karpenter.sh/nodepool"
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A problem's objects, decoded but not yet arranged: where the clock starts."""
+    """A problem's objects as the controller has them. Pods without a node are pending, whatever their status says."""
 
     provisioners: tuple[Provisioner, ...]
     instance_types: tuple[InstanceType, ...]
@@ -43,14 +45,15 @@ class Objects:
     daemon_sets: tuple[Any, ...]
 
 
-def load(path: Path) -> Objects:
-    """Read and decode a problem file. Raises OSError, orjson.JSONDecodeError, KeyError for files that are none."""
+def load(path: Path) -> Document:
+    """Read a problem file: decoded JSON, where the clock starts. Raises OSError and orjson.JSONDecodeError."""
     with gzip.open(path) as file:
-        return decode(orjson.loads(file.read()))
+        found: Document = orjson.loads(file.read())
+    return found
 
 
 def decode(document: Document) -> Objects:
-    """Objects from the JSON document."""
+    """Objects from the JSON document. Raises KeyError for a document that is no problem."""
     return Objects(
         provisioners=tuple(_provisioner(pool) for pool in document["nodePools"]),
         instance_types=tuple(_instance_type(kind) for kind in document["instanceTypes"]),
@@ -58,6 +61,12 @@ def decode(document: Document) -> Objects:
         nodes=tuple(_node(obj) for obj in document.get("nodes") or ()),
         daemon_sets=tuple(parse_daemon_set(obj) for obj in document.get("daemonSets") or ()),
     )
+
+
+def posed(objects: Objects) -> SchedulingProblem:
+    """The problem of placing the pods that have no node."""
+    snapshot, catalog = arrange(objects)
+    return build(snapshot, catalog, [pod for pod in objects.pods if not pod.node_name])
 
 
 def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
@@ -88,15 +97,13 @@ def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
 
 def _pod(obj: Document) -> Pod:
     pod = parse_pod(obj)
-    if pod.node_name:
-        return pod
-    return replace(pod, unschedulable=True, spec=_specs(pod.spec))
+    if not pod.node_name and (NODE_POOL in pod.spec.node_selector or pod.spec.required_node_affinity):
+        return replace(pod, spec=_specs(pod.spec))
+    return pod
 
 
 def _specs(spec: PodSpec) -> PodSpec:
     """Later pool label names become this version's."""
-    if NODE_POOL not in spec.node_selector and not spec.required_node_affinity:
-        return spec
     selector = FrozenMap({_label(key): value for key, value in spec.node_selector.items()})
     terms = spec.required_node_affinity
     if terms is not None:

@@ -198,7 +198,7 @@ class Pod:
 
     def owned_by(self, api_version: str, kind: str) -> bool:
         """Whether an owner reference names this kind."""
-        return any(owner.kind == kind and owner.api_version == api_version for owner in self.owners)
+        return bool(self.owners) and any(o.kind == kind and o.api_version == api_version for o in self.owners)
 
     @property
     def daemon(self) -> bool:

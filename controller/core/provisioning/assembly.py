@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,19 @@ class PoolOfferings:
     """R x offerings."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """The offerings that would hold a row's pods, cheapest first: the first one is planned."""
+
+    offering: PricedOffering
+    alternatives: tuple[PricedOffering, ...]
+    second: PricedOffering | None
+
+    @property
+    def every(self) -> tuple[PricedOffering, ...]:
+        return (self.offering, *self.alternatives)
+
+
 class Assembler:
     """Reads a packer's rows. Answers that many rows share are cached."""
 
@@ -47,6 +61,8 @@ class Assembler:
         self._allowing: dict[tuple[int, frozenset[int], int, int], Bools] = {}
         self._requirements: dict[tuple[int, frozenset[int], int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
+        self._fittings: dict[tuple[int, bytes], _Fitting] = {}
+        self._alike: dict[tuple[int, frozenset[int], bytes], _Fitting] = {}
         self._offerings = [self._sorted_offerings(index) for index in range(len(self.catalog.pools))]
         self._hand_out()
 
@@ -115,37 +131,52 @@ class Assembler:
         pool = int(catalog.pool_of[config])
         masks = frozenset(self._masks[row])
         fitting = self._fitting(row, config, pool, masks)
-        offering, alternatives = fitting[0], tuple(fitting[1 : self.packer.options.max_alternatives])
         provisioner = catalog.pools[pool].provisioner
         signature = int(table.signature[row])
         pods = self._pods[row]
         used = catalog.allocatable[:, config] - table.free[:, row] + catalog.overhead[:, config]
         return PlannedNode(
             provisioner=provisioner.name,
-            offering=offering,
-            alternatives=alternatives,
-            runner_up=runner_up(offering, alternatives),
+            offering=fitting.offering,
+            alternatives=fitting.alternatives,
+            runner_up=fitting.second,
             requirements=self._node_requirements(pool, masks, signature, fitting),
             labels=self._node_labels(pool, signature),
             taints=provisioner.taints,
             startup_taints=provisioner.startup_taints,
             pods=tuple(sorted(pods)),
             requests=FrozenMap(catalog.space.mapping(used)),
-            reason=_reason(len(pods), offering, alternatives),
+            reason=_reason(len(pods), fitting),
             price_spread=self.packer.options.price_spread,
             spot_offerings=self.packer.options.spot_offerings,
         )
 
-    def _fitting(self, row: int, config: int, pool: int, masks: frozenset[int]) -> list[PricedOffering]:
-        """The offerings that would hold the row's pods, cheapest first. The row's own is always among them."""
-        offered = self._offerings[pool]
-        need: Floats = self.catalog.allocatable[:, config] - self.packer.table.free[:, row]
+    def _fitting(self, row: int, config: int, pool: int, masks: frozenset[int]) -> _Fitting:
+        """What would hold the row's pods; its own offering is always among it. Rows that are alike share the answer."""
+        free = self.packer.table.free[:, row]
+        alike = (config, masks, free.tobytes())
+        found = self._alike.get(alike)
+        if found is None:
+            holds = self._holding(config, pool, masks, self.catalog.allocatable[:, config] - free)
+            found = self._alike[alike] = self._offered(pool, holds)
+        return found
+
+    def _holding(self, config: int, pool: int, masks: frozenset[int], need: Floats) -> Ints:
+        """The places of the pool's offerings that hold what a row of the configuration holds, cheapest first."""
         holds = self._allowed(config, pool, masks)
-        for have, asked in zip(offered.allocatable, need.tolist(), strict=True):
+        for have, asked in zip(self._offerings[pool].allocatable, need.tolist(), strict=True):
             if asked > 0:
                 holds = holds & (have >= asked)
-        kept = np.flatnonzero(holds)[: self.packer.options.max_alternatives]
-        return [offered.offerings[index] for index in kept.tolist()]
+        return np.flatnonzero(holds)[: self.packer.options.max_alternatives]
+
+    def _offered(self, pool: int, places: Ints) -> _Fitting:
+        key = (pool, places.tobytes())
+        found = self._fittings.get(key)
+        if found is None:
+            offerings = self._offerings[pool].offerings
+            first, *others = (offerings[index] for index in places.tolist())
+            found = self._fittings[key] = _Fitting(first, tuple(others), runner_up(first, others))
+        return found
 
     def _allowed(self, config: int, pool: int, masks: frozenset[int]) -> Bools:
         """Per offering of the pool, whether labels, open labels and limits let it stand in for the configuration."""
@@ -174,9 +205,7 @@ class Assembler:
             self._bits[masks] = bits
         return bits
 
-    def _node_requirements(
-        self, pool: int, masks: frozenset[int], signature: int, fitting: list[PricedOffering]
-    ) -> Requirements:
+    def _node_requirements(self, pool: int, masks: frozenset[int], signature: int, fitting: _Fitting) -> Requirements:
         key = (pool, masks, signature)
         found = self._requirements.get(key)
         if found is None:
@@ -186,7 +215,7 @@ class Assembler:
             self._requirements[key] = found
         if all(self._mask[index].exact for index in masks):
             return found
-        return found.intersection(_named(fitting))
+        return found.intersection(_named(fitting.every))
 
     def _node_labels(self, pool: int, signature: int) -> FrozenMap[str, str]:
         """The Provisioner's labels, and a value for each label of its own that it leaves open."""
@@ -207,8 +236,8 @@ class Assembler:
         return found
 
 
-def _reason(pods: int, offering: PricedOffering, alternatives: tuple[PricedOffering, ...]) -> str:
-    found = runner_up(offering, alternatives)
+def _reason(pods: int, fitting: _Fitting) -> str:
+    offering, found = fitting.offering, fitting.second
     text = (
         f"{pods} pods had no room on the nodes there are; {offering.instance_type} {offering.capacity_type} in "
         f"{offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
@@ -217,11 +246,11 @@ def _reason(pods: int, offering: PricedOffering, alternatives: tuple[PricedOffer
         return f"{text}; no other type would"
     return (
         f"{text}; next is {found.instance_type} {found.capacity_type} at ${found.price - offering.price:.4f}/h more, "
-        f"{len(alternatives)} offerings more would do"
+        f"{len(fitting.alternatives)} offerings more would do"
     )
 
 
-def _named(fitting: list[PricedOffering]) -> Requirements:
+def _named(fitting: Sequence[PricedOffering]) -> Requirements:
     """Requirements that name exactly what the offerings are, for rows whose pods had OR terms."""
     return Requirements(
         (

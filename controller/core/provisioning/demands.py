@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from controller.core.provisioning.allocation import Share
 from controller.core.provisioning.compiler import Mask
 from controller.core.provisioning.pieces import UnitRule
@@ -44,14 +42,17 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
     `scale` is one over the largest amount of each resource that a node may have.
     """
     found: dict[tuple[object, ...], Demand] = {}
+    sizes: dict[bytes, tuple[list[int], float]] = {}
     for share in shares:
         piece = share.piece
         key = (share.mask.index, piece.request_key, piece.rules.identity)
         demand = found.get(key)
         if demand is None:
             demand = found[key] = Demand(len(found), share.mask, piece.request, piece.rules.host, [])
-            demand.columns = np.flatnonzero(piece.request > 0).tolist()
-            demand.size = float(np.max(piece.request * scale, initial=0.0))
+            if piece.request_key not in sizes:
+                largest = float((piece.request * scale).max(initial=0.0))
+                sizes[piece.request_key] = piece.request.nonzero()[0].tolist(), largest
+            demand.columns, demand.size = sizes[piece.request_key]
         demand.shares.append(share)
         demand.count += share.count
         demand.waited = max(demand.waited, piece.pod_class.waited)

@@ -49,6 +49,6 @@ def expected_price(
 
 
 def runner_up(planned: PricedOffering, alternatives: Sequence[PricedOffering]) -> PricedOffering | None:
-    """The cheapest offering of another type or capacity type that would hold the same pods; None: there is none."""
+    """The first of the alternatives (cheapest first) that is of another type or capacity type; None: there is none."""
     mine = (planned.instance_type, planned.capacity_type)
-    return min((o for o in alternatives if (o.instance_type, o.capacity_type) != mine), default=None)
+    return next((o for o in alternatives if (o.instance_type, o.capacity_type) != mine), None)

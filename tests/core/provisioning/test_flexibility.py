@@ -77,7 +77,7 @@ class TestRunnerUp:
     """Another zone of the same type is no other choice."""
 
     def test_it_is_the_cheapest_of_another_type_or_capacity_type(self) -> None:
-        others = (spot(0.1, zone="b"), spot(0.15, "m5.xlarge"), spot(0.12, "c5.large"))
+        others = (spot(0.1, zone="b"), spot(0.12, "c5.large"), spot(0.15, "m5.xlarge"))
         assert runner_up(spot(0.1), others) == spot(0.12, "c5.large")
         assert runner_up(spot(0.1), (on_demand(0.3),)) == on_demand(0.3)
 
