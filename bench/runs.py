@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import resource
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from bench.problems import Document, decode, load, posed
 from controller.core.api import labels
 from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions, solve
 from controller.core.provisioning.bound import Bound, bound
+from controller.garbage import collect_seldom
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,8 @@ def run(path: Path, options: SolveOptions) -> Run:
 
 
 def timed(document: Document, options: SolveOptions) -> Run:
-    """Solve a problem document with the clock running. What was there before is no work for the garbage collector."""
-    gc.collect()
-    gc.freeze()
+    """Solve a problem document with the clock running, the garbage collector as the controller has it."""
+    collect_seldom()
     start, cpu = time.perf_counter(), time.process_time()
     problem = posed(decode(document))
     plan = solve(problem, options)

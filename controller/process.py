@@ -19,6 +19,7 @@ from controller.aws.clients import make_clients
 from controller.aws.provider import AWSProvider
 from controller.clock import Clock, SystemClock
 from controller.errors import CloudUnauthorizedError, KubeError
+from controller.garbage import collect_seldom
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
 from controller.kube.lease import LeaderElector
@@ -43,6 +44,7 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
     Raises ValidationError for bad settings and for a port that is taken, UnavailableError without any Kubernetes
     configuration, and CloudUnauthorizedError without a region: what waiting would not mend.
     """
+    collect_seldom()
     serving = Serving(
         metrics_port=options.metrics_port,
         health_probe_port=options.health_probe_port,

@@ -87,10 +87,10 @@ class Assembler:
 
     def _take(self, row: int, members: tuple[Member, ...], units: int) -> None:
         for member in members:
-            start, count = self.placed[member.pod_class.index], member.pods * units
-            pods = member.pod_class.pods[start : start + count]
-            self._pods[row].extend((pod.namespace, pod.name) for pod in pods)
-            self.placed[member.pod_class.index] = start + count
+            index = member.pod_class.index
+            start, count = self.placed[index], member.pods * units
+            self._pods[row].extend([pod.key for pod in member.pod_class.pods[start : start + count]])
+            self.placed[index] = start + count
 
     def _sorted_offerings(self, pool: int) -> PoolOfferings:
         catalog = self.catalog

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.provisioning.pieces import UnitRule
-from controller.core.provisioning.resources import Floats, Ints
+from controller.core.provisioning.resources import Bools, Floats, Ints
 from controller.core.provisioning.topology import Kind
 
 
@@ -49,35 +49,43 @@ class HostCounts:
             array = arrays[group] = np.zeros(self._room)
         return array
 
-    def cap(self, rule: UnitRule, first: int, last: int) -> Floats | None:
-        """Per row from `first` up to `last`, how many units the rule allows; None: any number."""
-        key = rule.group.key
-        matched = self._array(self._matched, rule.group.index)[first:last]
-        owners = self._array(self._owners, rule.group.index)[first:last]
+    def admits(self, rule: UnitRule, rows: slice) -> Bools | None:
+        """Per row, whether the rule allows one more unit; None: on every row."""
+        key, matched = rule.group.key, self._array(self._matched, rule.group.index)[rows]
         if key.kind is Kind.AFFINITY:
-            return np.where(matched > 0, np.inf, 0.0) if rule.obeys else None
+            return matched > 0 if rule.obeys else None
+        owners = self._array(self._owners, rule.group.index)[rows]
         if key.kind is Kind.ANTI_AFFINITY:
-            return self._repelled(rule, matched, owners)
-        if not rule.obeys and not (rule.matched and rule.group.hard and not (self._bound_first and rule.free)):
+            if not rule.obeys:
+                return owners == 0 if rule.matched else None
+            nobody = matched == 0 if rule.matched <= 1 else np.zeros(len(matched), dtype=np.bool_)
+            return nobody & (owners == 0) if rule.matched else nobody
+        if not self._binds(rule):
             return None
         if self._bound_first:
-            matched = matched - self._array(self._free, rule.group.index)[first:last]
-        if rule.matched:
-            left = np.floor((key.max_skew - matched) / rule.matched)
-        else:
-            left = np.where(matched <= key.max_skew, np.inf, 0.0)
-        return left if rule.obeys else np.where(owners > 0, left, np.inf)
+            matched = matched - self._array(self._free, rule.group.index)[rows]
+        level = matched <= key.max_skew - rule.matched
+        return level if rule.obeys else level | (owners == 0)
 
-    def _repelled(self, rule: UnitRule, matched: Floats, owners: Floats) -> Floats | None:
-        alone = 1.0 if rule.matched else np.inf
-        if rule.obeys:
-            free = np.where(matched == 0, self.empty_cap(rule), 0.0)
-            return np.where(owners == 0, free, 0.0) if rule.matched else free
-        if not rule.matched:
-            return None
-        if rule.owned:
-            return np.where(owners == 0, alone, 0.0)
-        return np.where(owners == 0, np.inf, 0.0)
+    def cap(self, rule: UnitRule, rows: Ints) -> Floats | float:
+        """How many units the rule allows on each of these rows, which it admits one to."""
+        key = rule.group.key
+        if key.kind is Kind.AFFINITY or not rule.matched:
+            return np.inf
+        if key.kind is Kind.ANTI_AFFINITY:
+            return 1.0 if rule.obeys or rule.owned else np.inf
+        if not self._binds(rule):
+            return np.inf
+        matched = self._array(self._matched, rule.group.index)[rows]
+        if self._bound_first:
+            matched = matched - self._array(self._free, rule.group.index)[rows]
+        left: Floats = np.floor((key.max_skew - matched) / rule.matched)
+        return left if rule.obeys else np.where(self._array(self._owners, rule.group.index)[rows] > 0, left, np.inf)
+
+    def _binds(self, rule: UnitRule) -> bool:
+        """Whether a spread holds the unit back: it obeys it, or would break it for those that do."""
+        last = self._bound_first and rule.free
+        return rule.obeys or (rule.matched > 0 and rule.group.hard and not last)
 
     def empty_cap(self, rule: UnitRule) -> float:
         """How many units an empty row may take."""
@@ -92,8 +100,8 @@ class HostCounts:
             return np.inf
         return float(key.max_skew // rule.matched)
 
-    def add(self, rule: UnitRule, rows: Ints, counts: Floats) -> None:
-        """Count units placed on rows."""
+    def add(self, rule: UnitRule, rows: Ints | int, counts: Floats | int) -> None:
+        """Count units placed on rows, or on one."""
         if rule.matched:
             self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
             if self._bound_first and rule.free:

@@ -83,18 +83,20 @@ def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferen
     preferred = _preferred(spec.preferred_node_affinity)
     soft_spread = [c for c in spec.topology_spread if c.when_unsatisfiable == "ScheduleAnyway"]
     hard_spread = tuple(c for c in spec.topology_spread if c.when_unsatisfiable != "ScheduleAnyway")
-    base = Level(required_choices(spec), (), volumes, spec.tolerations)
+    required = required_choices(spec)
     dropped: list[str] = []
 
     def level(*, avoid: bool) -> Level:
-        return replace(
-            base,
-            preferred=tuple(preferred[:1]),
-            spread=hard_spread + tuple(soft_spread),
-            affinity=spec.required_pod_affinity + tuple(affinity),
-            anti_affinity=spec.required_pod_anti_affinity + tuple(anti_affinity),
-            avoids_preferred_taints=avoid,
-            dropped=tuple(dropped),
+        return Level(
+            required,
+            tuple(preferred[:1]),
+            volumes,
+            spec.tolerations,
+            hard_spread + tuple(soft_spread),
+            spec.required_pod_affinity + tuple(affinity),
+            spec.required_pod_anti_affinity + tuple(anti_affinity),
+            avoid,
+            tuple(dropped),
         )
 
     yield level(avoid=taints_may_be_preferences)

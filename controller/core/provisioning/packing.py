@@ -31,8 +31,9 @@ class Placement:
     counts: list[int]
 
 
-STRETCH = 1024
-"""Rows looked at together: most demands are small, and find their place among the first rows with room."""
+STRETCH = 128
+"""Rows looked at first: most demands are small, and find their place among the first rows with room. Then four times as
+many, and so on."""
 SKIPPED_EVERY = 32
 """How often full rows at the front are left behind."""
 
@@ -138,63 +139,112 @@ class Packer:
         by_mask = [np.bincount(self._mask_of[first:], weights=total, minlength=masks) for total in totals.T]
         return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
-    def fits(self, demand: Demand, first: int, last: int) -> Floats:
-        """Per row from `first` up to `last`, how many more pods of the demand it can take (or all there are)."""
-        free = self.table.free
-        room: Floats = np.full(last - first, float(demand.count))
-        for column in demand.columns:
-            np.minimum(room, free[column, first:last] / demand.request[column], out=room)
-        np.floor(room, out=room)
-        room *= self._allowed(demand, first, last)
-        for rule in demand.rules:
-            cap = self.hosts.cap(rule, first, last)
-            if cap is not None:
-                np.minimum(room, cap, out=room)
-        return np.maximum(room, 0, out=room)
-
-    def _allowed(self, demand: Demand, first: int, last: int) -> Bools:
-        table, mask = self.table, demand.mask
-        planned = slice(max(first, table.existing), last)
-        fine = (mask.bits[table.config[planned]] & table.pairs[planned]) != 0
-        if mask.signature and fine.any():
-            fine &= self.signatures.compatible(table.signature[planned], mask.signature)
-        return fine if first >= table.existing else np.concatenate([mask.existing[first:last], fine])
-
     def fill_rows(self, demand: Demand) -> None:
         """Place as many as fit on the rows that there are, in their order, looking at a stretch of rows at a time."""
-        first = self._first_open
+        first, stretch = self._first_open, STRETCH
         while demand.count and first < self.table.count:
-            last = min(first + STRETCH, self.table.count)
-            room = self.fits(demand, first, last)
-            rows = room.nonzero()[0]
+            last = min(first + stretch, self.table.count)
+            rows = self._with_room(demand, first, last)
             if len(rows):
-                takes = room[rows]
-                total = takes.cumsum()
-                if total[-1] > demand.count:
-                    takes = np.clip(demand.count - (total - takes), 0, takes)
-                    used = takes > 0
-                    rows, takes = rows[used], takes[used]
-                self.place(demand, rows + first, takes)
-            first = last
+                self._fill(demand, rows)
+            first, stretch = last, 4 * stretch
+
+    def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
+        """The rows from `first` up to `last` that resources, host rules, labels and taints let one more unit onto."""
+        free, request = self.table.free, demand.request
+        roomy: Bools = np.ones(last - first, dtype=np.bool_)
+        for column in demand.columns:
+            roomy &= free[column, first:last] >= request[column]
+        for rule in demand.rules:
+            admitted = self.hosts.admits(rule, slice(first, last))
+            if admitted is not None:
+                roomy &= admitted
+        rows = roomy.nonzero()[0] + first
+        return rows[self._allowed(demand, rows)] if len(rows) else rows
+
+    def _allowed(self, demand: Demand, rows: Ints) -> Bools:
+        """Per row (in ascending order), whether labels and taints let the demand onto it."""
+        table, mask = self.table, demand.mask
+        standing = int(rows.searchsorted(table.existing))
+        planned = rows[standing:]
+        fine: Bools = (mask.bits[table.config[planned]] & table.pairs[planned]) != 0
+        if mask.signature and fine.any():
+            fine &= self.signatures.compatible(table.signature[planned], mask.signature)
+        return fine if not standing else np.concatenate([mask.existing[rows[:standing]], fine])
+
+    def _fill(self, demand: Demand, rows: Ints) -> None:
+        """Place units on rows that have room for one at least, as many as fit."""
+        if demand.count == 1 or self._takes_all(demand, rows[:1]):
+            self._place_on(demand, int(rows[0]), demand.count)
+            return
+        rows = rows[: demand.count]
+        takes = self._room(demand, rows)
+        total = takes.cumsum()
+        if total[-1] > demand.count:
+            takes = np.clip(demand.count - (total - takes), 0, takes)
+            used = takes > 0
+            rows, takes = rows[used], takes[used]
+        self.place(demand, rows, takes)
+
+    def _takes_all(self, demand: Demand, row: Ints) -> bool:
+        """Whether one row has room for all units that are left: looked at first, as it is the usual case."""
+        free, request = self.table.free[:, row[0]].tolist(), demand.request.tolist()
+        if any(free[column] < request[column] * demand.count for column in demand.columns):
+            return False
+        return all(np.all(self.hosts.cap(rule, row) >= demand.count) for rule in demand.rules)
+
+    def _room(self, demand: Demand, rows: Ints) -> Floats:
+        """Per row with room for one, how many units of the demand it can take (or all there are)."""
+        room: Floats = np.full(len(rows), float(demand.count))
+        for column in demand.columns:
+            np.minimum(room, self.table.free[column, rows] / demand.request[column], out=room)
+        np.floor(room, out=room)
+        for rule in demand.rules:
+            np.minimum(room, self.hosts.cap(rule, rows), out=room)
+        return room
 
     def place(self, demand: Demand, rows: Ints, counts: Floats) -> None:
         """Record pods on rows, and take what they use."""
+        if len(rows) == 1:
+            self._place_on(demand, int(rows[0]), int(counts[0]))
+            return
         table = self.table
         table.free[:, rows] -= demand.request[:, None] * counts
         table.pods[rows] += counts.astype(np.int64)
         for rule in demand.rules:
             self.hosts.add(rule, rows, counts)
-        planned = rows[rows >= table.existing]
-        if len(planned):
-            table.pairs[planned] &= demand.mask.bits[table.config[planned]]
-            if demand.mask.signature:
-                for row in planned.tolist():
-                    merged = self.signatures.merge(int(table.signature[row]), demand.mask.signature)
-                    table.signature[row] = merged
-        placed = int(counts.sum())
+        self._narrow(demand, rows[rows >= table.existing])
+        self._note(demand, rows.tolist(), counts.astype(np.int64).tolist())
+
+    def _place_on(self, demand: Demand, row: int, units: int) -> None:
+        """The same for one row, which is the usual case."""
+        table = self.table
+        table.free[:, row] -= demand.request * units
+        table.pods[row] += units
+        for rule in demand.rules:
+            self.hosts.add(rule, row, units)
+        if row >= table.existing:
+            table.pairs[row] &= demand.mask.bits[table.config[row]]
+            self._settle(demand, [row])
+        self._note(demand, [row], [units])
+
+    def _narrow(self, demand: Demand, planned: Ints) -> None:
+        """Planned rows keep the zones and capacity types, and the open labels, that the demand allows."""
+        table = self.table
+        table.pairs[planned] &= demand.mask.bits[table.config[planned]]
+        self._settle(demand, planned.tolist())
+
+    def _settle(self, demand: Demand, planned: list[int]) -> None:
+        wanted, signature = demand.mask.signature, self.table.signature
+        if wanted:
+            for row in planned:
+                signature[row] = self.signatures.merge(int(signature[row]), wanted)
+
+    def _note(self, demand: Demand, rows: list[int], counts: list[int]) -> None:
+        placed = sum(counts)
         demand.count -= placed
         demand.placed += placed
-        self.placements.append(Placement(demand, rows.tolist(), counts.astype(np.int64).tolist()))
+        self.placements.append(Placement(demand, rows, counts))
 
     def open_rows(self, demand: Demand, number: int) -> None:
         """Open new rows for what is left, while a configuration and its pool's limits allow."""

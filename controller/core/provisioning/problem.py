@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
@@ -72,9 +73,8 @@ def build(
     )
 
 
-def pod_key(pod: Pod) -> PodKey:
-    """The key that pods are sorted by."""
-    return (pod.namespace, pod.name)
+pod_key: Callable[[Pod], PodKey] = attrgetter("namespace", "name")
+"""The key that pods are sorted by."""
 
 
 def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> Iterator[Provisioner]:

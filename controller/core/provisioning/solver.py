@@ -19,6 +19,7 @@ from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.preferences import Preferences
+from controller.core.provisioning.problem import pod_key
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
 from controller.core.provisioning.resources import ResourceSpace
@@ -49,8 +50,8 @@ class Solver:
         self.unplaced: dict[PodKey, str] = {}
         standing = (node for node in problem.snapshot.nodes.values() if node.name not in problem.without_nodes)
         self.standing = tuple(sorted(standing, key=lambda node: node.name))
-        good = [pod for pod in sorted(problem.pending, key=lambda p: (p.namespace, p.name)) if self._readable(pod)]
-        self.batch = frozenset((pod.namespace, pod.name) for pod in problem.pending)
+        good = [pod for pod in sorted(problem.pending, key=pod_key) if self._readable(pod)]
+        self.batch = frozenset([pod.key for pod in problem.pending])
         found = daemons(problem.snapshot)
         volumes = Volumes(problem.snapshot, good)
         classes = Classifier(self._label_keys(good)).classes(good, volumes.needs())
@@ -69,9 +70,10 @@ class Solver:
         self.ladders = {c.index: steps for c in self.classes if (steps := self._steps(c))}
 
     def _readable(self, pod: Pod) -> bool:
-        if pod.spec.malformed:
-            self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(pod.spec.malformed)
-        return not pod.spec.malformed
+        malformed = pod.spec.malformed
+        if malformed:
+            self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(malformed)
+        return not malformed
 
     def _resolved(self, pod_class: PodClass) -> bool:
         if pod_class.volumes.problem:
