@@ -20,7 +20,7 @@ from controller.core.deprovisioning import consolidation, expiration
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.lifecycle.fleet import Fleet, fleet
 from controller.core.state.cluster import Cluster
-from controller.drift import Drift, Images
+from controller.drift import Drift, Images, NetworkSource
 from controller.errors import KubeError
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder
@@ -117,7 +117,10 @@ class Operator:
         self._catalogs = Catalogs(cloud)
         self._ledger.prices = self._prices
         self.adopted = threading.Event()
-        self._drift = Drift(self.informers, images, clock) if images and settings.drift_enabled else None
+        self._drift: Drift | None = None
+        if images is not None and settings.drift_enabled:
+            network = None if resolve is None else NetworkSource(lambda each: resolve(each).ids(), cloud.list)
+            self._drift = Drift(self.informers, images, clock, network)
         acting = self._reconcilers(settings, kube, cloud)
         if resolve is not None:
             acting.append(NodeTemplatesReconciler(kube=kube, events=self._events, resolve=resolve, clock=clock))

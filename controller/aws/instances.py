@@ -180,4 +180,6 @@ class Instances:
             provisioner_name=tags.get(keys.PROVISIONER_NAME, ""),
             tags=FrozenMap(tags),
             labels=FrozenMap(dict(sorted(labels.items()))),
+            subnet_id=instance.get("SubnetId", ""),
+            security_group_ids=tuple(sorted(group["GroupId"] for group in instance.get("SecurityGroups", []))),
         )

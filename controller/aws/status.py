@@ -30,6 +30,10 @@ class TemplateStatus:
     problems: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
 
+    def ids(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Of the subnets and of the security groups."""
+        return frozenset(subnet_id for subnet_id, _ in self.subnets), frozenset(self.security_groups)
+
     def document(self) -> dict[str, list[dict[str, str]]]:
         """What is known of the status, as the API server takes it."""
         found: dict[str, list[dict[str, str]]] = {}

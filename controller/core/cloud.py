@@ -101,6 +101,9 @@ class CloudInstance:
     labels: FrozenMap[str, str] = field(default=EMPTY)
     """Labels of the Node: those of the instance type, zone, capacity type, image id, provisioner name, and the labels
     that its launch request carried."""
+    subnet_id: str = ""
+    security_group_ids: tuple[str, ...] = ()
+    """Sorted. Both are empty where nobody knows them."""
 
 
 class TypeSource(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ class DeprovisioningTimes:
     """`plan_seconds` between looks when nothing was found (the peer's 10 s), `again_seconds` after something was.
     `step_seconds`: how often commands on record are looked at. `settle_seconds`: what consolidation found must hold
     for so long (the peer's 15 s). `rest_seconds`: workloads whose pods it moved are left alone for so long.
+    `search_seconds` between looks of a search for savings that has not seen every node yet.
     `quiet_seconds`: where nothing changed, it searches again after this long (the peer's 5 min), for prices may have.
     """
 
@@ -49,6 +51,7 @@ class DeprovisioningTimes:
     step_seconds: float = 1.0
     settle_seconds: float = 15.0
     quiet_seconds: float = 300.0
+    search_seconds: float = 2.0
 
 
 Plan = Callable[["Pass"], Decision]
@@ -150,8 +153,10 @@ class DeprovisioningReconciler:
                 begun = self._consolidate(present, view)
             if begun:
                 return self._times.again_seconds
+        pause = self._times.search_seconds if self._cursors.get(consolidation.CONSOLIDATION) else math.inf
         soonest = expiration.next_expiry(found, now)
-        return self._times.plan_seconds if soonest is None else min(self._times.plan_seconds, soonest - now + 0.05)
+        until_expiry = math.inf if soonest is None else soonest - now + 0.05
+        return min(self._times.plan_seconds, pause, until_expiry)
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.lifecycle.fleet import fleet
 from controller.core.state.snapshot import Snapshot
-from controller.drift import Drift, Images
+from controller.drift import Drift, Images, NetworkSource
 from controller.errors import CloudError, NotFoundError
 from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS
 from controller.loops import BackoffTimes
@@ -41,6 +41,7 @@ from controller.reconcilers.deprovisioning import DeprovisioningReconciler, Depr
 from controller.reconcilers.emptiness import EmptinessReconciler
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.metrics import Metrics
+from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World, apply_fault
 
 QUICK = CommandTimes(ready_seconds=600.0, appear_seconds=1.0, patience_seconds=0.3, hold_back=BackoffTimes(60.0, 60.0))
@@ -70,10 +71,16 @@ class Leader:
         return self.world.caught_up()
 
 
-def leader(world: World, times: CommandTimes = QUICK, images: Images | None = None) -> Leader:
+def leader(
+    world: World,
+    times: CommandTimes = QUICK,
+    images: Images | None = None,
+    subnets: Callable[[], Collection[str]] | None = None,
+) -> Leader:
     adopted = threading.Event()
     adopted.set()
-    drift = Drift(world.informers, images, world.clock) if images else None
+    network = NetworkSource(lambda _template: (subnets(), ()), world.cloud.list) if subnets else None
+    drift = Drift(world.informers, images, world.clock, network) if images else None
     wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
     if drift is not None:
         wanted["drift"] = drift.wanted
@@ -532,6 +539,23 @@ def test_a_node_gets_its_hashes_and_drifts_when_the_provisioner_changes(world: W
     one.passes(lambda s: record_of(s), "replaced")
     one.passes(lambda _: world.cloud.requests, "launched")
     assert world.cloud.requests[0].labels["team"] == "web"
+
+
+def test_a_node_whose_subnet_is_not_selected_any_more_is_replaced(world: World) -> None:
+    """Somebody moved a tag in AWS. While nobody can say what is selected, nobody goes."""
+    world.add_provisioner()
+    old_node(world)
+    provider_id = world.node("old")["spec"]["providerID"]
+    world.cloud.add(cloud_instance(provider_id=provider_id, id="i-old", node_name="old", subnet_id="subnet-1"))
+    selected: list[str] = []
+    one = leader(world, images=lambda _template: (), subnets=lambda: selected)
+    assert untouched(one.some_passes())
+    selected.append("subnet-2")
+    world.clock.ahead_seconds += 61.0
+    one.passes(record_of, "replaced")
+    (new,) = replacements(one.passes(replacements, "replacement"))
+    come_up(world, new)
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
 
 
 def test_without_the_feature_gate_nothing_drifts(world: World) -> None:

@@ -1,9 +1,10 @@
 """Consolidation by money: nodes are removed where what takes their place is cheaper by more than the move is worth.
 
 Any number of nodes may be replaced by any number (the peer: by one at most), since what a simulation packs is judged
-by its price alone. Sets are tried first, from the largest that the disruption budgets allow down to pairs, of the nodes
-that waste most for what their removal disrupts; then single nodes in the same order. A look makes a limited number of
-simulations, and the next one goes on where it ended, so that no node is never looked at (the peer starts again).
+by its price alone. Sets are tried first, Provisioner by Provisioner, from the largest that the disruption budgets allow
+down to pairs, of the nodes that waste most for what their removal disrupts; then single nodes in the same order. A look
+makes a limited number of simulations, and the next one goes on where it ended, so that no Provisioner and no node is
+never looked at (the peer starts again).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _COUNTED = ("cpu", "memory")
 class Found:
     """Commands that do not touch each other. `kept`: nodes that were judged, with the reason why they stay.
 
-    `cursor`: where the next look begins among single nodes; 0 when all have been looked at.
+    `cursor`: where the next look begins among Provisioners, then single nodes; 0 when all have been looked at.
     """
 
     commands: tuple[Command, ...] = ()
@@ -66,9 +67,7 @@ def find(
     eligible = search.eligible(candidates, resting)
     empty = list(search.empties([candidate for candidate in eligible if not candidate.pods]))
     busy = sorted((c for c in eligible if c.pods and c.price is not None), key=_rank)
-    if cursor == 0:
-        search.sets(busy)
-    after = search.singles(busy, cursor)
+    after = search.go_on(busy, cursor)
     commands = (*empty, *search.commands)
     return Found(commands, tuple(search.kept), tuple(search.blocked), after, search.simulations)
 
@@ -109,22 +108,31 @@ class _Search:
             self.gate.grant([candidate])
             yield Command(CONSOLIDATION, EMPTY_NODES, "no pod needs the node", (candidate,))
 
-    def sets(self, busy: Sequence[Candidate]) -> None:
-        """The set of one Provisioner's nodes that saves most, if any is worth it: halving from the largest."""
+    def go_on(self, busy: Sequence[Candidate], cursor: int) -> int:
+        """Sets of each Provisioner, then node by node, from the cursor on; where the next look is to begin."""
         by_owner: dict[str, list[Candidate]] = {}
         for candidate in busy:
             by_owner.setdefault(candidate.provisioner.name, []).append(candidate)
-        for name in sorted(by_owner):
-            best: tuple[float, Command] | None = None
-            for size in self._sizes(by_owner[name]):
-                if self.simulations >= self.most // 2:
-                    break
-                chosen = by_owner[name][:size]
-                found = self._judge(chosen)
-                if not found.refusal and (best is None or found.saved > best[0]):
-                    best = (found.saved, _command(chosen, found))
-            if best is not None:
-                self._take(best[1])
+        owners = sorted(by_owner)
+        for index in range(cursor, len(owners)):
+            members = by_owner[owners[index]]
+            sizes = list(self._sizes(members))
+            if self.simulations > 0 and self.simulations + len(sizes) > self.most:
+                return index
+            self._best_set(members, sizes)
+        stopped = self._singles(busy, max(0, cursor - len(owners)))
+        return 0 if stopped is None else len(owners) + stopped
+
+    def _best_set(self, members: Sequence[Candidate], sizes: Sequence[int]) -> None:
+        """The set of one Provisioner's nodes that saves most, if any is worth it."""
+        best: tuple[float, Command] | None = None
+        for size in sizes:
+            chosen = members[:size]
+            found = self._judge(chosen)
+            if not found.refusal and (best is None or found.saved > best[0]):
+                best = (found.saved, _command(chosen, found))
+        if best is not None:
+            self._take(best[1])
 
     def _sizes(self, members: Sequence[Candidate]) -> Iterator[int]:
         allowed = self.gate.allowance(members[0].provisioner, UNDERUTILIZED).nodes
@@ -134,9 +142,9 @@ class _Search:
                 yield size
             size = size // 2 if size > 3 else size - 1
 
-    def singles(self, busy: Sequence[Candidate], cursor: int) -> int:
-        """Node by node; where the next look is to begin."""
-        for index in range(min(cursor, len(busy)), len(busy)):
+    def _singles(self, busy: Sequence[Candidate], start: int) -> int | None:
+        """Node by node; where it stopped, None when it came to the end."""
+        for index in range(start, len(busy)):
             candidate = busy[index]
             if self.gate.refusal(candidate) is not None:
                 continue  # a set has it
@@ -150,7 +158,7 @@ class _Search:
                 self.kept.append((candidate, found.refusal))
             else:
                 self._take(_command([candidate], found))
-        return 0
+        return None
 
     def _judge(self, removed: Sequence[Candidate]) -> Worth:
         self.simulations += 1

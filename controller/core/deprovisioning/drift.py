@@ -19,6 +19,7 @@ from controller.core.api.labels import INSTANCE_AMI_ID, VOLUNTARY_DISRUPTION
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudInstance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.records import recorded
 from controller.core.scheduling.requirements import Requirements
@@ -98,6 +99,22 @@ def drift_reason(
     for name in requirements:
         if name in node.labels and not requirements[name].accepts(node.labels[name]):
             return f"label {name}={node.labels[name]} is not what its Provisioner requires any more"
+    return ""
+
+
+def network_reason(
+    instance: CloudInstance, template: AWSNodeTemplate, subnets: Collection[str], groups: Collection[str]
+) -> str:
+    """Why an instance's network is not what its template selects now (ids), empty when it is, or when nobody knows.
+
+    A selector finds something else without a change of its own when tags move: the hash does not see that.
+    """
+    if subnets and instance.subnet_id and instance.subnet_id not in subnets:
+        return f"subnet {instance.subnet_id} is not what AWSNodeTemplate {template.name} selects any more"
+    known = bool(groups and instance.security_group_ids) and not template.launch_template
+    if known and set(groups) != set(instance.security_group_ids):
+        have, wanted = ", ".join(instance.security_group_ids), ", ".join(sorted(groups))
+        return f"security groups {have} are not what AWSNodeTemplate {template.name} selects any more: {wanted}"
     return ""
 
 

@@ -171,6 +171,49 @@ def test_no_node_is_never_looked_at() -> None:
     assert seen == {node.name for node in nodes}
 
 
+def test_what_the_last_of_many_provisioners_wastes_is_found_too() -> None:
+    """ks#3305: nodes of over 20 pools; the last pool's eight c6g.large were never looked at together."""
+    market = types_of(("c6g.large", "2", "4Gi", 0.068), ("r6g.xlarge", "4", "32Gi", 0.2016))
+    owners = [owner(name=f"pool-{i:02}") for i in range(20)] + [owner(name="zz")]
+    full = {"cpu": "1900m", "memory": "3900Mi"}
+    nodes = [standing(f"n{i:03}", "c6g.large", full, types=market, provisioner=f"pool-{i % 20:02}") for i in range(80)]
+    small = {"cpu": "400m", "memory": "3Gi"}
+    nodes += [standing(f"z{i}", "c6g.large", small, types=market, provisioner="zz") for i in range(8)]
+    cursor, looks = 0, 0
+    while looks < 30:
+        looks += 1
+        found = look(nodes, market, owners, cursor)
+        cursor = found.cursor
+        if found.commands:
+            break
+        assert cursor, "all was looked at, and nothing found"
+    assert only(found).price_after == pytest.approx(0.2016)
+    assert {candidate.provisioner.name for candidate in only(found).candidates} == {"zz"}
+
+
+def test_a_fleet_of_small_spot_nodes_comes_back_to_what_a_fresh_pack_costs() -> None:
+    """aws#9531: twice the nodes at the same load, most of them 2xlarge; the peer deletes single nodes, and few."""
+    zone, families = factories.ZONES[0], [f"m{i}" for i in range(5, 15)]
+    market = tuple(
+        factories.instance_type(
+            name=f"{family}.{size}", cpu=str(cpu), memory=f"{4 * cpu}Gi",
+            offered=(Offering(zone, keys.SPOT, 0.012 * cpu + number / 1e4),),
+        )
+        for number, family in enumerate(families)
+        for size, cpu in (("2xlarge", 8), ("4xlarge", 16))
+    )  # fmt: skip
+    spot = owner(requirements=[factories.requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)])
+    pod = {"cpu": "4500m", "memory": "9Gi"}
+    nodes = [
+        standing(f"n{i:02}", f"{families[i % 10]}.2xlarge", pod, types=market, capacity_type=keys.SPOT)
+        for i in range(36)
+    ]
+    command = only(look(nodes, market, [spot]))
+    assert len(command.candidates) == 36
+    assert len(command.replacements) == 12, "three pods a 4xlarge"
+    assert command.price_after < 0.7 * command.price_before
+
+
 def test_a_pending_pod_that_nobody_can_place_does_not_stop_consolidation() -> None:
     """The peer stops for the whole cluster."""
     stuck = factories.pending_pod(requests={"cpu": "500"})

@@ -20,9 +20,11 @@ from controller.core.deprovisioning.drift import (
     due,
     hashes,
     missing_hashes,
+    network_reason,
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from tests import factories
+from tests.core.lifecycle.instances import cloud_instance
 
 OWNER = factories.provisioner()
 TEMPLATE = factories.node_template()
@@ -44,6 +46,30 @@ def test_a_node_as_it_would_be_launched_today_has_not_drifted() -> None:
 
 def test_another_ami_is_drift() -> None:
     assert "ami-old" in reason(launched("ami-old"))
+
+
+@pytest.mark.parametrize(
+    ("subnets", "groups", "expected"),
+    [
+        ({"subnet-1", "subnet-2"}, {"sg-1"}, ""),
+        ({"subnet-2"}, {"sg-1"}, "subnet subnet-1"),
+        ({"subnet-1"}, {"sg-1", "sg-2"}, "security groups sg-1"),
+        ({"subnet-1"}, {"sg-2"}, "security groups sg-1"),
+        (set(), set(), ""),
+    ],
+)
+def test_an_instance_in_a_subnet_or_groups_that_are_not_selected_any_more_has_drifted(
+    subnets: set[str], groups: set[str], expected: str
+) -> None:
+    """Tags moved: the selector finds something else, although it did not change. What nobody knows is no drift."""
+    instance = cloud_instance(subnet_id="subnet-1", security_group_ids=("sg-1",))
+    found = network_reason(instance, TEMPLATE, subnets, groups)
+    assert found.startswith(expected) if expected else found == ""
+
+
+def test_a_launch_template_of_the_users_own_brings_its_own_groups() -> None:
+    instance = cloud_instance(subnet_id="subnet-1", security_group_ids=("sg-1",))
+    assert network_reason(instance, replace(TEMPLATE, launch_template="mine"), {"subnet-1"}, {"sg-2"}) == ""
 
 
 @pytest.mark.parametrize("images", [None, ()])
