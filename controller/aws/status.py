@@ -31,8 +31,8 @@ class TemplateStatus:
     unanswered: tuple[str, ...] = ()
 
     def ids(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Of the subnets and of the security groups."""
-        return frozenset(subnet_id for subnet_id, _ in self.subnets), frozenset(self.security_groups)
+        """Of the subnets and of the security groups; none where they could not be resolved."""
+        return frozenset(subnet_id for subnet_id, _ in self.subnets or ()), frozenset(self.security_groups or ())
 
     def document(self) -> dict[str, list[dict[str, str]]]:
         """What is known of the status, as the API server takes it."""
