@@ -24,6 +24,10 @@ LOADED = {
         "controller.commandline.explain",
         "Why a pod waits, a node is what it is, or a Provisioner launches nothing.",
     ),
+    "view": (
+        "controller.commandline.view",
+        "The nodes of a cluster, live: use, price, pods that wait and why, decisions.",
+    ),
     "check": ("controller.commandline.check", "What is wrong with the installation, and how to mend it."),
 }
 """Commands that are imported when they are called: module (the command bears the name), help in the list."""

@@ -9,6 +9,7 @@ from controller.catalogs import template_of
 from controller.commandline.answer import Answer, Section
 from controller.commandline.events import lines
 from controller.commandline.figures import age, money, month, percent
+from controller.commandline.ledger import decisions, line
 from controller.commandline.nodefacts import NodeFacts, node_facts
 from controller.commandline.present import Present
 from controller.commandline.simulation import node_prices
@@ -39,6 +40,8 @@ def explain_node(present: Present, name: str, now: float) -> Answer:
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, stage))))
         sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, stage, now))))
+    on_record = decisions(present.kube, f"Node/{name}")
+    sections.append(Section("Decisions", tuple(line(entry, now) for entry in on_record)))
     sections.append(Section("Events", lines(present.kube, "Node", name, "", now)))
     return Answer(f"Node {name}", _verdict(node, candidate), _facts(facts), tuple(sections), present.price_notes)
 

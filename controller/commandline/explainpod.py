@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from controller.commandline.answer import Answer, Section
 from controller.commandline.events import lines
 from controller.commandline.figures import age, money
+from controller.commandline.ledger import decisions, line
 from controller.commandline.present import Present
 from controller.commandline.simulation import node_prices, price_of
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -23,8 +24,10 @@ def explain_pod(present: Present, namespace: str, name: str, now: float) -> Answ
     if pod is None:
         raise NotFoundError(f"There is no pod {namespace}/{name}; -n NAMESPACE looks in another namespace")
     verdict, sections = _bound(present, pod) if pod.node_name else _waiting(present, pod)
+    on_record = decisions(present.kube, f"{namespace}/{name}")
+    decided = Section("Decisions", tuple(line(entry, now) for entry in on_record))
     said = Section("Events", lines(present.kube, "Pod", name, namespace, now))
-    return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), (*sections, said), present.price_notes)
+    return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), (*sections, decided, said), present.price_notes)
 
 
 def _facts(pod: Pod, now: float) -> dict[str, str]:
