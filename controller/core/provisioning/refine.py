@@ -23,6 +23,7 @@ from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rul
 from controller.core.provisioning.refine_build import Bin, Builder, Packing
 from controller.core.provisioning.refine_fill import Taste
 from controller.core.provisioning.refine_prices import Work
+from controller.core.provisioning.refine_search import Search
 from controller.core.provisioning.refine_stock import Stock
 from controller.core.provisioning.resources import Floats
 from controller.core.provisioning.rounds import Progress, Rounds
@@ -37,7 +38,13 @@ TASTES = (
     Taste(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
 )
 """Ways of filling, tried in this order while the budget lasts."""
-SHARE_OF_BUDGET = 0.5
+GREEDY = 0.75
+"""The part of the work that goes into packings from nothing; the rest goes into local search."""
+GOOD = 1.0005
+"""A packing that costs no more than the divisible optimum, times this, is good enough."""
+SMALL, SMALL_IN_VAIN = 4, 2
+"""Packings of so few new nodes are not searched further once so many ways of filling in a row were no cheaper."""
+SHARE_OF_BUDGET = 0.6
 """The part of the budget that is planned for: figures of work are for one kind of machine, first plans take time."""
 
 
@@ -60,17 +67,28 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
 
 
 def _best(stock: Stock, work: Work) -> Packing:
-    """The cheapest of the packings that the work allows; one at least."""
+    """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
     best: Packing | None = None
+    in_vain = 0
     for taste in TASTES:
         before = work.done
         built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work).build(taste)
         if best is None or built.cost(stock) < best.cost(stock) - 1e-9:
-            best = built
-        if work.done + (work.done - before) > work.allowed:
+            best, in_vain = built, 0
+        else:
+            in_vain += 1
+        small = sum(not one.standing for one in best.bins) <= SMALL
+        if _good(best, stock) or (small and in_vain >= SMALL_IN_VAIN):
+            return best
+        if work.done + (work.done - before) > GREEDY * work.allowed:
             break
     assert best is not None
-    return best
+    return best if work.over else Search(stock, best, TASTES, work).run()
+
+
+def _good(packing: Packing, stock: Stock) -> bool:
+    """Whether there is nothing to be won."""
+    return not packing.left.any() and packing.cost(stock) <= stock.floor * GOOD
 
 
 def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:

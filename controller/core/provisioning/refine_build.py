@@ -19,10 +19,14 @@ CANDIDATES = 12
 """Offers that are filled in thought for each node to open."""
 CALM = 0.3
 """Units whose host rules need less than this part of the nodes to come are in no hurry."""
-REFRESH = 0.7
+REFRESH = 0.6
 """The divisible optimum is asked again once no more than this part of the worth is left."""
 FIRST = 1e6
 """How much more those who depend on limits appeal, where they may go at all."""
+MODEST = 1.5
+"""Where a host rule needs most of the nodes to come, none costs more than an even part of what is left, times this."""
+PRESSED = 0.7
+"""Most: this part of the nodes to come."""
 LOST = 1e6
 """What a unit left out counts for among prices: more than any node."""
 
@@ -64,8 +68,12 @@ class Builder:
         stock = self.stock
         if len(stock.room) and stock.open_to.any():
             prices = Prices(stock, self.counts, self.lefts, standing=True, work=self.work)
-            self._fill_standing(prices, taste)
+            self.fill_standing(prices, taste, np.arange(len(stock.room)))
         self.open(taste)
+        return self.packing()
+
+    def packing(self) -> Packing:
+        """What is packed by now, each bin in the cheapest offer that holds it."""
         return Packing([self._cheapest(one) for one in self.bins], self.counts)
 
     def open(self, taste: Taste, prices: Prices | None = None) -> None:
@@ -83,9 +91,10 @@ class Builder:
             if given or float(self.counts.sum()) == before:
                 return
 
-    def _fill_standing(self, prices: Prices, taste: Taste) -> None:
+    def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
+        """Fill these existing rows, one after the other."""
         stock = self.stock
-        for row in range(len(stock.room)):
+        for row in rows.tolist():
             active = np.flatnonzero((self.counts > 0) & stock.open_to[row])
             if not len(active):
                 continue
@@ -99,7 +108,7 @@ class Builder:
                 prices.worth[active],
                 taste,
             )
-            self.work.filled(len(active), 1, float((taken > 0).sum()) * 3)
+            self.work.filled(len(active), 1, float((taken > 0).sum()))
             if taken.any():
                 self._commit(True, row, self._whole(active, taken[0]), 1)
 
@@ -154,7 +163,7 @@ class Builder:
             prices.worth[active] * urgency,
             taste,
         )
-        self.work.filled(len(active), len(offers), float((taken > 0).sum(axis=1).max()) * 3)
+        self.work.filled(len(active), len(offers), float((taken > 0).sum(axis=1).max()))
         ratio = (taken @ prices.worth[active]) / prices.cost[offers]
         best = int(np.argmax(ratio))
         if not taken[best].any():
@@ -165,13 +174,25 @@ class Builder:
 
     def _pressure(self, prices: Prices) -> Floats:
         """Per unit, how many nodes its host rules need over how many are yet to come."""
-        stock = self.stock
-        takes = stock.requests[:, stock.dense :]
+        takes = self.stock.requests[:, self.stock.dense :]
         if not takes.shape[1]:
             return np.zeros(len(self.counts))
-        needed = (self.counts @ takes) / np.maximum(stock.capacity[0, stock.dense :], 1.0)
-        coming = prices.nodes * float(self.counts @ prices.worth) / max(1e-12, float(prices.counts @ prices.worth))
-        return np.asarray(np.where(takes > 0, needed, 0.0).max(axis=1) / max(1.0, coming))
+        needed = self._needed()
+        return np.asarray(np.where(takes > 0, needed, 0.0).max(axis=1) / max(1.0, self._coming(prices)))
+
+    def _needed(self) -> Floats:
+        """Per host rule, how many nodes what is left of its units needs."""
+        stock = self.stock
+        if not len(stock.capacity):
+            return np.zeros(stock.requests.shape[1] - stock.dense)
+        return np.asarray(
+            (self.counts @ stock.requests[:, stock.dense :]) / np.maximum(stock.capacity[0, stock.dense :], 1.0)
+        )
+
+    def _coming(self, prices: Prices) -> float:
+        """About how many nodes are yet to come: the divisible optimum's, by the worth of what is left."""
+        before = float(prices.counts @ prices.worth)
+        return prices.nodes * float(self.counts @ prices.worth) / max(1e-12, before)
 
     def _copies(self, number: int, units: Floats) -> int:
         used = units > 0
@@ -180,6 +201,13 @@ class Builder:
             if limit.takes[number] > 0:
                 copies = min(copies, int(left // limit.takes[number]))
         return max(1, copies)
+
+    def _modest(self, prices: Prices, offers: Ints) -> Bools:
+        """Offers that leave enough for the nodes that a host rule needs anyhow; all, where no rule needs so many."""
+        needed = float(self._needed().max(initial=0.0))
+        if needed <= PRESSED * self._coming(prices):
+            return np.ones(len(offers), dtype=np.bool_)
+        return np.asarray(prices.cost[offers] <= MODEST * float(self.counts @ prices.worth) / needed)
 
     def _within_limits(self) -> Bools:
         fine = np.ones(len(self.stock.price), dtype=np.bool_)
@@ -191,7 +219,10 @@ class Builder:
         """The offers of the shortlist that can take something wanted, those that could be worth most first."""
         stock, offers = self.stock, prices.shortlist
         allowed = stock.allowed[np.ix_(offers, active)]
-        usable = np.flatnonzero(self._within_limits()[offers] & stock.allowed[np.ix_(offers, wanted)].any(axis=1))
+        fine = self._within_limits()[offers] & stock.allowed[np.ix_(offers, wanted)].any(axis=1)
+        usable = np.flatnonzero(fine & self._modest(prices, offers))
+        if not len(usable):
+            usable = np.flatnonzero(fine)
         rest = allowed[usable] @ (self.counts[active] * prices.worth[active])
         ratio = np.minimum(prices.reach[usable], rest) / prices.cost[offers[usable]]
         order = np.argsort(-ratio, kind="stable")[:CANDIDATES]

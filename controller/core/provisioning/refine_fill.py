@@ -15,6 +15,10 @@ from controller.core.provisioning.resources import Bools, Floats, Ints
 
 SLACK = 1e-9
 """Rounding that a request may exceed a host rule's column by."""
+ANY = 1e30
+"""How many units fit that ask for nothing of a resource, over what is free."""
+KEPT = 0.8
+"""Arrays are made narrower when no more than this part of the units still fits somewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,9 @@ class Units:
             place = int((self.host_columns[unit] >= 0).sum())
             self.host_columns[unit, place] = dense + column
             self.host_takes[unit, place] = requests[unit, dense + column]
+        asked = requests[:, :dense].T
+        self.per_unit: Floats = np.divide(1.0, asked, out=np.full(asked.shape, ANY), where=asked > 0)
+        self.per_host: Floats = 1.0 / self.host_takes
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -55,20 +62,18 @@ class Units:
         picked = Units.__new__(Units)
         picked.requests, picked.dense = self.requests[which], self.dense
         picked.host_columns, picked.host_takes = self.host_columns[which], self.host_takes[which]
+        picked.per_unit, picked.per_host = self.per_unit[:, which], self.per_host[which]
         return picked
 
     def room(self, free: Floats, most: Floats) -> Floats:
-        """K x D: how many units fit into what is free (K x W), at most `most` (K x D or D)."""
-        room = np.broadcast_to(most, (len(free), len(self))).copy()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for column in range(self.dense):
-                asked = self.requests[:, column]
-                np.fmin(room, np.floor((free[:, column, None] + SLACK) / asked), out=room)
+        """K x D: how many units fit into what is free (K x W), at most `most` (K x D)."""
+        room = most.copy()
+        for column in range(self.dense):
+            np.minimum(room, (free[:, column, None] + SLACK) * self.per_unit[column], out=room)
         for place in range(self.host_columns.shape[1]):
-            columns = self.host_columns[:, place]
-            part = np.floor((free[:, columns] + SLACK) / self.host_takes[:, place])
-            np.minimum(room, np.where(columns >= 0, part, np.inf), out=room)
-        return room
+            part = (free[:, self.host_columns[:, place]] + SLACK) * self.per_host[:, place]
+            np.minimum(room, np.where(self.host_columns[:, place] >= 0, part, np.inf), out=room)
+        return np.floor(room, out=room)
 
 
 def fill(
@@ -78,27 +83,53 @@ def fill(
 
     capacity: K x W. prices: K x W ($/hour of a unit of resource). allowed: K x D. worth: D ($/hour).
     """
-    bins, dense = len(capacity), units.dense
-    taken = np.zeros((bins, len(units)))
-    free = capacity.copy()
+    dense = units.dense
     own = capacity[:, :dense]
     basis = prices[:, :dense] * own
     basis += taste.floor / dense * basis.sum(axis=1, keepdims=True) * (own > 0)
     inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
-    requests = units.requests[:, :dense]
-    size = (inverse[:, None, :] * requests).max(axis=2, initial=0.0)
+    size = (inverse[:, None, :] * units.requests[:, :dense]).max(axis=2, initial=0.0)
     appeal = worth * np.maximum(size, 1e-6) ** taste.size
-    appeal[~allowed] = 0.0
-    rows = np.arange(bins)
-    while True:
-        room = units.room(free, counts - taken)
-        usable = (room >= 1.0) & (appeal > 0)
-        alive = usable.any(axis=1)
-        if not alive.any():
-            return taken
-        left = np.maximum(free[:, :dense] * inverse, 1e-3)
-        cost = (basis * inverse / left**taste.scarcity) @ requests.T
-        pick = np.argmax(np.where(usable, appeal / np.maximum(cost, 1e-30), -1.0), axis=1)
-        number = np.where(alive, np.maximum(1.0, np.floor(room[rows, pick] * taste.batch)), 0.0)
-        taken[rows, pick] += number
-        free -= units.requests[pick] * number[:, None]
+    taken = np.zeros((len(capacity), len(units)))
+    left = np.where(allowed & (appeal > 0), counts, 0.0)
+    _Filling(units, capacity.copy(), basis * inverse, inverse, appeal, left, taste).run(taken)
+    return taken
+
+
+class _Filling:
+    """Bins being filled. Units that fit into none of them any more are dropped from the arrays as it goes on."""
+
+    def __init__(
+        self, units: Units, free: Floats, prices: Floats, inverse: Floats, appeal: Floats, left: Floats, taste: Taste
+    ) -> None:
+        self.units, self.free, self.prices, self.inverse = units, free, prices, inverse
+        self.appeal, self.left, self.taste = appeal, left, taste
+        self.column: Ints = np.arange(len(units))
+        """Where each unit still looked at stands in `taken`."""
+
+    def run(self, taken: Floats) -> None:
+        """Fill all bins; K x D units go into `taken`."""
+        rows = np.arange(len(self.free))
+        dense = self.units.dense
+        while True:
+            room = self.units.room(self.free, self.left)
+            usable = room >= 1.0
+            self.left = np.where(usable, self.left, 0.0)
+            some: Bools = np.asarray(usable.any(axis=0))
+            if not some.any():
+                return
+            if some.sum() < KEPT * len(some):
+                self._keep(np.flatnonzero(some))
+                room, usable = room[:, some], usable[:, some]
+            scarce = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.taste.scarcity
+            cost = (self.prices / scarce) @ self.units.requests[:, :dense].T
+            pick = np.argmax(np.where(usable, self.appeal / np.maximum(cost, 1e-30), -1.0), axis=1)
+            fits = room[rows, pick]
+            number = np.where(usable[rows, pick], np.maximum(1.0, np.floor(fits * self.taste.batch)), 0.0)
+            taken[rows, self.column[pick]] += number
+            self.left[rows, pick] -= number
+            self.free -= self.units.requests[pick] * number[:, None]
+
+    def _keep(self, which: Ints) -> None:
+        self.units = self.units.some(which)
+        self.appeal, self.left, self.column = self.appeal[:, which], self.left[:, which], self.column[which]

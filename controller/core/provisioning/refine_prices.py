@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.core.provisioning.covering import Cover, Covering, Limit, cover
-from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.refine_stock import Pressing, Stock
 from controller.core.provisioning.resources import Bools, Floats, Ints
 
 NEAR = 60
@@ -34,13 +34,13 @@ class Work:
         """Whether the allowance is spent."""
         return self.done >= self.allowed
 
-    def filled(self, units: int, bins: int, steps: float) -> None:
-        """Count a filling: about 90 us and 25 ns per bin and unit, a step."""
-        self.done += steps * (90e-6 + 25e-9 * units * bins)
+    def filled(self, units: int, bins: int, kinds: float) -> None:
+        """Count a filling of so many bins out of so many units, of which one bin took `kinds` at most."""
+        self.done += kinds * (140e-6 + 8e-9 * units * bins)
 
-    def solved(self, units: int, bins: int, columns: int) -> None:
-        """Count a linear program with the proof that the bins left out do not matter."""
-        self.done += 2e-3 + 20e-6 * units * columns / 3 + 30e-9 * units * bins * columns
+    def solved(self, cells: int) -> None:
+        """Count a linear program of so many pairs of unit and bin."""
+        self.done += 2e-3 + 6e-6 * cells
 
 
 class Prices:
@@ -57,11 +57,14 @@ class Prices:
         self.groups = stock.standing_groups() if standing else []
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
         columns = np.arange(stock.dense)
+        if not stock.pressing:
+            stock.pressing.append(Pressing(float(self._solve(columns).nodes.sum()), self._size()))
+        pressing = self._find_pressing(stock.pressing[-1 if self._size() <= stock.pressing[-1].size else 0])
+        columns = np.concatenate([columns, pressing])
         found = self._solve(columns)
-        pressing = self._pressing(float(found.nodes.sum()))
-        if len(pressing):
-            columns = np.concatenate([columns, pressing])
-            found = self._solve(columns)
+        if len(stock.pressing) == 1:
+            stock.floor = found.price
+        stock.pressing[1:] = [Pressing(float(found.nodes.sum()), self._size(), pressing)]
         self.found: Cover = found
         self.nodes = max(1.0, float(found.nodes.sum()))
         self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
@@ -72,13 +75,19 @@ class Prices:
             self.cost += limit.takes * dual
         self.shortlist, self.offer_prices, self.reach = self._near()
 
-    def _pressing(self, nodes: float) -> Ints:
-        """Host rules of which there is more to place than so many nodes may take."""
+    def _size(self) -> float:
+        """How much is left of all that the lots ask for, as a share for each resource, added up."""
+        return float(self.counts @ self.stock.requests[:, : self.stock.dense] @ self.stock.inverse_sum)
+
+    def _find_pressing(self, last: Pressing) -> Ints:
+        """Host rules of which there is more to place than the nodes to come may take, and those that were such."""
         stock = self.stock
         if not stock.requests.shape[1] > stock.dense or not len(stock.capacity):
             return np.zeros(0, dtype=np.int64)
+        nodes = last.nodes * self._size() / max(1e-12, last.size)
         takes = self.counts @ stock.requests[:, stock.dense :]
         pressure = takes / np.maximum(stock.capacity[0, stock.dense :], 1.0)
+        pressure[last.columns - stock.dense] += nodes * (takes[last.columns - stock.dense] > 0)
         order = np.argsort(-pressure, kind="stable")[:PRESSING]
         return stock.dense + np.sort(order[pressure[order] > 0.8 * nodes])
 
@@ -104,7 +113,7 @@ class Prices:
         found = cover(problem, start=start)
         if not first:
             stock.start = found.bins[found.nodes > 1e-9]
-        self.work.solved(len(counts), len(price), len(columns))
+        self.work.solved(found.amounts.size)
         if member is None:
             return found
         needed = stock.requests[:, columns] @ found.resource_prices.T
@@ -140,14 +149,15 @@ class Prices:
         active = np.flatnonzero(self.counts > 0)
         worth = self.worth[active]
         allowed = stock.allowed[np.ix_(shorter, active)]
-        if not len(self.table) or not len(shorter):
+        table = self._distinct()
+        if not len(table) or not len(shorter):
             return shorter, np.ones((len(shorter), stock.requests.shape[1])), np.ones(len(shorter))
         with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(worth[:, None] > 1e-12, worth[:, None] / (stock.requests[active] @ self.table.T), 0.0)
+            needed = np.where(worth[:, None] > 1e-12, worth[:, None] / (stock.requests[active] @ table.T), 0.0)
         reach = np.full(len(shorter), np.inf)
         which = np.zeros(len(shorter), dtype=np.int64)
-        worth_of = self.table @ stock.capacity[shorter].T
-        for k in range(len(self.table)):
+        worth_of = table @ stock.capacity[shorter].T
+        for k in range(len(table)):
             scale = np.where(allowed, needed[:, k], 0.0).max(axis=1, initial=0.0)
             with np.errstate(invalid="ignore"):
                 here = np.nan_to_num(scale * worth_of[k], nan=np.inf)
@@ -159,7 +169,18 @@ class Prices:
         own = np.unique(best[np.take_along_axis(near, best, axis=0) > 0])
         order = np.union1d(np.argsort(-ratio, kind="stable")[:NEAR], own)
         order = order[np.argsort(-ratio[order], kind="stable")]
-        return shorter[order], self.table[which[order]], reach[order]
+        return shorter[order], table[which[order]], reach[order]
+
+    def _distinct(self) -> Floats:
+        """The resource prices, those of bins that charge alike once."""
+        most = self.stock.capacity.max(axis=0, initial=0.0)
+        first = np.unique(np.round(self.table * most, 7), axis=0, return_index=True)[1]
+        return self.table[np.sort(first)]
+
+    def of_offer(self, number: int) -> Floats:
+        """Resource prices (1 x W) on an offer, of the shortlist or not."""
+        where = np.flatnonzero(self.shortlist == number)
+        return self.offer_prices[where[:1]] if len(where) else self.offer_prices[:1]
 
     def of_standing(self, row: int) -> Floats:
         """Resource prices (1 x W) on an existing row."""

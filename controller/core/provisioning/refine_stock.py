@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from controller.core.provisioning.topology import Kind
 
 SHORT = 150
 """Up to so many offers are all looked at."""
-EACH = 10
+EACH = 6
 """Where there are more: how many for each lot, those where its share of the node costs least."""
+STEP = 2.0
+"""And the best one of every size: those whose prices are within this factor of each other."""
 MATCHED_ONLY = 1e-6
 """What a pod that some anti-affinity merely matches takes of the rule's column: any number fit where no owner is."""
 
@@ -65,6 +67,15 @@ class Frozen:
     units: int
 
 
+@dataclass(frozen=True, slots=True)
+class Pressing:
+    """A divisible optimum's nodes, for how much there was to place, and the columns of host rules that it counted."""
+
+    nodes: float
+    size: float
+    columns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
 class Stock:
     """Lots and the bins for them, as arrays.
 
@@ -93,6 +104,13 @@ class Stock:
         """Per lot: it can only go to new nodes, all of them of Provisioners with limits."""
         self.start: Ints | None = None
         """Bins (places in the shortlist) that the last divisible optimum used."""
+        total = self.counts @ self.requests[:, : self.dense]
+        self.inverse_sum: Floats = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        """Per resource, one over what all lots ask for together: by it, parts of the whole are told."""
+        self.floor = 0.0
+        """$/hour: the divisible optimum of all lots, the first that was asked for."""
+        self.pressing: list[Pressing] = []
+        """Of the first divisible optimum, host rules left out, and of the last."""
         kinds: dict[tuple[bytes, bytes], int] = {}
         named = [kinds.setdefault((lot.bits.tobytes(), lot.existing.tobytes()), len(kinds)) for lot in self.lots]
         self.kinds: Ints = np.array(named, dtype=np.int64)
@@ -206,8 +224,10 @@ class Stock:
         for column in range(self.dense):
             np.maximum(shares, inverse[:, column, None] * self.requests[:, column], out=shares)
         cost = np.where(self.allowed, shares * self.price[:, None], np.inf)
-        best = np.argsort(cost, axis=0, kind="stable")[:EACH]
-        return np.unique(best[np.isfinite(np.take_along_axis(cost, best, axis=0))])
+        step = np.floor(np.log(np.maximum(self.price, 1e-6)) / np.log(STEP)).astype(np.int64)
+        found = [_cheapest(cost, np.arange(len(cost)), EACH)]
+        found += [_cheapest(cost, np.flatnonzero(step == one), 1) for one in np.unique(step).tolist()]
+        return np.unique(np.concatenate(found))
 
     def standing_groups(self) -> list[Ints]:
         """Existing rows by the lots that may go there: what prices are asked for."""
@@ -220,7 +240,9 @@ class Stock:
     def _fit(self, allowed: Bools, capacity: Floats) -> None:
         """Rule out bins that are too small for one unit."""
         for column in range(self.requests.shape[1]):
-            allowed &= self.requests[:, column] <= capacity[:, column, None]
+            asked = np.flatnonzero(self.requests[:, column] > capacity[:, column].min(initial=np.inf))
+            if len(asked):
+                allowed[:, asked] &= self.requests[asked, column] <= capacity[:, column, None]
 
     def _find_limits(self) -> tuple[Limit, ...]:
         found = []
@@ -291,6 +313,16 @@ class Stock:
                 room = np.maximum(0.0, rule.group.key.max_skew - there)
             columns.append(room[None, :])
         return np.ascontiguousarray(np.concatenate(columns).T)
+
+
+def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
+    """Of these rows (bins), the `each` where a lot's cost is least, of any lot. cost: B x D."""
+    some = cost[rows]
+    if each == 1 or len(rows) <= each:
+        best = np.argmin(some, axis=0)[None, :] if each == 1 else np.argsort(some, axis=0, kind="stable")
+    else:
+        best = np.argpartition(some, each - 1, axis=0)[:each]
+    return np.asarray(rows[np.unique(best[np.isfinite(np.take_along_axis(some, best, axis=0))])])
 
 
 def _taken(rule: UnitRule) -> float:

@@ -127,12 +127,12 @@ class Solver:
         Fast first; unit by unit where taking back pods without room would have left rules broken.
         """
         tried = styles(self.options, len(self.problem.pending))
-        attempts = [attempt for style in tried if (attempt := self._attempt(style))[0].sound()]
-        attempts = attempts or [self._attempt(tried[0], careful=True)]
+        attempts = [attempt for style in tried if (attempt := self.attempt(style))[0].sound()]
+        attempts = attempts or [self.attempt(tried[0], careful=True)]
         plans = [self._plan(*attempt) for attempt in attempts]
         fewest = min(len(plan.unplaced) for plan in plans)
         if fewest > len(self.unplaced) and self._tied():
-            attempt = self._attempt(replace(tried[0], bound_first=True))
+            attempt = self.attempt(replace(tried[0], bound_first=True))
             plan = self._plan(*attempt)
             if attempt[0].sound() and len(plan.unplaced) < fewest:
                 attempts, plans = [attempt], [plan]
@@ -166,7 +166,8 @@ class Solver:
         paid = sum(node.offering.price * premium[node.provisioner] for node in plan.new_nodes)
         return float(paid + len(plan.new_nodes) * self.options.node_cost_per_hour)
 
-    def _attempt(self, style: Style, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
+    def attempt(self, style: Style, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
+        """A first packing in one style, and how far each class came. `careful`: unit by unit."""
         packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
         index = SelectorIndex(self.namespaces)
         topology = Topology(World(self.standing, self.batch, index))
