@@ -300,12 +300,13 @@ class Platform:
         config, namespace = self.config.controller, self.config.controller.namespace
         names = (self.config.cluster.name, self.config.instance_profile_name, self.config.queue_name)
         data = settings_data(self.config.settings, *names)
+        access = rbac(namespace, surge=self.config.settings.surge_single_replicas)
         spec = documents.ControllerSpec(config, self._image(), self.there.account.region, data)
         return Controller(
             "controller",
             {
                 "namespace": documents.namespace(namespace),
-                "identity": {"service-account": documents.service_account(namespace, role.arn), **rbac(namespace)},
+                "identity": {"service-account": documents.service_account(namespace, role.arn), **access},
                 "configuration": {"settings": settings_map(namespace, data), **self._webhook(namespace)},
                 "workload": {
                     "service": documents.service(namespace),

@@ -198,6 +198,7 @@ class Operator:
             stop=self._stop,
             wanted=wanted,
             times=self._times.commands,
+            surge=settings.surge_single_replicas,
             solve=solve,
             ledger=self._ledger,
         )

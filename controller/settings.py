@@ -4,7 +4,7 @@ Names, defaults and meaning are Karpenter v0.27's; where it takes a wrong value 
 `aws.nodeNameConvention`, an environment variable that cannot be read, an unknown key), we refuse it with a remedy.
 Keys that it does not have are off, or harmless, by default: `aws.enablePrefixDelegation`, `aws.instanceStorePolicy`,
 `aws.enableZoneBalance`, `aws.alternativePriceTolerance`, `aws.priceRules`, `weightPremium`, `preferencePremium`,
-`disruptionBudgets`, `terminationGracePeriod`.
+`disruptionBudgets`, `terminationGracePeriod`, `surgeSingleReplicas`.
 Nothing here reads files, the environment or the network: mappings come in, frozen values go out.
 """
 
@@ -92,6 +92,9 @@ class Settings:
     termination_grace_period_seconds: float | None = None
     """`terminationGracePeriod`: how long a node may drain; then its pods and instance go whatever PodDisruptionBudgets
     say. The annotation karpenter.sh/termination-grace-period on a Provisioner wins. Unset: as long as it takes."""
+    surge_single_replicas: bool = False
+    """`surgeSingleReplicas`: before a node goes of our own will, the only pod of a Deployment on it starts elsewhere,
+    by a rollout. Needs the right to patch Deployments, which the stack gives along with the setting."""
     price_rules: tuple[PriceRule, ...] = ()
     """`aws.priceRules`: a JSON list of discounts and commitments, so that prices are what you pay (core.pricerules)."""
 
@@ -325,6 +328,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "preference_premium": ("preferencePremium", _share),
     "disruption_budgets": ("disruptionBudgets", parse_budgets),
     "termination_grace_period_seconds": ("terminationGracePeriod", _duration),
+    "surge_single_replicas": ("surgeSingleReplicas", _boolean),
     "price_rules": ("aws.priceRules", parse_price_rules),
 }
 """Key and reader of each field."""

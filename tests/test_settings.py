@@ -55,6 +55,7 @@ def test_every_key_is_read() -> None:
         "preferencePremium": "0.5",
         "disruptionBudgets": '[{"nodes": "5%", "reasons": ["drifted"]}]',
         "terminationGracePeriod": "2h",
+        "surgeSingleReplicas": "true",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
     }
     assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
@@ -82,6 +83,7 @@ def test_every_key_is_read() -> None:
         preference_premium=0.5,
         disruption_budgets=(Budget(None, 0.05, frozenset({"drifted"})),),
         termination_grace_period_seconds=7200.0,
+        surge_single_replicas=True,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}

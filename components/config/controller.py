@@ -143,6 +143,11 @@ class SettingsConfig:
         "How long a node may drain; then it goes whatever PodDisruptionBudgets say. Empty: as long as it takes.",
         default="",
     )
+    surge_single_replicas: bool = key(
+        "Before a node goes, the only pod of a Deployment on it starts elsewhere, by a rollout; the controller may then "
+        "patch Deployments.",
+        default=False,
+    )
     price_rules: tuple[PriceRuleConfig, ...] = key(
         "Discounts and commitments, so that prices are what you pay; the first that matches counts.", default=()
     )

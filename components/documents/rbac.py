@@ -61,6 +61,12 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
 DNS_RULES: tuple[Rule, ...] = (_rule("", ("services",), ("get",), ("kube-dns",)),)
 """In kube-system: nodes are told the address of the cluster's DNS."""
 
+SURGE_RULES: tuple[Rule, ...] = (
+    _rule("apps", ("deployments",), ("get", "patch")),
+    _rule("apps", ("replicasets",), ("get",)),
+)
+"""With the setting surgeSingleReplicas alone: whoever may patch Deployments may run any pod."""
+
 ADMIN_RULES: tuple[Rule, ...] = (
     _rule("karpenter.sh", ("provisioners", "provisioners/status"), (*READ, "create", "update", "patch", "delete")),
     _rule(
@@ -74,9 +80,9 @@ ADMIN_RULES: tuple[Rule, ...] = (
 GROUP = "rbac.authorization.k8s.io"
 
 
-def rbac(namespace: str) -> dict[str, dict[str, Any]]:
-    """Every RBAC object, by a key that is unique among them."""
-    return {
+def rbac(namespace: str, *, surge: bool = False) -> dict[str, dict[str, Any]]:
+    """Every RBAC object, by a key that is unique among them. `surge`: single replicas start elsewhere first."""
+    objects = {
         "cluster-role": _role("ClusterRole", NAME, "", CLUSTER_RULES),
         "cluster-role-binding": _binding("ClusterRole", NAME, "", namespace),
         "admin-cluster-role": _admin(),
@@ -85,6 +91,10 @@ def rbac(namespace: str) -> dict[str, dict[str, Any]]:
         "dns-role": _role("Role", f"{NAME}-dns", "kube-system", DNS_RULES),
         "dns-role-binding": _binding("Role", f"{NAME}-dns", "kube-system", namespace),
     }
+    if surge:
+        objects["surge-cluster-role"] = _role("ClusterRole", f"{NAME}-surge", "", SURGE_RULES)
+        objects["surge-cluster-role-binding"] = _binding("ClusterRole", f"{NAME}-surge", "", namespace)
+    return objects
 
 
 def _role(kind: str, name: str, namespace: str, rules: tuple[Rule, ...]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ KEYS = {
     "preference_premium": "preferencePremium",
     "disruption_budgets": "disruptionBudgets",
     "termination_grace_period": "terminationGracePeriod",
+    "surge_single_replicas": "surgeSingleReplicas",
     "price_rules": "aws.priceRules",
 }
 """Field of SettingsConfig → key of the ConfigMap."""

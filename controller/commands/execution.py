@@ -18,6 +18,7 @@ from controller.catalogs import CatalogView
 from controller.clock import Clock
 from controller.commands.nodes import STATE_TIMEOUT_SECONDS, NodeWrites
 from controller.commands.replacements import Replacements, launch_requests
+from controller.commands.surge import Surge
 from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.command import Command
@@ -48,14 +49,15 @@ class CommandTimes:
     `appear_seconds`: a replacement that nobody launches and nobody sees is given up; if EC2 shows it later after all,
     the next command for the same pods has its token, and gets it. `patience_seconds`: how long a command that is ready
     may be refused before it is rolled back. `arrival_seconds`: how long replacements are kept for the pods that were
-    evicted. `rest_seconds`: workloads whose pods consolidation moved are left alone for so long. `hold_back`: after a
-    failure, per Provisioner and method."""
+    evicted. `surge_seconds`: how long single replicas may take to start elsewhere. `rest_seconds`: workloads whose pods
+    consolidation moved are left alone for so long. `hold_back`: after a failure, per Provisioner and method."""
 
     ready_seconds: float = 900.0
     appear_seconds: float = 10.0
     patience_seconds: float = 60.0
     arrival_seconds: float = 60.0
     rest_seconds: float = 600.0
+    surge_seconds: float = 300.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
 
 
@@ -78,10 +80,12 @@ class Commands:
         wanted: Mapping[str, Wanted],
         times: CommandTimes | None = None,
         solve: SolveOptions | None = None,
+        surge: bool = False,
         ledger: Ledger | None = None,
     ) -> None:
         self._ledger = ledger or Ledger(clock)
         self._nodes = NodeWrites(kube=kube, informers=informers, events=events, clock=clock, ledger=self._ledger)
+        self._surge = Surge(kube, events) if surge else None
         self._replacements = Replacements(
             informers=informers, events=events, launcher=launcher, stop=stop, ledger=self._ledger
         )
@@ -94,6 +98,7 @@ class Commands:
         self._log = structlog.get_logger("deprovisioning")
         self._known_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
+        self._surging_since: dict[str, float] = {}
         self._measured: set[str] = set()
         self._failing = ItemBackoff(clock, "deprovisioning")
 
@@ -147,10 +152,12 @@ class Commands:
         found = recorded(snapshot)
         ids = {command.record.id for command in found}
         self._failing.keep({*ids, *(node.node.uid for node in snapshot.nodes.values())})
-        for known in (self._known_since, self._refused_since):
+        for known in (self._known_since, self._refused_since, self._surging_since):
             for gone in [key for key in known if key not in ids]:
                 del known[gone]
         self._replacements.keep(ids)
+        if self._surge is not None:
+            self._surge.keep(ids)
         for command in found:
             if not self._failing.ready(command.record.id):
                 continue
@@ -226,11 +233,27 @@ class Commands:
         record = command.record
         if not refusal:
             self._refused_since.pop(record.id, None)
+            if self._surges(command, staying, snapshot):
+                return
             self._commit(command, staying, snapshot, outcome)
             return
         since = self._refused_since.setdefault(record.id, self._clock.monotonic())
         if self._clock.monotonic() - since >= self._times.patience_seconds:
             self._roll_back(command, refusal, snapshot)
+
+    def _surges(self, command: Recorded, staying: tuple[StateNode, ...], snapshot: Snapshot) -> bool:
+        """Whether the only pods of Deployments are still starting elsewhere; taken back when they do not start."""
+        record = command.record
+        if self._surge is None or command.committed:
+            return False
+        waiting = self._surge.waits_for(record, staying)
+        since = self._surging_since.setdefault(record.id, self._clock.monotonic())
+        if not waiting:
+            return False
+        if self._clock.monotonic() - since >= self._times.surge_seconds:
+            named = ", ".join(waiting[:5])
+            self._roll_back(command, f"single replicas did not start elsewhere in time: {named}", snapshot)
+        return True
 
     def _measure(self, command: Recorded) -> None:
         """How long the replacements took, once a command."""

@@ -49,7 +49,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         node_name_convention="resource-name", vm_memory_overhead_percent=0.1, tags=FrozenMap({"team": "a"}),
         enable_prefix_delegation=True, instance_store_policy="RAID0", enable_zone_balance=True,
         alternative_price_tolerance=0.5, spot_offerings=3, weight_premium=0.0, preference_premium=0.5,
-        termination_grace_period="2h",
+        termination_grace_period="2h", surge_single_replicas=True,
     )  # fmt: skip
     left_alone = {name for name in KEYS if getattr(given, name) == getattr(SettingsConfig(), name)}
     assert left_alone == {"price_rules", "disruption_budgets"}, "they have a test of their own"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from components.documents import rbac, webhook
 from components.documents.settings import CONFIG_MAP
 from controller import settings
@@ -33,7 +35,8 @@ def test_every_call_of_the_code_is_allowed() -> None:
     calls = kube_calls()
     assert len(calls) > 30, "the reader of the source finds too little"
     for call in calls:
-        rules, names = BY_NAME.get(call.resource, (rbac.CLUSTER_RULES, ("",)))
+        everywhere = (*rbac.CLUSTER_RULES, *rbac.SURGE_RULES)
+        rules, names = BY_NAME.get(call.resource, (everywhere, ("",)))
         assert any(allows(rules, call, name) for name in names), f"{call}: add it to components/documents/rbac.py"
 
 
@@ -45,7 +48,7 @@ def test_commands_for_people_read_and_write_nothing() -> None:
 
 def test_every_verb_is_used_by_the_code() -> None:
     used = kube_calls()
-    for rules in (rbac.CLUSTER_RULES, rbac.NAMESPACE_RULES, rbac.DNS_RULES):
+    for rules in (rbac.CLUSTER_RULES, rbac.NAMESPACE_RULES, rbac.DNS_RULES, rbac.SURGE_RULES):
         for rule in rules:
             for resource in rule["resources"]:
                 unused = [v for v in rule["verbs"] if KubeCall(rule["apiGroups"][0], resource, v) not in used]
@@ -63,7 +66,13 @@ def test_leases_config_maps_services_secrets_and_webhooks_are_allowed_by_name_al
 
 
 def test_no_rule_has_a_wildcard_and_one_secret_alone_is_read() -> None:
-    for rule in (*rbac.CLUSTER_RULES, *rbac.NAMESPACE_RULES, *rbac.DNS_RULES, *rbac.ADMIN_RULES):
+    for rule in (
+        *rbac.CLUSTER_RULES,
+        *rbac.NAMESPACE_RULES,
+        *rbac.DNS_RULES,
+        *rbac.SURGE_RULES,
+        *rbac.ADMIN_RULES,
+    ):
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
         if "secrets" in rule["resources"]:
             assert rule["resourceNames"] == ["karpenter-cert"]
@@ -84,3 +93,16 @@ def test_roles_are_bound_to_the_controllers_service_account() -> None:
         assert bound[0]["metadata"].get("namespace") == binding["metadata"].get("namespace")
     labels = objects["admin-cluster-role"]["metadata"]["labels"]
     assert labels["rbac.authorization.k8s.io/aggregate-to-admin"] == "true"
+
+
+def test_deployments_may_be_patched_only_where_single_replicas_are_to_start_elsewhere_first() -> None:
+    """Whoever may patch Deployments may run any pod."""
+    patch = KubeCall("apps", "deployments", "patch")
+
+    def allowed(objects: dict[str, dict[str, Any]]) -> bool:
+        return any(allows(tuple(each["rules"]), patch) for each in objects.values() if "rules" in each)
+
+    assert not allowed(rbac.rbac("karpenter"))
+    asked = rbac.rbac("karpenter", surge=True)
+    assert allowed(asked)
+    assert asked["surge-cluster-role-binding"]["roleRef"]["name"] == asked["surge-cluster-role"]["metadata"]["name"]

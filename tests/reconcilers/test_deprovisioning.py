@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -30,12 +30,13 @@ from controller.core.deprovisioning.memory import (
     workload,
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
+from controller.core.deprovisioning.surge import RESTARTED_FOR
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.lifecycle.fleet import fleet
 from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift, Images, NetworkSource
 from controller.errors import CloudError, NotFoundError
-from controller.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS
+from controller.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, REPLICA_SETS
 from controller.loops import BackoffTimes
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
 from controller.reconcilers.emptiness import EmptinessReconciler
@@ -76,6 +77,7 @@ def leader(
     times: CommandTimes = QUICK,
     images: Images | None = None,
     subnets: Callable[[], Collection[str]] | None = None,
+    surge: bool = False,
 ) -> Leader:
     adopted = threading.Event()
     adopted.set()
@@ -96,6 +98,7 @@ def leader(
         stop=world.stop,
         wanted=wanted,
         times=times,
+        surge=surge,
         ledger=ledger,
     )
     loop = DeprovisioningReconciler(
@@ -323,6 +326,73 @@ def test_do_not_evict_that_arrives_during_the_wait_is_respected(world: World) ->
     come_up(world, new)
     one.passes(untouched, "rolled back")
     assert "do-not-evict" in world.await_event("DeprovisioningFailed")["message"]
+
+
+def single_replica(world: World, node: str) -> None:
+    """A Deployment of one, its ReplicaSet, and its pod on the node."""
+    labels = {"app": "one"}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    made = world.kube.create(DEPLOYMENTS, {"metadata": {"name": "one"}, "spec": spec}, "default")
+    owner = owned_by("apps/v1", "Deployment", made)
+    metadata = {"name": "one-1", "labels": labels, "ownerReferences": [owner]}
+    made = world.kube.create(REPLICA_SETS, {"metadata": metadata, "spec": spec}, "default")
+    world.add_pod("one-1-a", node=node, labels=labels, ownerReferences=[owned_by("apps/v1", "ReplicaSet", made)])
+
+
+def owned_by(version: str, kind: str, owner: dict[str, Any]) -> dict[str, Any]:
+    meta = owner["metadata"]
+    return {"apiVersion": version, "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
+
+
+def restarts(world: World) -> str:
+    template = world.kube.get(DEPLOYMENTS, "one", "default")["spec"]["template"]
+    return str((template["metadata"].get("annotations") or {}).get(RESTARTED_FOR, ""))
+
+
+def test_the_only_pod_of_a_deployment_starts_elsewhere_before_its_node_goes(world: World) -> None:
+    """The rollout is asked for once, whoever leads; the node goes when the old pod does."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, pods=0)
+    single_replica(world, "old")
+    expire_all(world)
+    one = leader(world, surge=True)
+    (new,) = replacements(one.passes(replacements, "replacement"))
+    come_up(world, new)
+    one.passes(lambda _: restarts(world), "a rollout")
+    (asked,) = {restarts(world), json.loads(world.node("old")["metadata"]["annotations"][COMMAND_ANNOTATION])["id"]}
+    two = leader(world, surge=True)
+    assert not two.some_passes().nodes["old"].leaving, "its pod still runs there alone"
+    assert restarts(world) == asked
+    world.add_pod("one-2-a", node=new, labels={"app": "one"})
+    world.kill_pod("one-1-a")
+    two.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "the old node goes")
+    assert "Deployment one" in world.await_event("Surging")["message"]
+
+
+def test_a_single_replica_that_does_not_start_elsewhere_keeps_its_node(world: World) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, pods=0)
+    single_replica(world, "old")
+    expire_all(world)
+    one = leader(world, replace(QUICK, surge_seconds=0.3), surge=True)
+    (new,) = replacements(one.passes(replacements, "replacement"))
+    come_up(world, new)
+    one.passes(untouched, "rolled back")
+    assert "did not start elsewhere" in world.await_event("DeprovisioningFailed")["message"]
+
+
+def test_single_replicas_are_evicted_unless_the_setting_asks_for_more(world: World) -> None:
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, pods=0)
+    single_replica(world, "old")
+    expire_all(world)
+    one = leader(world)
+    (new,) = replacements(one.passes(replacements, "replacement"))
+    come_up(world, new)
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "the old node goes")
+    assert restarts(world) == ""
 
 
 def test_a_ttl_that_is_raised_during_the_wait_is_respected(world: World) -> None:

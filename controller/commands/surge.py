@@ -1,0 +1,72 @@
+"""Single-replica Deployments on nodes that are to go: their pods start elsewhere first, by a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from controller.core.api.pod import Pod
+from controller.core.deprovisioning.records import Record
+from controller.core.deprovisioning.surge import may_surge, restart_patch, restarted_for, surges
+from controller.core.provisioning.problem import leaving_pods
+from controller.core.state.snapshot import StateNode
+from controller.errors import NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import DEPLOYMENTS, REPLICA_SETS
+
+
+class Surge:
+    """Asks for rollouts, once a command and Deployment, whoever leads: the Deployment has the command's id."""
+
+    def __init__(self, kube: KubeClient, events: EventRecorder) -> None:
+        self._kube = kube
+        self._events = events
+        self._log = structlog.get_logger("deprovisioning")
+        self._owners: dict[str, str] = {}
+        """Name of the Deployment by the uid of its ReplicaSet; empty: it has none."""
+        self._settled: set[tuple[str, str]] = set()
+        """(command, ReplicaSet) whose pods are evicted like any others."""
+
+    def waits_for(self, record: Record, nodes: Iterable[StateNode]) -> tuple[str, ...]:
+        """Pods that are still to start elsewhere, by rollouts under way; none: the nodes may go. Raises KubeError."""
+        found: list[str] = []
+        for pod in (pod for node in nodes for pod in leaving_pods(node) if may_surge(pod)):
+            key = (record.id, pod.owners[0].uid if pod.owners else "")
+            deployment = None if key in self._settled else self._deployment(pod)
+            if deployment is None or not surges(deployment):
+                self._settled.add(key)
+                continue
+            found.append(f"{pod.namespace}/{pod.name}")
+            if restarted_for(deployment) != record.id:
+                name = deployment["metadata"]["name"]
+                self._kube.patch(DEPLOYMENTS, name, restart_patch(record.id), namespace=pod.namespace)
+                message = f"Starts anew on another node before this one goes: rollout of Deployment {name}"
+                self._events.publish(ObjectRef.of(pod), "Normal", "Surging", message, (pod.uid, record.id))
+                self._log.info("Asked for a rollout", id=record.id, deployment=f"{pod.namespace}/{name}", pod=pod.name)
+        return tuple(sorted(found))
+
+    def keep(self, command_ids: Collection[str]) -> None:
+        """Forget what is known for commands that are over."""
+        self._settled = {key for key in self._settled if key[0] in command_ids}
+        if not command_ids:
+            self._owners.clear()
+
+    def _deployment(self, pod: Pod) -> Mapping[str, Any] | None:
+        owner = pod.owners[0] if pod.owners else None
+        if owner is None or (owner.api_version, owner.kind) != (REPLICA_SETS.api_version, REPLICA_SETS.kind):
+            return None
+        try:
+            if owner.uid not in self._owners:
+                self._owners[owner.uid] = self._owner_of(self._kube.get(REPLICA_SETS, owner.name, pod.namespace))
+            name = self._owners[owner.uid]
+            return self._kube.get(DEPLOYMENTS, name, pod.namespace) if name else None
+        except NotFoundError:
+            return None
+
+    @staticmethod
+    def _owner_of(replica_set: Mapping[str, Any]) -> str:
+        owners = replica_set["metadata"].get("ownerReferences") or ()
+        return next((str(o["name"]) for o in owners if o.get("controller") and o["kind"] == DEPLOYMENTS.kind), "")
