@@ -144,8 +144,8 @@ class SettingsConfig:
         default="",
     )
     surge_single_replicas: bool = key(
-        "Before a node goes, the only pod of a Deployment on it starts elsewhere, by a rollout; the controller may then "
-        "patch Deployments.",
+        "Before a node goes, the only pod of a Deployment on it starts elsewhere, by a rollout; the controller may "
+        "then patch Deployments.",
         default=False,
     )
     price_rules: tuple[PriceRuleConfig, ...] = key(
