@@ -24,17 +24,6 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 
 @dataclass(frozen=True, slots=True)
-class PoolOfferings:
-    """One pool's offerings, cheapest first: configuration and pair of each, and the value itself."""
-
-    configs: Ints
-    pairs: Bits
-    offerings: list[PricedOffering]
-    allocatable: Floats
-    """R x offerings."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Fitting:
     """The offerings that would hold a row's pods, cheapest first: the first one is planned."""
 
@@ -63,7 +52,7 @@ class Assembler:
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._fittings: dict[tuple[int, bytes], _Fitting] = {}
         self._alike: dict[tuple[int, frozenset[int], bytes], _Fitting] = {}
-        self._offerings = [self._sorted_offerings(index) for index in range(len(self.catalog.pools))]
+        self._holds: dict[int, Floats] = {}
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -92,21 +81,12 @@ class Assembler:
             self._pods[row].extend([pod.key for pod in member.pod_class.pods[start : start + count]])
             self.placed[index] = start + count
 
-    def _sorted_offerings(self, pool: int) -> PoolOfferings:
-        catalog = self.catalog
-        found = [
-            (offering, row, pair)
-            for row in np.flatnonzero(catalog.pool_of == pool).tolist()
-            for pair, offering in catalog.offerings[row].items()
-            if int(catalog.available[row]) >> pair & 1
-        ]
-        found.sort()
-        return PoolOfferings(
-            np.array([row for _, row, _ in found], dtype=np.int64),
-            np.array([1 << pair for _, _, pair in found], dtype=np.uint64),
-            [offering for offering, _, _ in found],
-            catalog.allocatable[:, [row for _, row, _ in found]],
-        )
+    def _held_by(self, pool: int) -> Floats:
+        """R x offerings of the pool, cheapest first: what an empty node of each holds."""
+        found = self._holds.get(pool)
+        if found is None:
+            found = self._holds[pool] = self.catalog.allocatable[:, self.catalog.table.cheapest_first(pool).configs]
+        return found
 
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
         """Pods on nodes that are there already."""
@@ -164,7 +144,7 @@ class Assembler:
     def _holding(self, config: int, pool: int, masks: frozenset[int], need: Floats) -> Ints:
         """The places of the pool's offerings that hold what a row of the configuration holds, cheapest first."""
         holds = self._allowed(config, pool, masks)
-        for have, asked in zip(self._offerings[pool].allocatable, need.tolist(), strict=True):
+        for have, asked in zip(self._held_by(pool), need.tolist(), strict=True):
             if asked > 0:
                 holds = holds & (have >= asked)
         return np.flatnonzero(holds)[: self.packer.options.max_alternatives]
@@ -173,14 +153,14 @@ class Assembler:
         key = (pool, places.tobytes())
         found = self._fittings.get(key)
         if found is None:
-            offerings = self._offerings[pool].offerings
+            offerings = self.catalog.table.cheapest_first(pool).offerings
             first, *others = (offerings[index] for index in places.tolist())
             found = self._fittings[key] = _Fitting(first, tuple(others), runner_up(first, others))
         return found
 
     def _allowed(self, config: int, pool: int, masks: frozenset[int]) -> Bools:
         """Per offering of the pool, whether labels, open labels and limits let it stand in for the configuration."""
-        signatures, offered = self.packer.signatures, self._offerings[pool]
+        signatures, offered = self.packer.signatures, self.catalog.table.cheapest_first(pool)
         no_larger = self.packer.limits.no_larger(pool, config)
         key = (pool, masks, int(signatures.base[config]), config if no_larger is not None else -1)
         found = self._allowing.get(key)

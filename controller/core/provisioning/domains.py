@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from controller.core.api import labels
-from controller.core.provisioning.catalog import PAIR_KEYS
 from controller.core.provisioning.compiler import Mask, MaskCompiler
 from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.resources import Bits, Bools, Floats
+from controller.core.provisioning.table import PAIR_KEYS
 from controller.core.provisioning.topology import EVERY_NODE, Group, Kind, NodeFilter
 from controller.core.scheduling.requirements import Requirement
 

@@ -7,7 +7,7 @@ for a key is what its label is or may become: a single value, nothing, or, where
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,8 +40,10 @@ def settle(requirement: Requirement) -> Cell:
 class LabelColumns:
     """Cells by key, made on demand by `cells(key)`, and the answers to requirements, cached."""
 
-    def __init__(self, rows: int, cells: Callable[[str], Sequence[Cell]]) -> None:
+    def __init__(self, rows: int, cells: Callable[[str], Sequence[Cell]], most: int | None = None) -> None:
+        """`most`: so many columns, and answers, are kept at a time (None: all)."""
         self._rows = rows
+        self._most = most
         self._cells = cells
         self._columns: dict[str, tuple[Ints, list[Cell]]] = {}
         self._answers: dict[Requirement, Bools] = {}
@@ -50,6 +52,7 @@ class LabelColumns:
         """A code per row, and the cell of each code."""
         column = self._columns.get(key)
         if column is None:
+            self._make_room(self._columns)
             column = self._columns[key] = encode(self._cells(key))
         return column
 
@@ -60,8 +63,13 @@ class LabelColumns:
             codes, cells = self.column(requirement.key)
             table = np.fromiter((cell_accepts(cell, requirement) for cell in cells), np.bool_, len(cells))
             answer = table[codes] if self._rows else np.zeros(0, np.bool_)
+            self._make_room(self._answers)
             self._answers[requirement] = answer
         return answer
+
+    def _make_room(self, held: dict[Any, Any]) -> None:
+        if self._most is not None and len(held) >= self._most:
+            held.clear()
 
 
 def encode(values: Sequence[T]) -> tuple[Ints, list[T]]:

@@ -25,13 +25,13 @@ from controller.core.api.pod import (
     WeightedPodAffinityTerm,
 )
 from controller.core.api.provisioner import Provisioner
-from controller.core.provisioning.catalog import PAIR_KEYS
 from controller.core.provisioning.classes import PodClass
 from controller.core.provisioning.compiler import Mask, MaskCompiler
 from controller.core.provisioning.levels import Level, required_choices, term_requirements
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.resources import Floats
 from controller.core.provisioning.selection import SelectorIndex, with_label_keys
+from controller.core.provisioning.table import PAIR_KEYS
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.selectors import matches
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.core.api import labels
 from controller.core.api.quantity import format_quantity
-from controller.core.provisioning.catalog import PAIR_KEYS, CompiledCatalog
+from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.compiler import Mask
 from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.limits import Limits
@@ -19,6 +19,7 @@ from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.pieces import UnitRule
 from controller.core.provisioning.resources import Bools, Floats
 from controller.core.provisioning.slots import is_slot
+from controller.core.provisioning.table import PAIR_KEYS
 from controller.core.provisioning.topology import Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated

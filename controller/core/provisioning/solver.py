@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.core.api.pod import Pod, PodKey, PodSpec
 from controller.core.provisioning.assembly import Assembler
-from controller.core.provisioning.catalog import CompiledCatalog, Pool, pool_requirements
+from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.classes import Classifier, PodClass
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.daemons import daemons, with_ports
@@ -28,6 +28,7 @@ from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
 from controller.core.provisioning.slots import Slots
 from controller.core.provisioning.styles import Style, styles
+from controller.core.provisioning.table import Pool, pool_requirements
 from controller.core.provisioning.topology import Topology
 from controller.core.provisioning.volumes import Volumes
 from controller.core.provisioning.world import World, selector_keys
