@@ -25,7 +25,7 @@ from components.documents.labels import NAME
 from components.documents.nodes import node_policy_arns
 from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
 from components.documents.rbac import rbac
-from components.documents.settings import settings_data, settings_map
+from components.documents.settings import logging_map, settings_data, settings_map
 from components.documents.webhook import webhook_configurations, webhook_secret
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
@@ -307,7 +307,11 @@ class Platform:
             {
                 "namespace": documents.namespace(namespace),
                 "identity": {"service-account": documents.service_account(namespace, role.arn), **access},
-                "configuration": {"settings": settings_map(namespace, data), **self._webhook(namespace)},
+                "configuration": {
+                    "settings": settings_map(namespace, data),
+                    "logging": logging_map(namespace, config.log_level),
+                    **self._webhook(namespace),
+                },
                 "workload": {
                     "service": documents.service(namespace),
                     "disruption-budget": documents.disruption_budget(namespace),

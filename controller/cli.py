@@ -85,7 +85,19 @@ def version() -> None:
     metavar="BOOL",
     help="/debug/stacks on the metrics port: where every thread is. [env: ENABLE_PROFILING, false]",
 )
-@click.option("--log-level", default="info", show_default=True, type=click.Choice(list(LEVELS)), help="What is logged.")
+@click.option(
+    "--karpenter-service", metavar="NAME", help="The webhook's Service; empty: no webhook. [env: KARPENTER_SERVICE]"
+)
+@click.option("--disable-webhook", metavar="BOOL", help="Serve no admission webhook. [env: DISABLE_WEBHOOK, false]")
+@click.option("--webhook-port", metavar="PORT", help="Admission over HTTPS. [env: WEBHOOK_PORT, 8443]")
+@click.option("--memory-limit", metavar="BYTES", help="The container's; -1: unknown. [env: MEMORY_LIMIT, -1]")
+@click.option(
+    "--log-level",
+    default="info",
+    show_default=True,
+    type=click.Choice(list(LEVELS)),
+    help="What is logged where the ConfigMap config-logging does not say.",
+)
 @click.option(
     "--log-format",
     default="auto",
@@ -97,15 +109,16 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
     """Run the controller until SIGTERM.
 
     Settings come from the ConfigMap karpenter-global-settings in the namespace SYSTEM_NAMESPACE, which must be set; the
-    process waits until it exists. Credentials and region of AWS come from the environment or the pod's identity, as
-    for every AWS SDK.
+    process waits until it exists. Changes are taken up while it runs, or by a restart where that is needed. Log levels
+    come from the ConfigMap config-logging there (or CONFIG_LOGGING_NAME). Credentials and region of AWS come from the
+    environment or the pod's identity, as for every AWS SDK.
     """
     from controller.process import run as run_operator  # boto3 is slow to import; help and version do without
 
     configure(log_level, "json" if log_format == "json" else "console" if log_format == "console" else "auto")
     given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}
     try:
-        code = run_operator(Options.parse(os.environ, given), kubeconfig=kubeconfig)
+        code = run_operator(Options.parse(os.environ, given), kubeconfig=kubeconfig, level=log_level)
     except ValidationError as error:
         click.echo(f"{error.subject}:", err=True)
         for problem in error.problems:

@@ -14,6 +14,7 @@ from controller.aws.status import TemplateStatus
 from controller.catalogs import Catalogs
 from controller.clock import Clock
 from controller.commands.execution import Commands, CommandTimes, Wanted
+from controller.configuration import ConfigurationTimes
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
@@ -73,6 +74,7 @@ class OperatorTimes:
     lease: LeaseOptions = field(default_factory=LeaseOptions)
     backoff: BackoffTimes = field(default_factory=BackoffTimes)
     webhook: WebhookTimes = field(default_factory=WebhookTimes)
+    configuration: ConfigurationTimes = field(default_factory=ConfigurationTimes)
     settle_seconds: float = 0.05
     """Between two passes of a loop that pods wait for; ten times as long for the others."""
 
@@ -163,8 +165,7 @@ class Operator:
         informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
         budgets = settings.disruption_budgets
-        solve = settings.solve_options()
-        batch = BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)
+        solve, batch = settings.solve_options(), _batch_times(settings)
         self._provisioning = ProvisioningReconciler(
             informers=informers,
             events=events,
@@ -202,7 +203,7 @@ class Operator:
             solve=solve,
             ledger=self._ledger,
         )
-        deprovisioning = DeprovisioningReconciler(
+        self._deprovisioning = DeprovisioningReconciler(
             informers=informers,
             events=events,
             catalogs=catalogs,
@@ -219,7 +220,7 @@ class Operator:
         return [
             self._provisioning,
             self._termination,
-            deprovisioning,
+            self._deprovisioning,
             RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
             EmptinessReconciler(
                 kube=kube, informers=informers, events=events, clock=clock, budgets=budgets, ledger=self._ledger
@@ -250,12 +251,24 @@ class Operator:
     def _unsynced(self) -> str:
         return "" if self.informers.snapshot().synced else "not every watch has delivered its first list yet"
 
+    def tune(self, settings: Settings) -> None:
+        """Act under these settings from each loop's next pass on, as far as they are live (settings.LIVE)."""
+        solve = settings.solve_options()
+        self._provisioning.tune(_batch_times(settings), solve)
+        self._commands.tune(solve)
+        self._deprovisioning.tune(settings.disruption_budgets)
+        self._termination.tune(settings.termination_grace_period_seconds)
+
     def watch(self) -> None:
         """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 0})
         self.informers.start()
         for loop in self._standing:
             loop.start()
+
+    def acts(self) -> bool:
+        """Whether this process leads."""
+        return self._leads
 
     def act(self) -> None:
         """Start the loops: this process leads."""
@@ -292,3 +305,7 @@ class Operator:
             self._decisions.flush()
         except KubeError as error:
             _log.warning("The last decisions are not on record in the cluster; the log has them", error=str(error))
+
+
+def _batch_times(settings: Settings) -> BatchTimes:
+    return BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)

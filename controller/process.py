@@ -18,6 +18,7 @@ import controller
 from controller.aws.clients import make_clients
 from controller.aws.provider import AWSProvider
 from controller.clock import Clock, SystemClock
+from controller.configuration import Configuration
 from controller.errors import CloudUnauthorizedError, KubeError
 from controller.garbage import collect_seldom
 from controller.kube.client import ClientOptions, KubeClient
@@ -38,8 +39,10 @@ EXIT_SECONDS = 28.0
 _log = structlog.get_logger("operator")
 
 
-def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the process' exit code.
+def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: OperatorTimes | None = None) -> int:
+    """Run until SIGTERM, SIGINT, or settings that need a restart; the process' exit code.
+
+    `level` is logged where the ConfigMap of log levels does not say.
 
     Raises ValidationError for bad settings and for a port that is taken, UnavailableError without any Kubernetes
     configuration, and CloudUnauthorizedError without a region: what waiting would not mend.
@@ -53,12 +56,12 @@ def run(options: Options, *, kubeconfig: str = "", times: OperatorTimes | None =
     serving.health.add_ready("caches", lambda: "the process waits for its settings, and for AWS to answer")
     serving.start()
     try:
-        return _run(options, kubeconfig, times or OperatorTimes(), serving)
+        return _run(options, kubeconfig, level, times or OperatorTimes(), serving)
     finally:
         serving.stop()
 
 
-def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Serving) -> int:
+def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, serving: Serving) -> int:
     clock, stop = SystemClock(), threading.Event()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connect(kubeconfig), limits, clock, stop, serving.metrics)
@@ -69,6 +72,16 @@ def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Servi
     webhook = _serve_webhook(options, kube, clock, times)
     if webhook is not None:
         serving.health.add_ready("webhook", webhook.unready)
+    configuration = Configuration(
+        kube=kube,
+        namespace=options.system_namespace,
+        logging_name=options.config_logging_name,
+        level=level,
+        clock=clock,
+        stop=stop,
+        times=times.configuration,
+    )
+    configuration.start()
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
         return 0
@@ -97,6 +110,7 @@ def _run(options: Options, kubeconfig: str, times: OperatorTimes, serving: Servi
     operator.checks(serving.health)
     serving.metrics.add_part(operator.state_text)
     operator.watch()
+    configuration.follow(settings, operator.tune, operator.acts)
     elector = _lead(options, kube, clock, stop, times)
     if not stop.is_set():
         operator.act()

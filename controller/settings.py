@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -32,13 +32,23 @@ CONFIG_MAP: Final = "karpenter-global-settings"
 NODE_NAME_CONVENTIONS: Final = ("ip-name", "resource-name")
 INSTANCE_STORE_POLICIES: Final = ("", "RAID0")
 
+LIVE: Final = (
+    "batch_max_duration_seconds",
+    "batch_idle_duration_seconds",
+    "weight_premium",
+    "preference_premium",
+    "disruption_budgets",
+    "termination_grace_period_seconds",
+)
+"""Fields of Settings that decide what is done next, and nothing about what is there already."""
+
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`karpenter-global-settings`. Read once at start; a change needs a restart."""
+    """`karpenter-global-settings`. Those of LIVE change while the controller runs, the others by a restart."""
 
     cluster_name: str
     """`aws.clusterName`, required: tags, discovery and the endpoint's look-up go by it."""
@@ -116,6 +126,14 @@ class Settings:
         if report.problems:
             raise ValidationError(f"ConfigMap {CONFIG_MAP}", report.problems)
         return cls(**values)
+
+    def with_live_part_of(self, other: Settings) -> Settings:
+        """These settings, with what of `other` can change while the controller runs."""
+        return replace(self, **{name: getattr(other, name) for name in LIVE})
+
+    def keys_that_differ(self, other: Settings) -> list[str]:
+        """The ConfigMap's keys of what is not the same in both."""
+        return [key for name, (key, _) in _SETTINGS.items() if getattr(self, name) != getattr(other, name)]
 
     def solve_options(self) -> SolveOptions:
         """How plans are made under these settings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,16 @@ QUICK = OperatorTimes(
 
 @contextmanager
 def acting(
-    world: World, *, stop_after: bool = True, recorder: Recorder = SILENT, ledger: Ledger | None = None
+    world: World,
+    *,
+    stop_after: bool = True,
+    settings: Settings = SETTINGS,
+    recorder: Recorder = SILENT,
+    ledger: Ledger | None = None,
 ) -> Iterator[Operator]:
     stop = threading.Event()
     operator = Operator(
-        settings=SETTINGS,
+        settings=settings,
         kube=world.kube,
         cloud=world.cloud,
         clock=world.clock,
@@ -148,6 +154,15 @@ def test_an_outage_of_the_api_server_is_outlived(world: World) -> None:
         world.add_pod("big", spec=big)
         world.until(lambda s: len(s.nodes) == 2, "a node for the pod that came after")
     assert len(world.cloud.running) == 2
+
+
+def test_settings_that_change_hold_from_the_next_pass_on(world: World) -> None:
+    world.add_provisioner()
+    patient = replace(SETTINGS, batch_idle_duration_seconds=600.0, batch_max_duration_seconds=600.0)
+    with acting(world, settings=patient) as operator:
+        operator.tune(SETTINGS)
+        world.add_pod("a")
+        world.until(lambda s: s.nodes, "a node, although the settings at the start would still wait")
 
 
 def test_a_cloud_that_is_down_at_the_start_is_waited_for(world: World) -> None:

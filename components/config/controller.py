@@ -44,7 +44,11 @@ class ControllerConfig:
         allowed=("fargate", "nodeGroup", "any"),
     )
     node_group: str = key("Managed node group that placement `nodeGroup` binds the pods to.", default="")
-    log_level: str = key("What is logged.", default="info", allowed=("debug", "info", "warning", "error", "critical"))
+    log_level: str = key(
+        "What is logged; a change takes hold in seconds and rolls no pod.",
+        default="info",
+        allowed=("debug", "info", "warning", "error"),
+    )
     webhook: bool = key(
         "Serve the admission webhooks; off: wrong objects are accepted, and say so in a condition.", default=True
     )

@@ -154,7 +154,7 @@ def _container(spec: ControllerSpec) -> dict[str, Any]:
         "name": "controller",
         "image": spec.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": ["run", "--log-format=json", f"--log-level={spec.config.log_level}"],
+        "args": ["run", "--log-format=json"],
         "env": _environment(spec),
         "ports": [
             {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},

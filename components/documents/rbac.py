@@ -15,6 +15,7 @@ Rule = dict[str, Any]
 
 LEASE = "karpenter-leader-election"
 SETTINGS = "karpenter-global-settings"
+LOGGING = "config-logging"
 MEMORY = "karpenter-learned-memory"
 """What nodes taught about their types' memory: the controller makes it, and adds to it."""
 DECISIONS = "karpenter-decisions"
@@ -52,7 +53,7 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     # "create" cannot be bound to a name: the name is in the body.
     _rule("coordination.k8s.io", ("leases",), ("create",)),
     _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
-    _rule("", ("configmaps",), ("get",), (SETTINGS, MEMORY, DECISIONS)),
+    _rule("", ("configmaps",), ("get",), (SETTINGS, LOGGING, MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("patch",), (MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("create",)),
     _rule("", ("secrets",), ("get", "patch"), (SECRET,)),

@@ -10,6 +10,8 @@ from components.config.keys import key_fields
 from components.documents.labels import labels
 
 CONFIG_MAP = "karpenter-global-settings"
+LOGGING = "config-logging"
+"""Levels by component, which change while the controller runs."""
 
 KEYS = {
     "batch_max_duration": "batchMaxDuration",
@@ -55,6 +57,12 @@ def settings_map(namespace: str, data: dict[str, str]) -> dict[str, Any]:
     """The object."""
     metadata = {"name": CONFIG_MAP, "namespace": namespace, "labels": labels()}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def logging_map(namespace: str, level: str) -> dict[str, Any]:
+    """The level of all that is logged; `loglevel.COMPONENT` beside it sets one component's."""
+    metadata = {"name": LOGGING, "namespace": namespace, "labels": labels()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"loglevel.controller": level}}
 
 
 def _text(value: Any) -> str:

@@ -117,6 +117,10 @@ class Commands:
                 except KubeError as error:
                     self._failing.failed(node.node.uid, error, "Stale annotations not taken off", node=node.name)
 
+    def tune(self, solve: SolveOptions) -> None:
+        """Plan like this from the next pass on."""
+        self._solve = solve
+
     def stage(self, snapshot: Snapshot, view: CatalogView) -> Stage:
         """What simulations run on: nodes of all commands on record are thought away."""
         going = frozenset(node.name for command in recorded(snapshot) for node in command.carriers)

@@ -116,6 +116,10 @@ class DeprovisioningReconciler:
         if drift is not None:
             self._methods = {**self._methods, DRIFT: self._drifted}
 
+    def tune(self, budgets: tuple[Budget, ...]) -> None:
+        """Keep to these budgets from the next pass on, where a Provisioner has none of its own."""
+        self._budgets = budgets
+
     def reconcile(self, snapshot: Snapshot) -> float:
         """Carry on what is on record; when it is time, look for more."""
         if not snapshot.synced or not self._adopted.is_set():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -107,6 +107,10 @@ class ProvisioningReconciler:
         self._log = structlog.get_logger(self.name)
         self._troubles = Troubles(clock, self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
+
+    def tune(self, times: BatchTimes, solve: SolveOptions) -> None:
+        """Batch and plan like this from the next pass on."""
+        self._options = replace(self._options, times=times, solve=solve)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Look for waiting pods; when their window has closed, schedule them."""

@@ -86,6 +86,10 @@ class TerminationReconciler:
         self._drained_at: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="terminate")
 
+    def tune(self, grace_period_seconds: float | None) -> None:
+        """Drain no longer than this from the next pass on, where a Provisioner does not say."""
+        self._grace_period_seconds = grace_period_seconds
+
     def reconcile(self, snapshot: Snapshot) -> float:
         """One step for every node that is being deleted."""
         if not snapshot.synced:

@@ -39,9 +39,11 @@ class _Threshold:
 
     def __init__(self) -> None:
         self.level = logging.INFO
+        self.by_name: Mapping[str, int] = {}
 
-    def __call__(self, _logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        if _METHOD_LEVELS.get(method, logging.CRITICAL) < self.level:
+    def __call__(self, logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        level = self.by_name.get(getattr(logger, "name", ""), self.level) if self.by_name else self.level
+        if _METHOD_LEVELS.get(method, logging.CRITICAL) < level:
             raise structlog.DropEvent
         return event
 
@@ -102,6 +104,20 @@ def set_level(level: str) -> None:
         problem = Problem("level", f"{level!r} is no log level", f"use one of {', '.join(LEVELS)}")
         raise ValidationError("logging", [problem])
     _threshold.level = LEVELS[level.lower()]
+    _threshold.by_name = {}
+
+
+def set_levels(levels: Mapping[str, str]) -> None:
+    """Levels by a logger's name, "" for all that are not named. Raises ValidationError; the old ones stay."""
+    unknown = [(name, level) for name, level in levels.items() if level.lower() not in LEVELS]
+    if unknown:
+        remedy = f"use one of {', '.join(LEVELS)}"
+        raise ValidationError(
+            "logging", [Problem(name, f"{level!r} is no log level", remedy) for name, level in unknown]
+        )
+    found = {name: LEVELS[level.lower()] for name, level in levels.items()}
+    _threshold.level = found.pop("", _threshold.level)
+    _threshold.by_name = found
 
 
 class Repeats:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from components.documents import rbac, webhook
-from components.documents.settings import CONFIG_MAP
+from components.documents.settings import CONFIG_MAP, LOGGING
 from controller import settings
 from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
 from tests.components.source import KubeCall, command_calls, kube_calls
 
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
-    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (rbac.SETTINGS, rbac.MEMORY, rbac.DECISIONS)),
+    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (rbac.SETTINGS, rbac.LOGGING, rbac.MEMORY, rbac.DECISIONS)),
     SERVICES.plural: (rbac.DNS_RULES, ("kube-dns",)),
     SECRETS.plural: (rbac.NAMESPACE_RULES, (webhook.SECRET,)),
     MUTATING_WEBHOOKS.plural: (rbac.CLUSTER_RULES, webhook.MUTATING),
@@ -62,6 +62,7 @@ def test_leases_config_maps_services_secrets_and_webhooks_are_allowed_by_name_al
             assert not allows(rules, KubeCall(group, resource, verb), "other")
             assert not allows(rbac.CLUSTER_RULES, KubeCall(group, resource, verb))
     assert settings.CONFIG_MAP == CONFIG_MAP == rbac.SETTINGS
+    assert settings.Options("karpenter").config_logging_name == LOGGING == rbac.LOGGING
     assert not allows(rbac.NAMESPACE_RULES, KubeCall("", "configmaps", "patch"), rbac.SETTINGS), "the stack's to write"
 
 

@@ -114,6 +114,10 @@ def its_webhook_was_there_before_the_first_provisioner(deployed: Environment) ->
         asyncio.run(create(deployed, "/apis/karpenter.sh/v1alpha5/provisioners", bad))
 
 
+def it_takes_its_log_levels_from_the_stack(deployed: Environment) -> None:
+    assert '"Log levels are set"' in deployed.children["controller"].log.read_text()
+
+
 def deploying_again_changes_no_object(deployed: Environment) -> None:
     paths = (
         "/apis/karpenter.sh/v1alpha5/provisioners/default",
@@ -152,6 +156,7 @@ CHECKS = (
     provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate,
     a_type_that_the_sandbox_cannot_make_is_said_by_name,
     its_webhook_was_there_before_the_first_provisioner,
+    it_takes_its_log_levels_from_the_stack,
     deploying_again_changes_no_object,
 )
 
