@@ -28,6 +28,7 @@ LOADED = {
         "controller.commandline.view",
         "The nodes of a cluster, live: use, price, pods that wait and why, decisions.",
     ),
+    "dump": ("controller.commandline.dump", "An anonymised snapshot for a bug report, that simulate can load."),
     "check": ("controller.commandline.check", "What is wrong with the installation, and how to mend it."),
 }
 """Commands that are imported when they are called: module (the command bears the name), help in the list."""

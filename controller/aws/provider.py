@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 import structlog
 
@@ -28,6 +29,7 @@ from controller.aws.launch import Launcher
 from controller.aws.launchtemplates import LaunchTemplates
 from controller.aws.memory import LearnedMemory
 from controller.aws.nodeparameters import NodeParameters
+from controller.aws.offline import RegionCatalog
 from controller.aws.permissions import check_permissions
 from controller.aws.pricing import Pricing
 from controller.aws.queue import InterruptionQueue
@@ -181,6 +183,28 @@ class AWSProvider:
     def spot_lost(self, instance_type: str, zone: str) -> None:
         """A spot instance of this type is taken back there: the offering is not planned for a while."""
         self._unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
+
+    def region_catalog(self) -> RegionCatalog:
+        """What the region sells, at list prices without the user's discounts: to plan with elsewhere.
+
+        Raises CloudError before the types were read.
+        """
+        sold, prices = self._catalog.sold, self._pricing.prices
+        if sold is None:
+            raise CloudError("Instance types are not known yet; ec2:DescribeInstanceTypes is tried again")
+        spot: dict[str, dict[str, float]] = {}
+        for (name, zone), price in (prices.spot or {}).items():
+            spot.setdefault(name, {})[zone] = price
+        read_at = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds")
+        return RegionCatalog(
+            region=self.region,
+            generated=read_at,
+            source="EC2 and the Pricing API",
+            types=sold.types,
+            zones={name: zones for name, zones in sold.zones.items() if name in sold.types},
+            on_demand=prices.on_demand,
+            spot=spot if prices.spot is not None else None,
+        )
 
     @property
     def region(self) -> str:

@@ -1,0 +1,54 @@
+"""Names without meaning: under one salt the same text has the same pseudonym, and without it none can be guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+from controller.core.api import labels
+
+PUBLIC_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws", "amazonaws.com")
+"""Label and taint keys of these domains are the field's, not the user's."""
+PUBLIC_RESOURCES = ("nvidia.com", "amd.com", "habana.ai", "aws.amazon.com", "vpc.amazonaws.com")
+EKS_VALUES = ("eks.amazonaws.com/compute-type", "eks.amazonaws.com/capacityType")
+PUBLIC_VALUES = frozenset({*labels.WELL_KNOWN, labels.INITIALIZED, *labels.NORMALIZED, *EKS_VALUES}) - {
+    labels.PROVISIONER_NAME,
+    labels.INSTANCE_AMI_ID,
+    labels.HOSTNAME,
+}
+"""Keys whose values anybody may know: types, zones, architectures."""
+KNOWN_DRIVERS = ("ebs.csi.aws.com", "efs.csi.aws.com", "fsx.csi.aws.com", "s3.csi.aws.com")
+LONGEST_NUMBER = 6
+"""Digits of a value that is taken for a number, and kept: Gt and Lt need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pseudonyms:
+    """`salt` keys the pseudonyms: with the same one, two dumps can be compared."""
+
+    salt: bytes
+
+    def alias(self, text: str) -> str:
+        """A name: a letter and ten hex digits, fit for every name in Kubernetes; empty stays empty."""
+        return "x" + hmac.new(self.salt, text.encode(), hashlib.sha256).hexdigest()[:10] if text else ""
+
+    def key(self, key: str) -> str:
+        """A label's or taint's key: the field's own stay."""
+        domain, slash, _ = key.rpartition("/")
+        public = slash and any(domain == each or domain.endswith(f".{each}") for each in PUBLIC_DOMAINS)
+        return key if public or domain in PUBLIC_RESOURCES else self.alias(key)
+
+    def value(self, key: str, value: str) -> str:
+        """A label's value: public ones, true, false and small numbers stay."""
+        plain = value in ("", "true", "false") or (value.isdecimal() and len(value) <= LONGEST_NUMBER)
+        return value if plain or key in PUBLIC_VALUES else self.alias(value)
+
+    def resource(self, name: str) -> str:
+        """A resource's name: only those of a company's own devices say something about it."""
+        domain, slash, _ = name.partition("/")
+        return name if not slash or domain in PUBLIC_RESOURCES else f"dumped.example/{self.alias(name)}"
+
+    def driver(self, name: str) -> str:
+        """A volume plugin's name."""
+        return name if name in KNOWN_DRIVERS or name.startswith("kubernetes.io/") else self.alias(name)
