@@ -35,7 +35,7 @@ from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.lifecycle.fleet import fleet
 from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift, Images, NetworkSource
-from controller.errors import CloudError, NotFoundError
+from controller.errors import CloudError, InsufficientCapacityError, NotFoundError
 from controller.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, REPLICA_SETS
 from controller.loops import BackoffTimes
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
@@ -298,6 +298,31 @@ def test_a_node_that_is_on_its_way_out_says_what_it_waits_for(world: World) -> N
     one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
     one.some_passes(2)
     assert "1 pods" in world.await_event("DeprovisioningWaitingDeletion")["message"]
+
+
+def test_when_one_of_two_launches_fails_the_other_is_not_kept(world: World) -> None:
+    """ICE in the middle of a replace: the peer leaves what was launched as capacity that nobody asked for."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    world.cloud.types = tuple(each for each in world.cloud.types if each.name == "c5.large")
+    old_node(world, pods=3)
+    expire_all(world)
+    world.cloud.create_errors = [InsufficientCapacityError("no capacity for c5.large")]
+    one = leader(world)
+    one.passes(lambda s: len(world.cloud.requests) == 2 and untouched(s), "rolled back")
+    assert "no capacity" in world.await_event("DeprovisioningFailed")["message"]
+    left = one.some_passes(2)
+    assert all(left.nodes[name].leaving for name in replacements(left)), "the one that was launched goes again"
+
+
+def test_expired_nodes_have_their_turn_before_savings(world: World) -> None:
+    """The order of the methods: expiration, drift, emptiness, consolidation."""
+    world.add_provisioner(ttlSecondsUntilExpired=30, consolidation={"enabled": True})
+    old_node(world, "old", pods=1)
+    old_node(world, "empty", pods=0)
+    expire_all(world)
+    seen = leader(world).passes(lambda s: record_of(s, "old") or record_of(s, "empty"), "a command")
+    methods = {record["method"] for name in ("old", "empty") if (record := record_of(seen, name))}
+    assert methods == {"expiration"}
 
 
 def test_a_replacement_that_never_joins_is_given_up_and_removed(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.pod import Pod
+from controller.core.api.pod import Pod, PodAffinityTerm, TopologySpreadConstraint
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
@@ -332,6 +332,98 @@ def test_what_was_found_is_judged_anew_before_it_begins() -> None:
     grown = factories.state_node(node=node.node, pods=[*node.pods, *full])
     everyone, stage, gate = parts(factories.snapshot(nodes=[grown], provisioners=[owner()]))
     assert judge(everyone, everyone, stage, gate).commands == ()
+
+
+def priced(name: str, **prices: float) -> InstanceType:
+    """A type of 2 cpu with an offering per keyword: od_ or spot_ and the last letter of the zone."""
+    zones = {zone[-1]: zone for zone in factories.ZONES}
+    kinds = {"od": keys.ON_DEMAND, "spot": keys.SPOT}
+    offered = tuple(Offering(zones[key[-1]], kinds[key.split("_")[0]], price) for key, price in prices.items())
+    return factories.instance_type(name=name, cpu="2", memory="4Gi", offered=offered)
+
+
+def test_no_offering_that_is_sent_to_ec2_costs_as_much_as_what_it_replaces() -> None:
+    """D12: spot at 1.0, 0.2 and 0.4 by zone for a node of 0.5. The peer gives up for the worst zone; we omit it."""
+    market = (priced("old", od_a=0.5), priced("new", spot_a=1.0, spot_b=0.2, spot_c=0.4))
+    command = only(look([standing("a", "old", {"cpu": "1"}, types=market, zone=factories.ZONES[0])], market))
+    (new,) = command.replacements
+    offers = (new.offering, *new.alternatives)
+    assert {offering.price for offering in offers} <= {0.2, 0.4}
+    assert new.offering.price == 0.2
+
+
+def test_cheap_spot_does_not_count_where_the_provisioner_allows_on_demand_alone() -> None:
+    """D13."""
+    market = (priced("old", od_a=0.5), priced("new", od_a=0.6, spot_a=0.1))
+    demand = owner(requirements=[factories.requirement(keys.CAPACITY_TYPE, "In", keys.ON_DEMAND)])
+    assert (
+        look([standing("a", "old", {"cpu": "1"}, types=market, zone=factories.ZONES[0])], market, [demand]).commands
+        == ()
+    )
+
+
+def test_a_pod_that_nobody_owns_is_moved_like_any_other() -> None:
+    """D18: it holds its node no more than others do (whoever made it accepted that it may be evicted)."""
+    orphan = factories.running_pod(node="b", owner=None, requests={"cpu": "500m"})
+    half = {"cpu": "500m"}
+    assert gone(look([standing("a", "c5.large", half, half), standing("b", "c5.large", pods=[orphan])])) == [["b"]]
+
+
+def test_a_spread_over_zones_is_kept_by_what_replaces_a_node() -> None:
+    """D21: the dear node of the middle zone becomes a cheaper one in the same zone."""
+    web = FrozenMap({"app": "web"})
+    constraint = TopologySpreadConstraint(1, keys.ZONE, "DoNotSchedule", factories.selector(app="web"))
+
+    def one(zone: str, kind: str) -> StateNode:
+        fields: dict[str, Any] = {"labels": web, "requests": {"cpu": "1900m"}, "topology_spread": (constraint,)}
+        return standing(f"n-{zone}", kind, zone=zone, pods=[factories.running_pod(node=f"n-{zone}", **fields)])
+
+    a, b, c = factories.ZONES[:3]
+    command = only(look([one(a, "c5.large"), one(b, "c5.2xlarge"), one(c, "c5.large")]))
+    (new,) = command.replacements
+    assert new.offering.zone == b
+    assert all(offering.zone == b for offering in new.alternatives)
+
+
+def test_pods_that_keep_apart_stay_apart() -> None:
+    """D22: each of three on the cheapest node there is; nothing is to be had."""
+    term = PodAffinityTerm(keys.HOSTNAME, factories.selector(app="web"))
+    nodes = [
+        standing(
+            name,
+            "c5.large",
+            pods=[
+                factories.running_pod(
+                    node=name,
+                    labels=FrozenMap({"app": "web"}),
+                    required_pod_anti_affinity=(term,),
+                    requests={"cpu": "100m"},
+                )
+            ],
+        )
+        for name in "abc"
+    ]
+    assert look(nodes).commands == ()
+
+
+def test_spot_and_on_demand_nodes_may_become_one_spot_node() -> None:
+    """The rule of spot for spot asks for a choice only where all that goes is spot."""
+    market = (priced("old", od_a=0.5, spot_a=0.3), priced("new", spot_a=0.05))
+    zone = factories.ZONES[0]
+    nodes = [
+        standing("a", "old", {"cpu": "500m"}, types=market, zone=zone),
+        standing("b", "old", {"cpu": "500m"}, types=market, zone=zone, capacity_type=keys.SPOT),
+    ]
+    saved = sum(command.price_before - command.price_after for command in look(nodes, market).commands)
+    assert saved >= 0.5
+
+
+def test_the_largest_set_that_is_worth_most_is_taken() -> None:
+    """Where six nodes become one, no command takes just a pair."""
+    found = look([standing(f"n{i}", "c5.large", {"cpu": "600m"}) for i in range(6)])
+    assert max(map(len, gone(found))) >= 3
+    kept = 6 - sum(map(len, gone(found))) + sum(len(command.replacements) for command in found.commands)
+    assert kept <= 2, "3.6 cpu of pods: two nodes of 2 cpu hold them, or one of 4"
 
 
 def test_the_same_snapshot_gives_the_same_commands() -> None:
