@@ -9,9 +9,19 @@ import click
 import orjson
 
 from bench.curve import measure, picture, table
+from bench.prices import Row, report
 from bench.report import lines, show
 from bench.runs import Run, document, run
 from controller.core.provisioning import SolveOptions
+
+PRICES = """# Prices beside the bound and the peer
+
+Made by `python -m bench prices FOLDER --peer FILE`. Price: the least that the plan's nodes cost; expected: as EC2 is
+expected to choose among each node's offerings. Bound: the divisible optimum, below which no plan for these pods can be.
+Peer: Karpenter's newest scheduler on the same file, the cheapest offering of each of its nodes; `a pod`: for each pod
+placed, since a plan that leaves pods out is cheap. Seconds: CPU time at the default budget, cold.
+
+"""
 
 
 @click.group()
@@ -42,6 +52,20 @@ def solve_all(folder: Path, peer: Path | None, budget: float | None, against: st
     """Solve every problem of FOLDER, each in a process of its own, and print the table."""
     known = orjson.loads(peer.read_bytes()) if peer else {}
     show(lines(folder, known, budget, against), other=against is not None)
+
+
+@main.command("prices")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The peer's figures (JSON).")
+@click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def prices(folder: Path, peer: Path | None, budget: float | None, into: Path) -> None:
+    """Prices over the bound and the peer's: solve every problem of FOLDER, and write prices.md."""
+    known = orjson.loads(peer.read_bytes()) if peer else {}
+    text = report([Row.of(line) for line in lines(folder, known, budget, None)])
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "prices.md").write_text(PRICES + text)
+    click.echo(text)
 
 
 @main.command("curve")

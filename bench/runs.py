@@ -57,6 +57,7 @@ def document(found: Run) -> dict[str, Any]:
         "existing": [{"node": placed.node, "pods": ["/".join(key) for key in placed.pods]} for placed in plan.existing],
         "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in plan.unplaced],
         "price": float(plan.price_per_hour),
+        "expectedPrice": float(plan.expected_price_per_hour),
         "bound": float(found.bound.price_per_hour),
         "seconds": found.seconds,
         "cpuSeconds": found.cpu_seconds,

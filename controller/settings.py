@@ -89,7 +89,10 @@ class Settings:
     are not sent along, lest EC2 undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it."""
     spot_offerings: int = 5
     """`aws.spotOfferings`: a spot node asks for so many offerings where that many would do, even if the last of them
-    cost more than the tolerance allows; 1 leaves it to the tolerance."""
+    cost up to twice the tolerance; 1 leaves it to the tolerance."""
+    spot_pool_share: float = 0.5
+    """`aws.spotPoolShare`: the part of a workload's replicas that one spot pool (type and zone) may carry, where others
+    cost about the same; 1 lets a pool carry all."""
     weight_premium: float | None = None
     """`weightPremium`: what a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner
     unless it costs over 5 % more. Unset: weight always decides, as in the peer."""
@@ -262,6 +265,16 @@ def _share(text: str) -> float:
     return value
 
 
+def _part(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1:
+        raise ValueError(f"{text!r} is not a part above 0 and up to 1: write 0.5 for one half")
+    return value
+
+
 def _store_policy(text: str) -> str:
     if text not in INSTANCE_STORE_POLICIES:
         raise ValueError(f"{text!r} is not an instance store policy: write RAID0, or leave it empty")
@@ -342,6 +355,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "enable_zone_balance": ("aws.enableZoneBalance", _boolean),
     "alternative_price_tolerance": ("aws.alternativePriceTolerance", _share),
     "spot_offerings": ("aws.spotOfferings", _positive),
+    "spot_pool_share": ("aws.spotPoolShare", _part),
     "weight_premium": ("weightPremium", _share),
     "preference_premium": ("preferencePremium", _share),
     "disruption_budgets": ("disruptionBudgets", parse_budgets),

@@ -98,7 +98,7 @@ class Launcher:
         balance: ZoneBalance | None = None,
     ) -> None:
         """`price_tolerance`: alternatives dearer than the cheapest left by over this share are not sent along.
-        `spot_offerings`: so many are sent for spot where there are, whatever the tolerance.
+        `spot_offerings`: so many are sent for spot where there are, up to twice that.
         `balance`: prefer the zones with fewest instances; None: EC2 and the prices choose.
         """
         self._price_tolerance = price_tolerance

@@ -16,21 +16,23 @@ PRICE_SPREAD = 0.25
 """Default: offerings that cost more than the cheapest by over this share are not sent along, lest EC2 undo what the
 plan saves; when the cheap ones have no capacity, dearer ones are the cheapest left."""
 SPOT_OFFERINGS = 5
-"""Default: so many offerings a spot fleet names where it can, even beyond the spread (the number of types below which
+"""Default: so many offerings a spot fleet names where it can, up to twice the spread (the number of types below which
 Karpenter v0.27 warns that spot has a narrow choice)."""
 
 
 def within_spread(offerings: Sequence[PricedOffering], spread: float, spot_offerings: int = 1) -> list[PricedOffering]:
     """Of offerings that would do, those that a fleet is asked for: near the cheapest in price, in their order.
 
-    Spot takes in the next cheapest beyond `spread` (a share of the cheapest price) until there are `spot_offerings`.
+    Spot takes in the next cheapest beyond `spread` (a share of the cheapest price), but none beyond twice that, until
+    there are `spot_offerings`.
     """
     if not offerings:
         return []
-    limit = min(offering.price for offering in offerings) * (1 + spread)
+    cheapest = min(offering.price for offering in offerings)
+    limit = cheapest * (1 + spread)
     spot = sorted(offering.price for offering in offerings if offering.capacity_type == SPOT)
     if spot and spot_offerings > 1:
-        limit = max(limit, spot[min(spot_offerings, len(spot)) - 1])
+        limit = max(limit, min(spot[min(spot_offerings, len(spot)) - 1], cheapest * (1 + 2 * spread)))
     return [o for o in offerings if o.price <= limit]
 
 

@@ -39,7 +39,9 @@ class SolveOptions:
     price_spread: float = PRICE_SPREAD
     """Offerings that cost more than the cheapest by over this share are not asked for at first; 0.25 is 25 %."""
     spot_offerings: int = SPOT_OFFERINGS
-    """So many offerings a spot node asks for where it can, even beyond the spread."""
+    """So many offerings a spot node asks for where it can, up to twice the spread."""
+    spot_pool_share: float = 0.5
+    """The part of a workload's replicas that one spot pool (type and zone) may carry, where spread is free; 1: all."""
 
 
 @dataclass(frozen=True, slots=True)

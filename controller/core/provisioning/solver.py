@@ -26,6 +26,7 @@ from controller.core.provisioning.resources import ResourceSpace
 from controller.core.provisioning.rounds import Progress, Rounds, Step, size_scale
 from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
+from controller.core.provisioning.sharing import share_pools
 from controller.core.provisioning.slots import Slots
 from controller.core.provisioning.styles import Style, styles
 from controller.core.provisioning.table import Pool, pool_requirements
@@ -140,7 +141,7 @@ class Solver:
         best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
         if self.options.budget_seconds > 0:
             plans.extend(self._refined(*attempts[best]))
-        return min(plans, key=self._rank)
+        return share_pools(min(plans, key=self._rank), self.problem, self.options)
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
         """Fewest pods left out first, then the least cost."""

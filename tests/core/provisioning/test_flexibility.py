@@ -34,13 +34,20 @@ class TestWithinSpread:
         assert within_spread([spot(0.2), same, dear], 0.0) == [spot(0.2), same]
         assert within_spread([spot(0.2), same, dear], 1.0) == [spot(0.2), same, dear]
 
-    def test_spot_asks_for_its_number_of_offerings_even_beyond_the_spread(self) -> None:
-        offerings = [spot(0.1), spot(0.2, zone="b"), spot(0.3, zone="c"), spot(0.4, "r5.large")]
-        assert within_spread(offerings, 0.0, 3) == offerings[:3]
+    def test_spot_asks_for_its_number_of_offerings_up_to_twice_the_spread(self) -> None:
+        offerings = [
+            spot(0.1),
+            spot(0.13, zone="b"),
+            spot(0.14, zone="c"),
+            spot(0.15, "r5.large"),
+            spot(0.16, "x.large"),
+        ]
+        assert within_spread(offerings, 0.25, 3) == offerings[:3]
+        assert within_spread(offerings, 0.25, 5) == offerings[:4]
 
     def test_on_demand_has_capacity_and_asks_for_no_more_than_the_spread(self) -> None:
         offerings = [on_demand(0.1), on_demand(0.2, "r5.large")]
-        assert within_spread(offerings, 0.0, 3) == offerings[:1]
+        assert within_spread(offerings, 0.5, 3) == offerings[:1]
 
     def test_of_nothing_nothing_is_asked(self) -> None:
         assert within_spread([], 0.25) == []

@@ -1,0 +1,111 @@
+"""No spot pool carries too much of one workload, where it costs next to nothing to spread.
+
+A pool (an instance type in a zone, as spot) is taken back as a whole: all nodes in it get their warning together. So
+the nodes that carry a workload's replicas ask for different pools, where each has many that cost about the same.
+Whichever of them EC2 then picks, no pool has more than its share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from controller.core.api import labels
+from controller.core.api.pod import Pod, PodKey
+from controller.core.cloud import PricedOffering
+from controller.core.provisioning.flexibility import runner_up, within_spread
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
+
+Pool = tuple[str, str]
+"""Instance type and zone."""
+FREE_PREMIUM = 0.02
+"""Spread is free where the node gets dearer by no more than this share."""
+
+
+def share_pools(plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
+    """The plan with spot nodes' offerings dealt out; nodes that could only be spread at a price stay as they are."""
+    if options.spot_pool_share >= 1.0:
+        return plan
+    workload_of = {pod.key: pod.owners[0].uid for pod in problem.pending if pod.owners}
+    if not workload_of:
+        return plan
+    sharing = _Sharing(plan.new_nodes, workload_of, options)
+    for node in problem.nodes:
+        sharing.count_standing(node.node.labels, node.pods)
+    return replace(plan, new_nodes=tuple(sharing.dealt(node) for node in plan.new_nodes))
+
+
+class _Sharing:
+    """Replicas by workload, and how many of them each pool may come to carry."""
+
+    def __init__(self, nodes: Iterable[PlannedNode], workload_of: Mapping[PodKey, str], options: SolveOptions) -> None:
+        self.options = options
+        self.workload_of = workload_of
+        self.total: Counter[str] = Counter()
+        self.load: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
+        for node in nodes:
+            self.total.update(self._replicas(node))
+
+    def _replicas(self, node: PlannedNode) -> Counter[str]:
+        return Counter(self.workload_of[key] for key in node.pods if key in self.workload_of)
+
+    def count_standing(self, own: Mapping[str, str], pods: Iterable[Pod]) -> None:
+        """Replicas that run on a node with these labels."""
+        pool = (own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, ""))
+        for pod in pods:
+            if pod.owners and pod.owners[0].uid in self.total:
+                self.total[pod.owners[0].uid] += 1
+                if own.get(labels.CAPACITY_TYPE) == labels.SPOT:
+                    self.load[pod.owners[0].uid][pool] += 1
+
+    def dealt(self, node: PlannedNode) -> PlannedNode:
+        """The node with offerings that leave every pool its share, if it is a spot node and has such."""
+        if node.offering.capacity_type != labels.SPOT:
+            return node
+        spot = [o for o in (node.offering, *node.alternatives) if o.capacity_type == labels.SPOT]
+        asked = within_spread(spot, node.price_spread, node.spot_offerings)
+        replicas = {w: n for w, n in self._replicas(node).items() if self.total[w] >= 2 and n <= self._cap(w)}
+        kept = self._kept(asked, replicas, node.spot_offerings) if replicas else None
+        if kept is None or kept[0].price > node.offering.price * (1 + FREE_PREMIUM):
+            kept = asked
+        elif len(kept) < len(asked):
+            node = self._changed(node, set(asked) - set(kept), kept[0])
+        for workload, count in replicas.items():
+            for offering in kept:
+                self.load[workload][_pool(offering)] += count
+        return node
+
+    def _cap(self, workload: str) -> int:
+        return math.ceil(self.options.spot_pool_share * self.total[workload])
+
+    def _kept(
+        self, asked: list[PricedOffering], replicas: Mapping[str, int], least: int
+    ) -> list[PricedOffering] | None:
+        """Some of the pools, dear and cheap, that still have room for the replicas; None: too few to choose from."""
+        fine = [
+            offering
+            for offering in sorted(asked)
+            if all(self.load[w][_pool(offering)] + n <= self._cap(w) for w, n in replicas.items())
+        ]
+        most = int(self.options.spot_pool_share * len(asked))
+        if most < least or len(fine) < least:
+            return None
+        return fine[:: max(1, len(fine) // most)][:most]
+
+    def _changed(self, node: PlannedNode, left_out: set[PricedOffering], first: PricedOffering) -> PlannedNode:
+        others = [o for o in (node.offering, *node.alternatives) if o not in left_out and o != first]
+        alternatives = tuple(sorted(others))
+        reason = f"{node.reason}; {len(left_out)} spot pools are left to other nodes of the same workloads"
+        return replace(
+            node,
+            offering=first,
+            alternatives=alternatives,
+            runner_up=runner_up(first, alternatives),
+            reason=reason,
+        )
+
+
+def _pool(offering: PricedOffering) -> Pool:
+    return (offering.instance_type, offering.zone)

@@ -1,0 +1,45 @@
+"""The table of prices."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.prices import HEAD, Row, means, report
+from bench.report import Line
+
+OURS = {
+    "price": 8.0,
+    "expectedPrice": 9.0,
+    "bound": 6.4,
+    "nodes": [{}] * 3,
+    "cpuSeconds": 0.5,
+    "pods": 500,
+    "unplaced": [{}] * 100,
+}
+PEER = {"peer": {"price_median": 10.0, "seconds_min": 2.0, "not_placed": 300}}
+
+
+def test_a_row_compares_the_price_of_a_pod_placed_too() -> None:
+    """$8 for 400 pods against $10 for 200: 0.8 of the price, but 0.4 for each pod."""
+    row = Row.of(Line("generic-500", OURS, PEER))
+    assert row.over_bound == pytest.approx(1.25)
+    assert row.over_peer == pytest.approx(0.8)
+    assert row.over_peer_a_pod == pytest.approx(0.4)
+
+
+def test_a_problem_that_the_peer_did_not_solve_has_no_ratio_to_it() -> None:
+    row = Row.of(Line("own-500", OURS, {}))
+    assert row.over_peer is None
+    assert row.cells()[4:6] == ("", "")
+
+
+def test_the_report_has_a_row_for_each_problem_and_the_means_of_each_group() -> None:
+    rows = [Row.of(Line(name, OURS, PEER)) for name in ("generic-500", "taints-500", "affinity-500", "mix-500")]
+    text = report(rows)
+    assert [line.count("|") for line in text.split("\n")[:6]] == [len(HEAD) + 1] * 6
+    assert list(means(rows)) == [
+        "- Price ÷ bound, with rules between pods, 500 pods: 1.250 on the mean.",
+        "- Price ÷ bound, without rules between pods, 500 pods: 1.250 on the mean.",
+        "- Price ÷ peer, all 4: 0.800 on the mean; 0.400 for each pod placed.",
+        "- The bound itself is 0.640 of the peer's price: no plan for all pods can be below that.",
+    ]

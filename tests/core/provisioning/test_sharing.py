@@ -1,0 +1,96 @@
+"""No spot pool carries more than its share of a workload's replicas, where spread is free."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.core.api import labels as keys
+from controller.core.api.pod import OwnerReference, Pod
+from controller.core.cloud import InstanceType
+from controller.core.provisioning import SchedulingPlan, SolveOptions
+from controller.core.provisioning.flexibility import within_spread
+from controller.core.provisioning.plan import PlannedNode
+from tests.core.provisioning.plans import near, solved
+from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
+
+WEB = {"labels": {"app": "web"}}
+APART = (near(keys.HOSTNAME),)
+OWNER = OwnerReference("apps/v1", "ReplicaSet", "web", "uid-web")
+SPOT = (keys.SPOT,)
+
+
+def alike(count: int, capacity_types: tuple[str, ...] = SPOT, step: float = 0.0) -> list[InstanceType]:
+    """Types of one size in three zones; each dearer than the one before by `step`, a share."""
+    return [
+        instance_type(name=f"f{n}.large", cpu=2, price=0.1 * (1 + step * n), capacity_types=capacity_types)
+        for n in range(count)
+    ]
+
+
+def replicas(count: int) -> tuple[Pod, ...]:
+    """A ReplicaSet's pods, each on a host of its own."""
+    return pending_pods(count, requests={"cpu": "1"}, required_pod_anti_affinity=APART, owner=OWNER, **WEB)
+
+
+def carried(plan: SchedulingPlan) -> Counter[tuple[str, str]]:
+    """Replicas that each spot pool would carry if EC2 chose it for every node that asks for it."""
+    found: Counter[tuple[str, str]] = Counter()
+    for planned in plan.new_nodes:
+        found.update({pool: len(planned.pods) for pool in asked(planned)})
+    return found
+
+
+def asked(planned: PlannedNode) -> set[tuple[str, str]]:
+    spot = [o for o in (planned.offering, *planned.alternatives) if o.capacity_type == keys.SPOT]
+    return {(o.instance_type, o.zone) for o in within_spread(spot, planned.price_spread, planned.spot_offerings)}
+
+
+def test_whatever_ec2_picks_no_pool_carries_more_than_its_share() -> None:
+    plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
+    assert len(plan.new_nodes) == 8
+    assert max(carried(plan).values()) == 4
+    assert min(len(asked(planned)) for planned in plan.new_nodes) >= SolveOptions().spot_offerings
+
+
+def test_a_share_of_one_leaves_every_node_all_pools() -> None:
+    plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=1.0))
+    assert set(carried(plan).values()) == {8}
+
+
+def test_replicas_that_run_already_count() -> None:
+    """Six of eight replicas stand in the cheapest pool: the two that come ask for others."""
+    here = node(
+        name="here", labels={keys.INSTANCE_TYPE: "f0.large", keys.ZONE: ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}
+    )
+    running = [running_pod(node="here", requests={"cpu": "10m"}, owner=OWNER, **WEB) for _ in range(6)]
+    posed = problem(pending=replicas(2), nodes=[state_node(node=here, pods=running)], catalog=alike(8))
+    plan = solved(posed, SolveOptions(spot_pool_share=0.5))
+    assert len(plan.new_nodes) == 2
+    assert ("f0.large", ZONES[0]) not in carried(plan)
+
+
+def test_where_few_pools_would_do_a_node_keeps_them_all() -> None:
+    """A narrow choice waits for capacity: flexibility comes before spread."""
+    plan = solved(problem(pending=replicas(4), catalog=alike(2)), SolveOptions(spot_pool_share=0.5))
+    assert set(carried(plan).values()) == {4}
+
+
+def test_spread_that_costs_money_is_not_bought() -> None:
+    """From the second type on every pool is 10 % dearer than the last: only the first is within the spread's reach."""
+    cheap = solved(problem(pending=replicas(8), catalog=alike(8, step=0.1)), SolveOptions(spot_pool_share=1.0))
+    plan = solved(problem(pending=replicas(8), catalog=alike(8, step=0.1)), SolveOptions(spot_pool_share=0.5))
+    assert plan.price_per_hour <= 1.02 * cheap.price_per_hour
+
+
+def test_on_demand_is_not_taken_back_and_needs_no_spread() -> None:
+    kinds = alike(8, (keys.ON_DEMAND,))
+    one, all_of_it = (
+        solved(problem(pending=replicas(4), catalog=kinds), SolveOptions(spot_pool_share=share)) for share in (0.5, 1.0)
+    )
+    assert [n.alternatives for n in one.new_nodes] == [n.alternatives for n in all_of_it.new_nodes]
+
+
+def test_pods_without_an_owner_are_no_workload() -> None:
+    pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=APART, **WEB)
+    plan = solved(problem(pending=pods, catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
+    assert set(carried(plan).values()) == {4}
