@@ -14,6 +14,7 @@
         ├── AlreadyExistsError          409: the name is taken
         ├── InvalidObjectError          400 or 422
         ├── ForbiddenError              401 or 403: a missing verb in the role
+        │   └── NamespaceEndsError      403: nothing can be made in a namespace that is being deleted
         ├── TooManyRequestsError        429; carries Retry-After
         ├── GoneError                   410: the resourceVersion was compacted
         └── UnavailableError            no answer, a cut connection, or 5xx
@@ -108,6 +109,10 @@ class InvalidObjectError(KubeError):
 
 class ForbiddenError(KubeError):
     """401 or 403."""
+
+
+class NamespaceEndsError(ForbiddenError):
+    """403 because the namespace is being deleted, and everything in it: no right is missing."""
 
 
 class TooManyRequestsError(KubeError):

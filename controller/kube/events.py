@@ -23,7 +23,7 @@ from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
-from controller.errors import KubeError, NotFoundError
+from controller.errors import KubeError, NamespaceEndsError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.ratelimit import TokenBucket
 from controller.kube.resources import AWS_NODE_TEMPLATES, EVENTS, NODES, PODS, PROVISIONERS, Resource
@@ -206,6 +206,8 @@ class EventRecorder:
     def _give_up(self, pending: _Pending, error: KubeError) -> None:
         """Once a row of failures, not once an event."""
         self.dropped += 1
+        if isinstance(error, NamespaceEndsError):
+            return  # nobody is left to read it
         if not self._complained:
             _log.warning("Events cannot be written", reason=pending.reason, object=pending.ref.name, error=str(error))
         self._complained = True

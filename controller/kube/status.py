@@ -14,6 +14,7 @@ from controller.errors import (
     GoneError,
     InvalidObjectError,
     KubeError,
+    NamespaceEndsError,
     NotFoundError,
     TooManyRequestsError,
     UnavailableError,
@@ -65,9 +66,18 @@ def error_of_status(document: Mapping[str, Any], what: str, retry_after: str = "
         return TooManyRequestsError(text, status, reason, _seconds(retry_after, document))
     if reason == "Expired":
         return GoneError(text, status, reason)
+    if status == 403 and "NamespaceTerminating" in _causes(document):
+        return NamespaceEndsError(text, status, reason)
     if status >= 500 or status == 408:
         return UnavailableError(text, status, reason)
     return _BY_STATUS.get(status, KubeError)(text, status, reason)
+
+
+def _causes(document: Mapping[str, Any]) -> list[str]:
+    """The reasons under Status.details.causes."""
+    details = document.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return [str(cause.get("reason")) for cause in causes or () if isinstance(cause, Mapping)]
 
 
 def _seconds(retry_after: str, document: Mapping[str, Any]) -> float:

@@ -25,7 +25,7 @@ from controller.core.provisioning import solve
 from controller.core.provisioning.isolation import solve_around
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.preferences import hindering
-from controller.core.provisioning.problem import build, leaving_pods, opted_out, provisionable
+from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.errors import (
@@ -303,12 +303,8 @@ def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:
-    """The uids of pods that need a place: pending ones, and those on nodes that leave."""
-    waiting = {pod.uid for pod in snapshot.pods.values() if provisionable(pod) and not opted_out(pod)}
-    for node in snapshot.nodes.values():
-        if node.leaving:
-            waiting.update(pod.uid for pod in leaving_pods(node))
-    return waiting
+    """The uids of pods that need a place."""
+    return {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
 
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:

@@ -25,6 +25,7 @@ from controller.errors import (
     ConflictError,
     InstanceNotFoundError,
     KubeError,
+    NamespaceEndsError,
     NodelessError,
     NotFoundError,
     TooManyRequestsError,
@@ -159,6 +160,8 @@ class TerminationReconciler:
             self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
             return  # gone, or another pod has the name: either way this one holds nothing
+        except NamespaceEndsError:
+            return  # whatever is in it is deleted, within seconds
         except KubeError as error:
             self._say_blocked(node, pod, error)
             return

@@ -81,11 +81,16 @@ def _namespace_lifecycle(attributes: Attributes) -> None:
         raise forbidden("", "namespaces", request.name, "this namespace may not be deleted")
     if attributes.operation != "CREATE" or not request.namespace or request.subresource:
         return
-    namespace = attributes.api.lookup(("", "namespaces"), "", request.namespace)
+    refuse_where_namespace_ends(attributes.api, request, (attributes.obj or {}).get("metadata", {}).get("name", ""))
+
+
+def refuse_where_namespace_ends(api: API, request: Request, name: str) -> None:
+    """Nothing is created in a namespace that is being deleted, nor any binding or eviction of what is in it."""
+    resource = request.resource
+    namespace = api.lookup(("", "namespaces"), "", request.namespace)
     if namespace is None:
         raise not_found("", "namespaces", request.namespace)
     if "deletionTimestamp" in namespace["metadata"]:
-        name = (attributes.obj or {}).get("metadata", {}).get("name", "")
         why = f"unable to create new content in namespace {request.namespace} because it is being terminated"
         error = forbidden(resource.group, resource.plural, name, why)
         cause = f"namespace {request.namespace} is being terminated"

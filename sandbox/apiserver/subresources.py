@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sandbox.apiserver import strategies
+from sandbox.apiserver.admission import refuse_where_namespace_ends
 from sandbox.apiserver.api import API
 from sandbox.apiserver.deletion import begin, check_preconditions
 from sandbox.apiserver.errors import (
@@ -33,6 +34,7 @@ async def bind(api: API, request: Request) -> Obj:
         raise bad_request("Binding.target.name: Required value")
     uid = (binding.get("metadata") or {}).get("uid")
     dry_run = request.dry_run()
+    refuse_where_namespace_ends(api, request, request.name)
     entry = api.entry(request)
     pod = entry.copy()
     name, spec = pod["metadata"]["name"], pod["spec"]
@@ -72,6 +74,7 @@ async def evict(api: API, request: Request) -> Obj:
     eviction = request.decode()
     options = dict(eviction.get("deleteOptions") or {})
     dry_run = request.dry_run(options)
+    refuse_where_namespace_ends(api, request, request.name)
     for _ in range(8):
         entry = api.entry(request)
         pod = entry.obj

@@ -165,6 +165,22 @@ def test_nothing_is_created_in_a_namespace_that_goes(api: Client) -> None:
     api.patch(api.path("configmaps", "a"), {"metadata": {"finalizers": None}}).ok()
 
 
+def test_nothing_is_evicted_in_a_namespace_that_goes(api: Client) -> None:
+    """Nor bound; whoever drains a node is told that it is for this reason, not for a missing right."""
+    api.post(api.path("configmaps"), held("a", "example.com/hold")).ok()
+    waiting = pod("p")
+    waiting["metadata"]["finalizers"] = ["example.com/hold"]
+    api.post(api.path("pods"), waiting).ok()
+    api.delete(f"/api/v1/namespaces/{api.namespace}").ok()
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    status = api.post(f"{api.path('pods', 'p')}/eviction", eviction).refused(403, "Forbidden")
+    assert status["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}}
+    api.post(f"{api.path('pods', 'p')}/binding", binding).refused(403, "Forbidden")
+    for plural, name in (("pods", "p"), ("configmaps", "a")):
+        api.patch(api.path(plural, name), {"metadata": {"finalizers": None}}).ok()
+
+
 def test_the_namespace_default_cannot_be_deleted(client: Client) -> None:
     client.delete("/api/v1/namespaces/default").refused(403, "Forbidden")
 

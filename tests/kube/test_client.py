@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.clock import SystemClock
 from controller.errors import (
@@ -13,6 +14,7 @@ from controller.errors import (
     ConflictError,
     ForbiddenError,
     InvalidObjectError,
+    NamespaceEndsError,
     NotFoundError,
     TooManyRequestsError,
     UnavailableError,
@@ -21,7 +23,8 @@ from controller.errors import (
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
 from controller.kube.documents import Decode
-from controller.kube.resources import LEASES, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, Resource
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import LEASES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, Resource
 from controller.kube.retry import Backoff
 from controller.kube.transport import Request
 from tests.factories import node_object, pod_object, provisioner_object
@@ -133,6 +136,24 @@ def test_an_eviction_that_a_budget_forbids_is_raised_at_once(client: KubeClient)
         KubeClient(client.connection, client.options, clock).evict("default", "p1", uid)
     assert caught.value.status == 429
     assert clock.waits == [], "it is the caller who decides when to ask again"
+
+
+def test_a_namespace_that_ends_is_no_missing_right(client: KubeClient) -> None:
+    """Whoever drains a node or writes an event there need not complain."""
+    held = fresh(pod_object(name="held", namespace="ending", spec={"containers": [{"name": "main", "image": "pause"}]}))
+    client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ending"}})
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    uid = client.create(PODS, held, "ending")["metadata"]["uid"]
+    client.delete(NAMESPACES, "ending")
+    with pytest.raises(NamespaceEndsError, match="being terminated"):
+        client.evict("ending", "held", uid)
+    with capture_logs() as logs:
+        recorder = EventRecorder(client, ManualClock())
+        recorder.start()
+        recorder.publish(ObjectRef("v1", "Pod", "held", uid, "ending"), "Normal", "Test", "Hello")
+        recorder.stop(timeout_seconds=15)
+    assert recorder.dropped == 1
+    assert not logs
 
 
 def test_an_invalid_object_is_refused_with_the_servers_words(client: KubeClient) -> None:

@@ -305,4 +305,9 @@ def parse_csi_node(obj: Document) -> CSINode:
 def parse_namespace(obj: Document) -> Namespace:
     """A v1 Namespace."""
     meta = mapping(obj.get("metadata"))
-    return Namespace(text(meta.get("name")), string_map(meta.get("labels")), text(meta.get("resourceVersion")))
+    return Namespace(
+        text(meta.get("name")),
+        string_map(meta.get("labels")),
+        text(meta.get("resourceVersion")),
+        terminating=bool(meta.get("deletionTimestamp")),
+    )

@@ -92,8 +92,9 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """Labels are what namespace selectors look at."""
+    """Labels are what namespace selectors look at. `terminating`: it is being deleted, and its pods with it."""
 
     name: str
     labels: FrozenMap[str, str] = EMPTY
+    terminating: bool = field(default=False, kw_only=True)
     resource_version: str = field(default="", compare=False)

@@ -60,7 +60,7 @@ def build(
     """
     reasons = dict(skipped or {})
     usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))
-    wanted = tuple(pods) if pods is not None else tuple(_waiting(snapshot, without_nodes))
+    wanted = tuple(pods) if pods is not None else tuple(waiting(snapshot, without_nodes))
     nodes = [node for node in snapshot.nodes.values() if not node.leaving and node.name not in without_nodes]
     return SchedulingProblem(
         pending=tuple(sorted((pod for pod in wanted if not opted_out(pod)), key=pod_key)),
@@ -93,11 +93,16 @@ def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> It
             reasons.setdefault(name, f"it is not valid: {invalid.error}")
 
 
-def _waiting(snapshot: Snapshot, without_nodes: frozenset[str]) -> Iterator[Pod]:
-    yield from (pod for pod in snapshot.pods.values() if provisionable(pod))
+def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> Iterator[Pod]:
+    """The pods that need a place: pending ones, and those of nodes that leave or are thought away.
+
+    Those of a namespace that is being deleted go with it, though the API server takes some seconds to say so of each.
+    """
+    ending = {name for name, namespace in snapshot.namespaces.items() if namespace.terminating}
+    yield from (pod for pod in snapshot.pods.values() if provisionable(pod) and pod.namespace not in ending)
     for node in snapshot.nodes.values():
         if node.leaving or node.name in without_nodes:
-            yield from leaving_pods(node)
+            yield from (pod for pod in leaving_pods(node) if pod.namespace not in ending)
 
 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:
