@@ -4,11 +4,11 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 KUBE ?= embedded
 RUN := $(UV) run --quiet --locked
 
-.PHONY: help install demo sandbox test e2e check format lock clean
+.PHONY: help install demo sandbox test e2e e2e-pulumi check format lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .uv/bin/uv:
 	python3 -m venv .uv && .uv/bin/pip install --quiet --disable-pip-version-check uv
@@ -27,6 +27,9 @@ test: install ## all tests
 
 e2e: install ## scenarios on a real control plane (KUBEBUILDER_ASSETS, or built once by Go)
 	@$(RUN) python -m e2e $(E2E_FLAGS)
+
+e2e-pulumi: install ## the stack by Pulumi itself, against the sandbox: preview to destroy (needs pulumi and its plugins)
+	@$(RUN) python -m e2e.engine
 
 check: install ## lint, format, types, import contracts, lock file
 	@$(UV) lock --check --quiet

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import click
 import orjson
 
+from bench import scalereport
 from bench.curve import measure, picture, table
 from bench.prices import Row, report
 from bench.report import lines, show
 from bench.runs import Run, document, run
+from bench.scale import run as scale_run
 from controller.core.provisioning import SolveOptions
+from sandbox import kubebinaries
+from sandbox.realkube import ASSETS_VARIABLE
 
 PRICES = """# Prices beside the bound and the peer
 
@@ -78,6 +83,20 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
     (into / "price-against-time.svg").write_text(picture(found))
     (into / "price-against-time.md").write_text(table(found))
     click.echo(table(found))
+
+
+@main.command("scale")
+@click.option("--nodes", default=1_000, show_default=True, help="Ten pods for each.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def scale(nodes: int, into: Path) -> None:
+    """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
+    folder = kubebinaries.find_or_build(lambda line: click.echo(line, err=True))
+    os.environ[ASSETS_VARIABLE] = str(folder)
+    found = scale_run(nodes)
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "scale.svg").write_text(scalereport.picture(found))
+    (into / "scale.md").write_text(scalereport.table(found))
+    click.echo(scalereport.table(found))
 
 
 def _summary(found: Run) -> None:

@@ -20,10 +20,11 @@ def main(arguments: list[str]) -> int:
         print(f"make e2e cannot run: {error}", file=sys.stderr)
         return os.EX_UNAVAILABLE
     os.environ[ASSETS_VARIABLE] = str(folder)
-    return int(pytest.main([*(arguments or ["-v", "--durations=10"]), "--rootdir", str(ROOT), str(ROOT / "e2e")]))
+    return int(pytest.main([*(arguments or ["-vv", "--durations=10"]), *ALWAYS]))
 
 
 ROOT = Path(__file__).parents[1]
+ALWAYS = ("--rootdir", str(ROOT), "--timeout", "300", str(ROOT / "e2e"))
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

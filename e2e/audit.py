@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +48,9 @@ class AuditLog:
 def _requests(lines: Iterable[bytes]) -> Iterator[Request]:
     for line in lines:
         event = json.loads(line)
-        watch = event["verb"] == "watch"
         code = int(event.get("responseStatus", {}).get("code", 0))
-        if event["stage"] == ("ResponseStarted" if watch and code == 200 else "ResponseComplete"):
-            if watch and code == 200 and event["stage"] == "ResponseComplete":
-                continue
+        answered = "ResponseStarted" if event["verb"] == "watch" and code == 200 else "ResponseComplete"
+        if event["stage"] == answered:
             found = event.get("objectRef") or {}
             resource = "/".join(filter(None, (found.get("resource", event["requestURI"]), found.get("subresource"))))
             why = event["responseStatus"].get("message", "")
@@ -62,6 +60,13 @@ def _requests(lines: Iterable[bytes]) -> Iterator[Request]:
 def refused(requests: Iterable[Request], code: int = 403) -> list[Request]:
     """Those with that answer."""
     return [request for request in requests if request.code == code]
+
+
+def never_granted(requests: Sequence[Request]) -> list[Request]:
+    """Those that were forbidden, and the like of which never was allowed: an API server that has just started forbids
+    for a moment what its roles allow, until it has read them."""
+    granted = {(each.verb, each.resource) for each in requests if each.code < 400}
+    return [each for each in refused(requests) if (each.verb, each.resource) not in granted]
 
 
 def tally(requests: Iterable[Request]) -> Counter[str]:

@@ -95,7 +95,9 @@ class Cluster:
             return []
         return self.until(all_run, f"{replicas} pods of {app} run")
 
-    def until(self, ask: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
+    def until(
+        self, ask: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, *, every_seconds: float = 0.2
+    ) -> T:
         """Ask until the answer is true; that answer. An API server that does not answer is asked again.
 
         Raises AssertionError with how things stand instead.
@@ -110,7 +112,7 @@ class Cluster:
                 trouble = f" ({error})"
             if time.monotonic() > deadline:
                 raise AssertionError(f"after {seconds:.0f} s it is not true that {what}{trouble}\n{self.standing()}")
-            time.sleep(0.2)
+            time.sleep(every_seconds)
 
     def standing(self) -> str:
         """Nodes, pods that do not run, warnings and the controller's last lines, for whoever reads a failure."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 
 from sandbox.world.resources import Obj
+from sandbox.world.scheduling.quantity import parse
 
 PREFIX = "Pod should schedule on node: "
 
@@ -22,7 +24,9 @@ class Verdict(Enum):
     TWIN = "a pod of the same owner was bound there instead, and this one where that was planned"
     GONE = "the planned node is gone"
     NOT_READY = "bound before the planned node was ready"
-    UNEXPLAINED = "bound elsewhere, and nothing says why"
+    DISPLACED = "pods that were planned for other nodes have taken its room"
+    RANKED = "the planned node has room for it; kube-scheduler ranks the nodes that do by rules of its own"
+    UNEXPLAINED = "the planned node has no room for it, and holds only what was planned for it: the plan was too full"
     UNBOUND = "not bound"
 
 
@@ -52,29 +56,61 @@ def placements(events: Iterable[Obj], pods: Iterable[Obj], nodes: Iterable[Obj])
             node = event["message"].removeprefix(PREFIX)
             planned.setdefault(event["involvedObject"]["uid"], []).append(node)
     known = {pod["metadata"]["uid"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
-    ready = {node["metadata"]["name"]: _ready_since(node) for node in nodes}
-    named = {uid: known[uid] for uid in planned if uid in known}
+    seen = _Seen(planned, {node["metadata"]["name"]: node for node in nodes}, known)
     return [
-        Placement(pod["metadata"]["name"], tuple(planned[uid]), bound_to(pod), _verdict(pod, planned, named, ready))
-        for uid, pod in named.items()
+        Placement(pod["metadata"]["name"], tuple(planned[uid]), bound_to(pod), _verdict(pod, seen))
+        for uid, pod in known.items()
+        if uid in planned
     ]
 
 
-def _verdict(
-    pod: Obj, planned: Mapping[str, list[str]], named: Mapping[str, Obj], ready: Mapping[str, str | None]
-) -> Verdict:
-    here, targets = bound_to(pod), planned[pod["metadata"]["uid"]]
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """All that verdicts are based on: nodes that pods (by uid) were planned for, nodes by name, pods by uid."""
+
+    planned: Mapping[str, list[str]]
+    nodes: Mapping[str, Obj]
+    pods: Mapping[str, Obj]
+
+
+def _verdict(pod: Obj, seen: _Seen) -> Verdict:
+    here, targets = bound_to(pod), seen.planned[pod["metadata"]["uid"]]
     if not here:
         return Verdict.UNBOUND
     if here in targets:
         return Verdict.AS_PLANNED
-    twins = [each for uid, each in named.items() if here in planned[uid] and _owner(each) == _owner(pod)]
-    if any(bound_to(twin) != here for twin in twins):
+    meant = [each for uid, each in seen.pods.items() if here in seen.planned.get(uid, ())]
+    if any(_owner(each) == _owner(pod) and bound_to(each) != here for each in meant):
         return Verdict.TWIN
-    if targets[-1] not in ready:
+    target = seen.nodes.get(targets[-1])
+    if target is None:
         return Verdict.GONE
-    since = ready[targets[-1]]
-    return Verdict.NOT_READY if since is None or since >= _bound_at(pod) else Verdict.UNEXPLAINED
+    since = _since(target, "Ready")
+    if since is None or since >= (_since(pod, "PodScheduled") or ""):
+        return Verdict.NOT_READY
+    return _of_room(pod, target, seen)
+
+
+def _of_room(pod: Obj, target: Obj, seen: _Seen) -> Verdict:
+    name = target["metadata"]["name"]
+    guests = {uid: each for uid, each in seen.pods.items() if bound_to(each) == name}
+    allocatable = target["status"]["allocatable"]
+    fits = all(
+        sum(_request(each, resource) for each in (*guests.values(), pod)) <= parse(amount)
+        for resource, amount in allocatable.items()
+    )
+    if fits:
+        return Verdict.RANKED
+    strangers = [uid for uid in guests if name not in seen.planned.get(uid, ())]
+    return Verdict.DISPLACED if strangers else Verdict.UNEXPLAINED
+
+
+def _request(pod: Obj, resource: str) -> Fraction:
+    """What a pod's containers ask for."""
+    if resource == "pods":
+        return Fraction(1)
+    asked = (each.get("resources", {}).get("requests") or {} for each in pod["spec"]["containers"])
+    return sum((parse(each[resource]) for each in asked if resource in each), Fraction(0))
 
 
 def bound_to(pod: Obj) -> str:
@@ -84,14 +120,6 @@ def bound_to(pod: Obj) -> str:
 
 def _owner(pod: Obj) -> str:
     return next((str(o["uid"]) for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), "")
-
-
-def _bound_at(pod: Obj) -> str:
-    return _since(pod, "PodScheduled") or ""
-
-
-def _ready_since(node: Obj) -> str | None:
-    return _since(node, "Ready")
 
 
 def _since(thing: Obj, kind: str) -> str | None:

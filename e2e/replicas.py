@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sandbox.environment import Environment
@@ -25,6 +23,8 @@ class Replica:
     child: Child
     exits: list[int] = field(default_factory=list)
     """Exit codes of its earlier processes, the first one first; -9 for SIGKILL."""
+    away: bool = False
+    """Its machine is gone: it is not started again."""
 
 
 class Replicas:
@@ -34,7 +34,7 @@ class Replicas:
         self._environment, self._container = environment, container
         self._ending = threading.Event()
         self.by_name = {name: Replica(name, self._start(name)) for name in names}
-        self._keeper = threading.Thread(target=self._keep, name="replicas")
+        self._keeper = threading.Thread(target=self._keep, name="replicas", daemon=True)
 
     def _start(self, name: str) -> Child:
         return self._environment.start_controller(self._container, name, pod_name=name)
@@ -52,10 +52,20 @@ class Replicas:
     def _keep(self) -> None:
         while not self._ending.wait(0.1):
             for replica in self.by_name.values():
-                if not replica.child.alive:
+                if not replica.away and not replica.child.alive:
                     replica.exits.append(replica.child.process.wait())
                     if not self._ending.wait(RESTART_SECONDS):
                         replica.child = self._start(replica.name)
+
+    def take_away(self, name: str) -> None:
+        """SIGKILL, and no restart until `bring_back`. A replica that restarts at once would still hold its lease."""
+        replica = self.by_name[name]
+        replica.away = True
+        replica.child.kill()
+
+    def bring_back(self, name: str) -> None:
+        """Its machine is there again."""
+        self.by_name[name].away = False
 
     def lines(self, mark: dict[str, int] | None = None) -> list[dict[str, Any]]:
         """What all of them logged since a mark, as JSON documents with the replica's name under `replica`."""
@@ -72,12 +82,3 @@ class Replicas:
     def mark(self) -> dict[str, int]:
         """The end of what is logged now."""
         return {name: replica.child.log.stat().st_size for name, replica in self.by_name.items()}
-
-    def processor_seconds(self) -> float:
-        """User and system time of the processes that run now."""
-        return sum(_processor_seconds(replica.child.process.pid) for replica in self.by_name.values())
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

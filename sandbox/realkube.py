@@ -82,6 +82,7 @@ class RealControlPlane:
         self.token = secrets.token_hex(16)
         self.kubeconfig = state / "kubeconfig"
         self.apiserver: Child | None = None
+        self._components: dict[str, Child] = {}
 
     @property
     def url(self) -> str:
@@ -109,8 +110,19 @@ class RealControlPlane:
         self.start_apiserver()
         write_kubeconfig(self.kubeconfig, self.url, self.token, certificate_authority=str(self.certificate))
         for name in components:
-            self._processes.start(name, [str(self._assets / name), *self._component_flags(name)], python=False)
+            self._start_component(name)
         wait_until(self._has_default_namespace, "the namespace default exists", _READY_TIMEOUT_SECONDS)
+
+    def _start_component(self, name: str) -> None:
+        command = [str(self._assets / name), *self._component_flags(name)]
+        self._components[name] = self._processes.start(name, command, python=False)
+
+    def restart_components(self) -> None:
+        """Start kube-scheduler and the others anew. After an outage they ask again only when their back-off ends, which
+        grows to a minute; whoever does not test them need not wait for it."""
+        for name, child in list(self._components.items()):
+            child.stop()
+            self._start_component(name)
 
     def _write_secrets(self) -> None:
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -1,0 +1,168 @@
+"""Scale on a real control plane: pods that all wait at once, the nodes made for them, and kube-scheduler's bindings.
+
+Kubernetes' own processes are the real ones; EC2 and the kubelets are the sandbox's. When things happened is read from
+what the cluster itself recorded (creation, PodScheduled, Ready: whole seconds), so that looking on costs nothing; only
+the controller's memory and processor time are sampled, from /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from e2e.audit import tally
+from e2e.cluster import Cluster
+from e2e.installation import installed
+from e2e.scenario import provisioner
+from e2e.workloads import deployment
+from sandbox.world.resources import Obj
+
+NODE_CPUS = "16"
+PODS_PER_NODE = 10
+POD_CPU = "1500m"
+"""Ten of them fill a node of 16 vCPUs."""
+WAIT_SECONDS = 3_600.0
+SAMPLE_SECONDS = 1.0
+NAMESPACE = "scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The controller's process at a moment: seconds since pods were asked for, bytes, seconds of processor time."""
+
+    at: float
+    rss_bytes: int
+    processor_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRun:
+    """Seconds since the first pod was created, one for each pod or node, in order."""
+
+    created: tuple[float, ...]
+    bound: tuple[float, ...]
+    waited: tuple[float, ...]
+    """From each pod's creation to its binding."""
+    launched: tuple[float, ...]
+    ready: tuple[float, ...]
+    usage: tuple[Usage, ...]
+    calls: Counter[str]
+    """The controller's requests to the API server, by verb and resource, until the last pod was bound."""
+    load: float
+    """The machine's load average over 5 minutes, at the end: others may be at work on it."""
+
+    @property
+    def calls_per_node(self) -> float:
+        """All requests over the nodes that were made."""
+        return self.calls.total() / len(self.launched)
+
+    @property
+    def rss_bytes(self) -> int:
+        """The most."""
+        return max(each.rss_bytes for each in self.usage)
+
+    @property
+    def processor_seconds(self) -> float:
+        """User and system time from the first pod to the last binding."""
+        return self.usage[-1].processor_seconds - self.usage[0].processor_seconds
+
+
+def run(nodes: int) -> ScaleRun:
+    """Ask for as many pods as fill `nodes`, and wait until the last is bound. Raises AssertionError after an hour."""
+    folder = Path(tempfile.mkdtemp(prefix="nodeless-scale-"))
+    with installed(folder, ("karpenter-0",), client_qps=2_000) as cluster:
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
+        mark, began = cluster.audit.mark(), time.time()
+        (replica,) = cluster.replicas.by_name.values()
+        with sampled(replica.child.process.pid) as usage:
+            cluster.apply(*_workloads(nodes * PODS_PER_NODE))
+            cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
+        calls = tally(cluster.audit.since(mark))
+        return _read(cluster, usage, calls, began)
+
+
+def _provisioner() -> Obj:
+    wanted = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [NODE_CPUS]}]
+    return provisioner("scale", {"providerRef": {"name": "default"}, "weight": 50, "requirements": wanted})
+
+
+def _workloads(pods: int, most: int = 1_000) -> list[Obj]:
+    """Deployments of at most a thousand pods."""
+    sizes = [most] * (pods // most) + ([pods % most] if pods % most else [])
+    found = [deployment(f"app-{number}", size, cpu=POD_CPU) for number, size in enumerate(sizes)]
+    return [{**each, "metadata": {**each["metadata"], "namespace": NAMESPACE}} for each in found]
+
+
+def _all_bound(cluster: Cluster, nodes: int) -> bool:
+    """By the Deployments' ReplicaSets would be later: a pod counts when it has a node."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    waiting = cluster.http.get(path, fieldSelector="spec.nodeName=", limit=1).ok()
+    if waiting["items"]:
+        return False
+    listed = cluster.http.get(path, limit=1).ok()
+    remaining = int(listed["metadata"].get("remainingItemCount", 0))
+    return len(listed["items"]) + remaining == nodes * PODS_PER_NODE
+
+
+def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float) -> ScaleRun:
+    pods = cluster.pods(NAMESPACE)
+    nodes = cluster.nodes("scale")
+    made = [_seconds(pod["metadata"]["creationTimestamp"]) for pod in pods]
+    bound = [_since(pod, "PodScheduled") for pod in pods]
+    first = min(made)
+    return ScaleRun(
+        created=tuple(sorted(at - first for at in made)),
+        bound=tuple(sorted(at - first for at in bound)),
+        waited=tuple(sorted(there - here for here, there in zip(made, bound, strict=True))),
+        launched=tuple(sorted(_seconds(node["metadata"]["creationTimestamp"]) - first for node in nodes)),
+        ready=tuple(sorted(_since(node, "Ready") - first for node in nodes)),
+        usage=tuple(Usage(each.at + began - first, each.rss_bytes, each.processor_seconds) for each in usage),
+        calls=calls,
+        load=os.getloadavg()[1],
+    )
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _since(thing: Obj, kind: str) -> float:
+    found: list[dict[str, Any]] = thing["status"]["conditions"]
+    return next(_seconds(c["lastTransitionTime"]) for c in found if c["type"] == kind and c["status"] == "True")
+
+
+@contextmanager
+def sampled(pid: int) -> Iterator[list[Usage]]:
+    """A process' memory and time, each second until the block ends."""
+    found: list[Usage] = [_usage(pid, 0.0)]
+    stop, began = threading.Event(), time.monotonic()
+
+    def sample() -> None:
+        while not stop.wait(SAMPLE_SECONDS):
+            found.append(_usage(pid, time.monotonic() - began))
+
+    thread = threading.Thread(target=sample, name="usage", daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
+        found.append(_usage(pid, time.monotonic() - began))
+
+
+def _usage(pid: int, at: float) -> Usage:
+    """See proc(5): utime and stime are fields 14 and 15, resident pages the second of statm."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    ticks = int(fields[11]) + int(fields[12])
+    return Usage(at, pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK"))

@@ -1,0 +1,69 @@
+"""A scale run as a table (Markdown) and a picture (SVG)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.scale import ScaleRun
+
+WIDTH, HEIGHT, MARGIN = 760, 420, 60
+CURVES = (("created", "pods created", "#4f5d75"), ("launched", "nodes launched", "#c8553d"),
+          ("ready", "nodes Ready", "#b8860b"), ("bound", "pods bound", "#1b6ca8"))  # fmt: skip
+MOST_CALLS = 8
+
+
+def table(found: ScaleRun) -> str:
+    """What the run came to."""
+    waits = found.waited
+    rows = [
+        ("pods, nodes", f"{len(found.bound):,}, {len(found.launched):,}"),
+        ("last pod created, s", f"{found.created[-1]:.0f}"),
+        ("last node launched, s", f"{found.launched[-1]:.0f}"),
+        ("last node Ready, s", f"{found.ready[-1]:.0f}"),
+        ("last pod bound, s", f"{found.bound[-1]:.0f}"),
+        ("a pod's wait from Pending to bound, s: median, 90 %, longest",
+         f"{share(waits, 0.5):.0f}, {share(waits, 0.9):.0f}, {waits[-1]:.0f}"),
+        ("controller's memory at most, MiB", f"{found.rss_bytes / 2**20:.0f}"),
+        ("controller's processor time, s", f"{found.processor_seconds:.0f}"),
+        ("API requests of the controller a node", f"{found.calls_per_node:.1f}"),
+        ("load of the machine, 5 min", f"{found.load:.1f}"),
+    ]  # fmt: skip
+    calls = [(f"of these {name}", f"{n / len(found.launched):.2f}") for name, n in found.calls.most_common(MOST_CALLS)]
+    lines = [f"| {name} | {value} |" for name, value in (*rows[:-1], *calls, rows[-1])]
+    return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
+
+
+def share(values: Sequence[float], part: float) -> float:
+    """The value that this part of the sorted values does not exceed."""
+    return values[min(len(values) - 1, int(part * len(values)))]
+
+
+def picture(found: ScaleRun) -> str:
+    """Seconds to the right; upwards the share of all pods, or of all nodes, that are so far."""
+    longest = max(found.bound[-1], found.ready[-1], 1.0)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        'font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
+        f'<text x="{MARGIN}" y="{MARGIN - 10}">share of {len(found.bound):,} pods, of {len(found.launched):,} nodes: '
+        "up to 100 %</text>",
+        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">seconds, up to {longest:.0f}</text>',
+    ]
+    for number, (name, words, colour) in enumerate(CURVES):
+        line = " ".join(_points(getattr(found, name), longest))
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{WIDTH - 150}" y="{HEIGHT - MARGIN - 80 + 16 * number}" fill="{colour}">{words}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _points(values: Sequence[float], longest: float, most: int = 200) -> list[str]:
+    """A rising curve through at most so many of the values."""
+    step = max(1, len(values) // most)
+    chosen = [(0.0, 0), *((values[rank - 1], rank) for rank in range(step, len(values) + 1, step))]
+    chosen.append((values[-1], len(values)))
+    return [
+        f"{MARGIN + (WIDTH - 2 * MARGIN) * at / longest:.1f},"
+        f"{HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * rank / len(values):.1f}"
+        for at, rank in chosen
+    ]
