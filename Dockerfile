@@ -7,7 +7,7 @@ FROM ${UV} AS uv
 
 FROM ${PYTHON} AS build
 COPY --from=uv /uv /usr/local/bin/uv
-ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/app/.venv
+ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/app/.venv
 WORKDIR /app
 RUN --mount=type=cache,target=/root/.cache/uv \
     --mount=type=bind,source=pyproject.toml,target=pyproject.toml \
@@ -18,6 +18,13 @@ COPY controller ./controller
 COPY crds ./crds
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv sync --locked --no-editable --no-default-groups
+# What never runs goes: tests, and the asynchronous Kubernetes client with what it alone needs. Of the rest, what the
+# controller imports is compiled: all of it would weigh 80 MB more.
+RUN cd "$UV_PROJECT_ENVIRONMENT"/lib/python3*/site-packages && \
+    rm -rf kubernetes/aio aiohttp aiohappyeyeballs aiosignal frozenlist multidict propcache yarl && \
+    find . -type d -name tests -prune -exec rm -rf {} + && \
+    "$UV_PROJECT_ENVIRONMENT/bin/python" -m compileall -q controller && \
+    "$UV_PROJECT_ENVIRONMENT/bin/python" -c "import controller.process, kubernetes.config"
 
 FROM ${PYTHON}
 LABEL org.opencontainers.image.title="nodeless" \

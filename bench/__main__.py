@@ -11,6 +11,7 @@ import orjson
 
 from bench import scalereport
 from bench.curve import measure, picture, table
+from bench.image import image_table, measure_image
 from bench.prices import Row, report
 from bench.report import lines, show
 from bench.runs import Run, document, run
@@ -97,6 +98,16 @@ def scale(nodes: int, into: Path) -> None:
     (into / "scale.svg").write_text(scalereport.picture(found))
     (into / "scale.md").write_text(scalereport.table(found))
     click.echo(scalereport.table(found))
+
+
+@main.command("image")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def image(into: Path) -> None:
+    """The image's installation, by the Dockerfile's own steps: its size, and the time from start to ready."""
+    found = measure_image()
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "image.md").write_text(image_table(found))
+    click.echo(image_table(found))
 
 
 def _summary(found: Run) -> None:

@@ -1,0 +1,205 @@
+"""The controller's image without a Docker engine: the Dockerfile's own steps in a folder, and what comes of them.
+
+The steps are read from the Dockerfile and run by a shell with its environment; only /app is the folder, and the mounts
+are what the repository has. The entrypoint then runs as the image's user, who can write to nothing but /tmp.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SECRETS
+from sandbox import apiserver, aws
+from sandbox.aws import AwsSettings
+from sandbox.realkube import free_ports
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = ROOT / "Dockerfile"
+USER_ID = 65_532
+STARTS = 5
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a Dockerfile: its RUN commands, its environment, and other instructions by name."""
+
+    runs: tuple[str, ...]
+    environment: Mapping[str, str]
+    instructions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFigures:
+    """`ready_seconds` of each start, from the process' start to the first 200 of /readyz."""
+
+    size_bytes: int
+    ready_seconds: tuple[float, ...]
+    processor_seconds: float
+    """User and system time of all starts together, divided by their number."""
+
+
+def stages(dockerfile: str) -> list[Stage]:
+    """The stages in their order. Lines that a backslash continues are joined; comments go."""
+    text = re.sub(r"\\\n", " ", "\n".join(line for line in dockerfile.splitlines() if not line.startswith("#")))
+    found: list[tuple[list[str], dict[str, str], dict[str, str]]] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, _, rest = line.partition(" ")
+        if name == "FROM":
+            found.append(([], {}, {}))
+        elif not found:
+            continue  # ARGs of the whole file
+        elif name == "RUN":
+            found[-1][0].append(re.sub(r"--mount=\S+\s+", "", rest.strip()))
+        elif name == "ENV":
+            pairs = (pair.partition("=") for pair in shlex.split(rest))
+            found[-1][1].update({name: value for name, _, value in pairs})
+        else:
+            found[-1][2][name] = rest.strip()
+    return [Stage(tuple(runs), environment, others) for runs, environment, others in found]
+
+
+def build(folder: Path, **environment: str) -> Path:
+    """Run the build stage in `folder` (empty, absolute); returns the entrypoint. Raises CalledProcessError.
+
+    `environment` goes over the stage's own.
+    """
+    stage = next(each for each in stages(DOCKERFILE.read_text()) if each.runs)
+    app = folder / "app"
+    app.mkdir()
+    for name in ("pyproject.toml", "uv.lock", "README.md"):
+        shutil.copy(ROOT / name, app / name)
+    for name in ("controller", "crds"):
+        shutil.copytree(ROOT / name, app / name, ignore=shutil.ignore_patterns("__pycache__"))
+    given = {name: value.replace("/app", str(app)) for name, value in stage.environment.items()}
+    ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    variables = {**ours, **given, "UV_PYTHON": _python(), **environment}
+    for command in stage.runs:
+        subprocess.run(["/bin/sh", "-ec", command], cwd=app, env=variables, check=True, capture_output=True)
+    return app / ".venv" / "bin" / "nodeless"
+
+
+def _python() -> str:
+    """An interpreter that another user can run, if there is one: a root's own is often in its home."""
+    system = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
+    return system or sys.executable
+
+
+def size_bytes(folder: Path) -> int:
+    """Of all files below."""
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+
+
+def start(entrypoint: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """The entrypoint with `run`, as the image's user if this one may change to it, in the final stage's environment."""
+    final = stages(DOCKERFILE.read_text())[-1]
+    user: dict[str, Any] = {"user": USER_ID, "group": USER_ID, "extra_groups": []} if os.geteuid() == 0 else {}
+    command = [str(entrypoint), *json.loads(final.instructions["CMD"]), "--log-format=json"]
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, stdout=out, stderr=out, cwd="/", env={"PATH": "/usr/bin:/bin", **final.environment, **environment},
+            **user,
+        )  # fmt: skip
+
+
+@contextmanager
+def readable_folder() -> Iterator[Path]:
+    """A temporary folder that every user can read."""
+    folder = Path(tempfile.mkdtemp(prefix="nodeless-image-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def measure_image() -> ImageFigures:
+    """Build, and start it again and again against the sandbox's API server and AWS."""
+    with readable_folder() as folder, ExitStack() as stack:
+        entrypoint = build(folder)
+        api = stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
+        cloud = stack.enter_context(aws.serve(AwsSettings(cluster="bench")))
+        _install(KubeClient(connect(str(api.kubeconfig))))
+        (folder / "kubeconfig").chmod(0o644)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        environment = {
+            **cloud.environment(),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "SYSTEM_NAMESPACE": "karpenter",
+            "KARPENTER_SERVICE": "karpenter",
+        }
+        times = tuple(_start_to_ready(entrypoint, environment, folder / "log") for _ in range(STARTS))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / STARTS
+        return ImageFigures(size_bytes(entrypoint.parents[1]), times, spent)
+
+
+def _install(kube: KubeClient) -> None:
+    for path in sorted((ROOT / "crds").glob("*.yaml")):
+        kube.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
+    kube.create(NAMESPACES, {"metadata": {"name": "karpenter"}})
+    data = {"aws.clusterName": "bench", "aws.defaultInstanceProfile": "bench"}
+    kube.create(CONFIG_MAPS, {"metadata": {"name": "karpenter-global-settings"}, "data": data}, "karpenter")
+    kube.create(SECRETS, {"metadata": {"name": "karpenter-cert"}}, "karpenter")
+
+
+def _start_to_ready(entrypoint: Path, environment: Mapping[str, str], log: Path) -> float:
+    """Seconds. Raises TimeoutError with what the process said."""
+    ports = free_ports(3)
+    names = ("HEALTH_PROBE_PORT", "METRICS_PORT", "WEBHOOK_PORT")
+    variables = {**environment, **{name: str(port) for name, port in zip(names, ports, strict=True)}}
+    began = time.perf_counter()
+    process = start(entrypoint, variables, log)
+    try:
+        while not _ready(ports[0]):
+            if time.perf_counter() - began > READY_SECONDS or process.poll() is not None:
+                raise TimeoutError(f"not ready after {READY_SECONDS:.0f} s:\n{log.read_text()[-3000:]}")
+            time.sleep(0.01)
+        return time.perf_counter() - began
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def image_table(found: ImageFigures) -> str:
+    """A page of Markdown."""
+    load = os.getloadavg()[0]
+    return (
+        "# The image\n\nWritten by `python -m bench image`: the Dockerfile's own steps in an empty folder, then the "
+        "entrypoint against the sandbox.\n\n| | |\n|---|---|\n"
+        f"| Installed, with the bytecode of what the controller imports | {found.size_bytes / 1e6:.0f} MB |\n"
+        f"| Start to ready (caches synced, webhook served), median of {len(found.ready_seconds)} | "
+        f"{statistics.median(found.ready_seconds):.1f} s |\n"
+        f"| Best and worst | {min(found.ready_seconds):.1f} s, {max(found.ready_seconds):.1f} s |\n"
+        f"| Processor time of a start | {found.processor_seconds:.1f} s |\n"
+        f"| Load of the machine's {os.cpu_count()} cores meanwhile | {load:.1f} |\n"
+    )

@@ -1,0 +1,85 @@
+"""The image: the Dockerfile's own steps give what runs as the image's user, writes nothing, and does its work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.image import (
+    DOCKERFILE,
+    USER_ID,
+    ImageFigures,
+    build,
+    image_table,
+    readable_folder,
+    size_bytes,
+    stages,
+    start,
+)
+from tests.faults.crashworld import CrashWorld, crash_world
+
+DEADLINE_SECONDS = 60.0
+
+
+def until(world: CrashWorld, process: subprocess.Popen[bytes], condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert process.poll() is None, f"ended with {process.returncode}:\n{world.log.read_text()[-3000:]}"
+        assert time.monotonic() < deadline, f"{what} did not come true:\n{world.log.read_text()[-3000:]}"
+        time.sleep(0.05)
+
+
+def contents(folder: Path) -> dict[str, float]:
+    return {str(each): each.stat().st_mtime for each in folder.rglob("*")}
+
+
+@pytest.mark.timeout(180)
+def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_node() -> None:
+    with readable_folder() as folder:
+        entrypoint = build(folder, UV_LINK_MODE="hardlink")
+        installed = entrypoint.parents[1]
+        packages = next(installed.glob("lib/python3*/site-packages"))
+        assert size_bytes(installed) < 200e6
+        for absent in ("pulumi", "moto", "pytest", "sandbox", "components"):
+            assert not (packages / absent).exists(), f"{absent} has no business in the image"
+        before = contents(folder / "app")
+        state = folder / "state"
+        state.mkdir()
+        with crash_world(state, whens=()) as world:
+            for each in (state / "kubeconfig", state / "proxied"):
+                each.chmod(0o644)
+            world.start_kubelets()
+            process = start(entrypoint, world.environment, world.log)
+            try:
+                world.scale(1)
+                until(world, process, lambda: world.running() == 1, "a pod that runs on a node of ours")
+                if os.geteuid() == 0:
+                    assert Path(f"/proc/{process.pid}").stat().st_uid == USER_ID
+                world.scale(0)
+                until(world, process, lambda: not world.nodes() and world.live() == 0, "no node and no instance")
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(30) == 0
+            finally:
+                process.kill()
+                process.wait()
+        assert contents(folder / "app") == before, "it wrote into its own installation"
+
+
+def test_a_dockerfile_is_read_by_stages() -> None:
+    found = stages("ARG A=1\n# said\nFROM a AS b\nENV X=1 Y=/z\nRUN --mount=type=cache \\\n  do it\nFROM a\nUSER 1:2\n")
+    assert [each.runs for each in found] == [("do it",), ()]
+    assert found[0].environment == {"X": "1", "Y": "/z"}
+    assert found[1].instructions == {"USER": "1:2"}
+    assert stages(DOCKERFILE.read_text())[-1].instructions["USER"] == f"{USER_ID}:{USER_ID}"
+
+
+def test_the_page_says_size_and_times() -> None:
+    page = image_table(ImageFigures(170_400_000, (1.0, 3.0, 2.0), 1.25))
+    assert "| 170 MB |" in page
+    assert "median of 3 | 2.0 s |" in page
