@@ -67,14 +67,14 @@ class TestExpectedPrice:
         assert expected_price(on_demand(0.1), (on_demand(0.12, "r5.large"),), 0.25, 5) == 0.1
 
     def test_a_plan_states_both_prices(self) -> None:
-        kinds = [instance_type(name=f"{family}.large", cpu=2, price=0.1 * n) for n, family in enumerate("abc", 1)]
+        kinds = [instance_type(name=f"{family}.large", cpu=2, price=0.1 + 0.01 * n) for n, family in enumerate("abc")]
         plan = solved(problem(pending=pending_pods(1, requests={"cpu": "1"}), catalog=kinds), SolveOptions())
         (node,) = plan.new_nodes
         assert node.offering.capacity_type == keys.SPOT
         assert plan.price_per_hour == node.offering.price < node.expected_price == plan.expected_price_per_hour
 
     def test_it_follows_when_alternatives_are_taken_away(self) -> None:
-        kinds = [instance_type(name=f"{family}.large", cpu=2, price=0.1 * n) for n, family in enumerate("abc", 1)]
+        kinds = [instance_type(name=f"{family}.large", cpu=2, price=0.1 + 0.01 * n) for n, family in enumerate("abc")]
         plan = solved(problem(pending=pending_pods(1, requests={"cpu": "1"}), catalog=kinds))
         alone = replace(plan.new_nodes[0], alternatives=())
         assert alone.expected_price == alone.offering.price
