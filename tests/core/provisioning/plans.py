@@ -9,6 +9,7 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodKey, TopologySpreadConstraint
 from controller.core.provisioning import SchedulingPlan, SolveOptions, solve
 from controller.core.provisioning.audit import audit
+from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.factories import selector
 
@@ -16,9 +17,11 @@ WEB = selector(app="web")
 
 
 def solved(posed: SchedulingProblem, options: SolveOptions | None = None) -> SchedulingPlan:
-    """The plan, after the auditor found nothing wrong with it."""
-    plan = solve(posed, options) if options else solve(posed)
+    """The plan, after the auditor found nothing wrong with it, and it is no cheaper than the lower bound."""
+    plan = solve(posed, options or SolveOptions())
     assert [str(violation) for violation in audit(plan, posed)] == []
+    left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
+    assert bound(posed, options or SolveOptions(), left_out).price_per_hour <= plan.price_per_hour + 1e-6
     return plan
 
 
