@@ -157,7 +157,8 @@ SCHEDULING_DURATION = _histogram(
 )
 CONSISTENCY_ERRORS = _counter(
     "karpenter_consistency_errors",
-    "Nodes found not to be what they should be. check: FailedRegistration, InstanceGone, LeakedInstance, NodeShape.",
+    "Nodes found not to be what they should be. check: FailedInit, Termination, NodeShape, FailedRegistration, "
+    "InstanceGone, LeakedInstance.",
     "check",
 )
 CLOUD_DURATION = _histogram(

@@ -32,6 +32,7 @@ from controller.loops import BackoffTimes, Loop, Reconciler
 from controller.metrics import SILENT, Recorder
 from controller.reconcilers.advice import AdviceReconciler, Advise
 from controller.reconcilers.conditions import ConditionsReconciler
+from controller.reconcilers.consistency import ConsistencyReconciler
 from controller.reconcilers.counter import CounterReconciler
 from controller.reconcilers.decisions import DecisionsReconciler
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
@@ -228,6 +229,7 @@ class Operator:
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
             DiskPressureReconciler(events=events),
+            ConsistencyReconciler(events=events, catalogs=catalogs, clock=clock, recorder=self._recorder),
             ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve),
             GarbageCollectionReconciler(
                 kube=kube,
