@@ -46,7 +46,7 @@ class Scenario:
 def scenario(name: str, placed: Sequence[Placed], report: Report, scale: Scale | None = None) -> Scenario | None:
     """The scenario of these objects; None, and problems in `report`, when some are wrong."""
     before = len(report.problems)
-    _check_configuration(placed, report)
+    check_configuration(placed, report)
     settings = _settings(placed, report)
     scale = scale or Scale()
     running = [each for each in placed if each.kind == "Pod" and bound(each.document)]
@@ -95,7 +95,7 @@ def _documents(placed: Iterable[Placed], running: Iterable[Placed], expanded: Ex
     return documents
 
 
-def _check_configuration(placed: Iterable[Placed], report: Report) -> None:
+def check_configuration(placed: Iterable[Placed], report: Report) -> None:
     """The rules of both kinds, names that are there twice, and references to templates that are not."""
     chosen = [each for each in placed if each.kind in VALIDATORS]
     seen: dict[tuple[str, str], str] = {}
