@@ -231,6 +231,11 @@ UNAVAILABLE_OFFERINGS = _gauge(
 DECISIONS = _counter(
     "nodeless_decisions", "Launches, skips and removals. method: what decided.", "kind", "method", "provisioner"
 )
+GUARD_REFUSALS = _counter(
+    "nodeless_guard_refusals",
+    "Launches that a limit forbade. guard: provisioner-price, cluster-price, cluster-resources, launch-rate.",
+    *("guard", "provisioner"),
+)
 QUEUE_LENGTH = _gauge(
     "nodeless_queue_length", "What waits: pods for a node, nodes to come up, nodes to end, commands.", "queue"
 )

@@ -18,6 +18,7 @@ from controller.configuration import ConfigurationTimes
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
+from controller.core.guards.spending import LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.lifecycle.fleet import Fleet, fleet
 from controller.core.state.cluster import Cluster
@@ -175,7 +176,7 @@ class Operator:
             clock=clock,
             stop=self._stop,
             adopted=self.adopted,
-            options=ProvisioningOptions(batch, solve),
+            options=ProvisioningOptions(batch, solve, limits=settings.launch_limits or LaunchLimits()),
             ledger=self._ledger,
         )
         self._termination = TerminationReconciler(

@@ -22,6 +22,7 @@ from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.nodetemplate_rules import protected_tag
 from controller.core.api.strict import Report, did_you_mean
 from controller.core.deprovisioning.budgets import Budget, parse_budgets
+from controller.core.guards.spending import LaunchLimits, parse_launch_limits
 from controller.core.pricerules import PriceRule, parse_price_rules
 from controller.core.provisioning.plan import SolveOptions
 from controller.errors import ValidationError
@@ -110,6 +111,9 @@ class Settings:
     by a rollout. Needs the right to patch Deployments, which the stack gives along with the setting."""
     price_rules: tuple[PriceRule, ...] = ()
     """`aws.priceRules`: a JSON list of discounts and commitments, so that prices are what you pay (core.pricerules)."""
+    launch_limits: LaunchLimits | None = None
+    """`launchLimits`: a JSON object that bounds what all Provisioners together launch, such as `{"pricePerHour": 50,
+    "nodesPerMinute": 20, "resources": {"cpu": "1000"}}`; each member is optional (core.guards.spending)."""
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> Settings:
@@ -362,6 +366,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "termination_grace_period_seconds": ("terminationGracePeriod", _duration),
     "surge_single_replicas": ("surgeSingleReplicas", _boolean),
     "price_rules": ("aws.priceRules", parse_price_rules),
+    "launch_limits": ("launchLimits", parse_launch_limits),
 }
 """Key and reader of each field."""
 

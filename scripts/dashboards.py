@@ -237,6 +237,20 @@ CAPACITY = dashboard(
         ],
         [
             Panel(
+                "Launches that a limit forbade",
+                [
+                    (
+                        f"sum by (guard, provisioner) (increase(nodeless_guard_refusals[{RATE}]))",
+                        "{{guard}} {{provisioner}}",
+                    )
+                ],
+                width=24,
+                height=6,
+                text="price-limit of a Provisioner; launchLimits of the settings.",
+            ),
+        ],
+        [
+            Panel(
                 "Provisioners",
                 [
                     (f"sum by (provisioner) (nodeless_fleet_nodes{{{FLEET}}})", ""),

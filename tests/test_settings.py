@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controller.core.deprovisioning.budgets import Budget
+from controller.core.guards.spending import LaunchLimits
 from controller.core.pricerules import PriceRule
 from controller.errors import ValidationError
 from controller.settings import Options, Settings, setting_keys
@@ -58,6 +59,7 @@ def test_every_key_is_read() -> None:
         "terminationGracePeriod": "2h",
         "surgeSingleReplicas": "true",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
+        "launchLimits": '{"pricePerHour": 50}',
     }
     assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
     settings = Settings.parse(data)
@@ -79,6 +81,7 @@ def test_every_key_is_read() -> None:
         instance_store_policy="RAID0",
         enable_zone_balance=True,
         alternative_price_tolerance=0.5,
+        launch_limits=LaunchLimits(price_per_hour=50.0),
         spot_offerings=3,
         spot_pool_share=0.25,
         weight_premium=0.1,

@@ -83,6 +83,15 @@ class BudgetConfig:
 
 
 @section
+class LaunchLimitsConfig:
+    """What all Provisioners together may launch."""
+
+    price_per_hour: float | None = key("Dollars an hour of all nodes; absent: no limit.", default=None, minimum=0.001)
+    nodes_per_minute: int | None = key("Launches within a minute; absent: no limit.", default=None, minimum=1)
+    resources: FrozenMap[str, str] = key("Capacity of all nodes, as in spec.limits.resources.", default=EMPTY)
+
+
+@section
 class SettingsConfig:
     """`karpenter-global-settings`: names and meaning are Karpenter v0.27's, and from enablePrefixDelegation on our own.
 
@@ -154,6 +163,9 @@ class SettingsConfig:
     )
     price_rules: tuple[PriceRuleConfig, ...] = key(
         "Discounts and commitments, so that prices are what you pay; the first that matches counts.", default=()
+    )
+    launch_limits: LaunchLimitsConfig | None = key(
+        "What all Provisioners together may launch: $ an hour, resources, nodes a minute.", default=None
     )
 
 

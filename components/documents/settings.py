@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from components.config.controller import BudgetConfig, PriceRuleConfig, SettingsConfig
+from components.config.controller import BudgetConfig, LaunchLimitsConfig, PriceRuleConfig, SettingsConfig
 from components.config.keys import key_fields
 from components.documents.labels import labels
 
@@ -35,6 +35,7 @@ KEYS = {
     "termination_grace_period": "terminationGracePeriod",
     "surge_single_replicas": "surgeSingleReplicas",
     "price_rules": "aws.priceRules",
+    "launch_limits": "launchLimits",
 }
 """Field of SettingsConfig → key of the ConfigMap."""
 
@@ -71,7 +72,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_given)
 
 
-def _given(entry: PriceRuleConfig | BudgetConfig) -> dict[str, Any]:
-    """The keys of a list's entry that are not at their default."""
+def _given(entry: PriceRuleConfig | BudgetConfig | LaunchLimitsConfig) -> dict[str, Any]:
+    """The keys of an entry that are not at their default."""
     given = {each.name: (each, getattr(entry, each.attribute)) for each in key_fields(type(entry))}
     return {name: value for name, (each, value) in given.items() if each.required or value != each.default}

@@ -13,6 +13,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Resources
 from controller.core.cloud import CloudInstance, LaunchRequest
 from controller.core.deprovisioning.command import Command
+from controller.core.guards.mix import with_mix
 from controller.core.lifecycle.decisions import replacement_launched
 from controller.core.lifecycle.launching import allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import usage
@@ -99,6 +100,7 @@ def launch_requests(command: Command, view: CatalogView, snapshot: Snapshot) -> 
         types = {entry.name: entry for entry in view.types.get(name, ())}
         planned = [node for node in command.replacements if node.provisioner == name]
         going = [c.node for c in command.candidates if c.provisioner.name == name]
+        planned = list(with_mix(planned, provisioner, types, snapshot, {node.name for node in going}))
         for allotment in allot(planned, provisioner, types, _less(usage(snapshot, name), going)):
             if allotment.refusal:
                 raise ConflictError(f"Replacement not launched: {allotment.refusal}")

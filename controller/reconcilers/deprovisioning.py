@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -23,6 +23,7 @@ from controller.core.deprovisioning.memory import resting
 from controller.core.deprovisioning.records import recorded
 from controller.core.deprovisioning.replacement import Decision, Method, replace_first
 from controller.core.deprovisioning.simulation import Stage
+from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift
 from controller.errors import KubeError, NodelessError
@@ -206,7 +207,8 @@ class DeprovisioningReconciler:
             present.gate.grant(command.candidates)
         snapshot = present.stage.snapshot
         held = self._commands.held_back(consolidation.CONSOLIDATION, snapshot)
-        free = [candidate for candidate in present.candidates if candidate.provisioner.name not in held]
+        pinned = needed(snapshot)
+        free = [c for c in present.candidates if c.provisioner.name not in held and c.name not in pinned]
         found = consolidation.find(free, present.stage, present.gate, resting(snapshot, present.now), cursor)
         self._cursors[consolidation.CONSOLIDATION] = found.cursor
         for command in found.commands:
@@ -214,7 +216,8 @@ class DeprovisioningReconciler:
             self._proposed[names] = (command, now)
             self._log.debug("Found a removal that saves money", command=command.text())
         self._quiet = None if found.cursor or self._proposed else (version, now + self._times.quiet_seconds)
-        self._say_kept(found, present)
+        kept = tuple((c, pinned[c.name]) for c in present.candidates if c.name in pinned and consolidation.wanted(c))
+        self._say_kept(replace(found, kept=(*found.kept, *kept)), present)
 
     def _say_kept(self, found: consolidation.Found, present: Pass) -> None:
         """Each node's reason is said when it is another one than before."""

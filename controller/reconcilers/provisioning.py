@@ -16,6 +16,8 @@ from controller.clock import Clock
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest
+from controller.core.guards.mix import with_mix
+from controller.core.guards.spending import Guards, LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes, BatchWindow
 from controller.core.lifecycle.diskpressure import with_learned_storage
 from controller.core.lifecycle.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
@@ -40,7 +42,7 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
-from controller.metrics import SCHEDULING_DURATION
+from controller.metrics import GUARD_REFUSALS, SCHEDULING_DURATION
 from controller.planrecord import PlanRecord
 from controller.telemetry.ledger import Ledger
 from controller.troubles import Troubles
@@ -58,6 +60,7 @@ class ProvisioningOptions:
 
     times: BatchTimes = field(default_factory=BatchTimes)
     solve: SolveOptions = field(default_factory=SolveOptions)
+    limits: LaunchLimits = field(default_factory=LaunchLimits)
     launch_workers: int = 100
     """Launches at a time: so many that ask for the same may be one call."""
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
@@ -187,6 +190,7 @@ class ProvisioningReconciler:
     ) -> tuple[str, ...]:
         fresh = self._informers.snapshot()
         taken = tokens_in_use(fresh)
+        guards = Guards(self._options.limits, fresh, view.types, self._clock.now())
         jobs: list[tuple[Allotment, LaunchRequest]] = []
         for name in sorted({node.provisioner for node in plan.new_nodes}):
             provisioner = fresh.provisioners.get(name)
@@ -200,7 +204,9 @@ class ProvisioningReconciler:
             except (CloudError, ValidationError) as error:
                 self._skip(snapshot, record, _pods_of(planned), str(error))
                 continue
-            for allotment in allot(planned, provisioner, types, usage(fresh, name)):
+            planned = list(with_mix(planned, provisioner, types, fresh))
+            for allotted in allot(planned, provisioner, types, usage(fresh, name)):
+                allotment = guards.judge(allotted, provisioner, types)
                 node = allotment.planned
                 if allotment.refusal:
                     self._skip(snapshot, record, node.pods, f"Not launched: {allotment.refusal}")
@@ -209,8 +215,17 @@ class ProvisioningReconciler:
                 token = launch_token(provisioner, template, uids, taken)
                 request = launch_request(node, provisioner, template, allotment.offerings, view.types, token)
                 jobs.append((allotment, request))
+        self._say_guards(guards, fresh)
         answers = self._pool.map(lambda job: self._launch(snapshot, record, *job), jobs)
         return tuple(uid for answer in answers for uid in answer)
+
+    def _say_guards(self, guards: Guards, snapshot: Snapshot) -> None:
+        """Limits that bind are told to whom they bind, and counted."""
+        for guard, name, refusal in guards.refused:
+            self._ledger.recorder.count(GUARD_REFUSALS, guard, name)
+            message = f"A node was not launched: {refusal}"
+            ref = ObjectRef.of(snapshot.provisioners[name])
+            self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
 
     def _launch(
         self, snapshot: Snapshot, record: PlanRecord, allotment: Allotment, request: LaunchRequest

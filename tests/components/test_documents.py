@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.config.controller import BudgetConfig, ControllerConfig, PriceRuleConfig, SettingsConfig
+from components.config.controller import (
+    BudgetConfig,
+    ControllerConfig,
+    LaunchLimitsConfig,
+    PriceRuleConfig,
+    SettingsConfig,
+)
 from components.documents import addons, controller, fargate, interruption, webhook
 from components.documents.account import Account
 from components.documents.addon_policies import external_dns_policy, load_balancer_policy
@@ -19,6 +25,7 @@ from components.documents.nodes import USERNAME, with_node_role
 from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
 from components.documents.settings import KEYS, OF_THE_STACK, settings_data
 from controller.core.api.frozen import FrozenMap
+from controller.core.guards.spending import LaunchLimits
 from controller.core.pricerules import PriceRule
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
 from controller.settings import Options, Settings, setting_keys
@@ -52,7 +59,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         termination_grace_period="2h", surge_single_replicas=True,
     )  # fmt: skip
     left_alone = {name for name in KEYS if getattr(given, name) == getattr(SettingsConfig(), name)}
-    assert left_alone == {"price_rules", "disruption_budgets"}, "they have a test of their own"
+    assert left_alone == {"price_rules", "disruption_budgets", "launch_limits"}, "they have a test of their own"
     read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
     for name in KEYS:
         want = getattr(given, name)
@@ -104,6 +111,14 @@ def test_price_rules_are_the_ones_that_the_controller_reads() -> None:
         PriceRule(("m5.*",), capacity_types=("spot", "on-demand"), discount_percent=27.5),
         PriceRule(("c5.large",), ("*a",), price_per_hour=0.05, instances=3),
     )
+
+
+def test_launch_limits_are_the_ones_that_the_controller_reads() -> None:
+    limits = LaunchLimitsConfig(price_per_hour=50, nodes_per_minute=20, resources=FrozenMap({"cpu": "1000"}))
+    data = settings_data(SettingsConfig(launch_limits=limits), "myeks", "profile", "")
+    assert Settings.parse(data).launch_limits == LaunchLimits(50.0, 20, FrozenMap({"cpu": 1_000_000}))
+    partly = settings_data(SettingsConfig(launch_limits=LaunchLimitsConfig(nodes_per_minute=5)), "myeks", "profile", "")
+    assert Settings.parse(partly).launch_limits == LaunchLimits(nodes_per_minute=5)
 
 
 def test_the_containers_environment_is_what_the_controller_reads() -> None:

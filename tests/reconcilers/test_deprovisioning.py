@@ -559,6 +559,23 @@ def test_a_dear_node_is_replaced_by_a_cheaper_one(world: World) -> None:
     one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
 
 
+def test_a_node_that_the_base_on_demand_needs_is_not_consolidated_and_says_why(world: World) -> None:
+    """Both could be one; each is one of the two that are to be on demand."""
+    consolidating(world)
+    world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": {"karpenter.sh/on-demand-base": "2"}}})
+    world.until(lambda s: s.provisioners["default"].object_annotations, "annotated")
+    old_node(world, "one")
+    old_node(world, "two")
+    one = leader(world)
+    one.some_passes()
+    world.clock.ahead_seconds += 16.0
+    seen = one.some_passes()
+    assert untouched(seen, "one")
+    assert untouched(seen, "two")
+    why = "2 of 2 nodes of Provisioner default are to be on demand"
+    assert world.await_event("Unconsolidatable")["message"] == why
+
+
 def test_nodes_of_provisioners_without_consolidation_hear_nothing_of_it(world: World) -> None:
     """The peer says Unconsolidatable of each of them every 15 minutes."""
     world.add_provisioner()

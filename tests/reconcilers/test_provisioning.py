@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from controller.core.api.labels import CAPACITY_TYPE
+from controller.core.guards.spending import LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import SolveOptions
@@ -17,6 +20,7 @@ from controller.kube.resources import NODES, PROVISIONERS
 from controller.loops import BackoffTimes
 from controller.reconcilers.provisioning import ProvisioningOptions, ProvisioningReconciler
 from controller.telemetry.ledger import Ledger
+from controller.telemetry.metrics import Metrics
 from tests.reconcilers.conftest import World
 
 HOST_APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
@@ -336,4 +340,56 @@ def test_a_launch_that_failed_is_on_record_as_skipped(world: World) -> None:
     (entry,) = ledger.entries()
     assert (entry.decision.kind, entry.decision.subject) == ("skip", "Pod/default/a")
     assert "quota: vCPU limit exceeded" in entry.decision.reason
+    loop.close()
+
+
+def annotate(world: World, name: str, **annotations: str) -> None:
+    found = {f"karpenter.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    world.kube.patch(PROVISIONERS, name, {"metadata": {"annotations": found}})
+    world.until(lambda s: found.items() <= s.provisioners[name].object_annotations.items(), "annotated")
+
+
+def test_a_limit_that_binds_is_told_to_the_pod_and_the_provisioner_and_counted(world: World) -> None:
+    """Two nodes are planned, the limit has room for one."""
+    world.add_provisioner()
+    annotate(world, "default", price_limit="0.1")
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}
+    for name in ("a", "b"):
+        world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
+    metrics = Metrics(world.clock)
+    ledger = Ledger(world.clock, metrics)
+    loop = reconciler(world, ledger=ledger)
+    world.passes(loop, lambda _: ledger.entries(kind="skip"), "a refusal")
+    assert len(world.cloud.running) == 1
+    refusal = "annotation karpenter.sh/price-limit of Provisioner default"
+    assert refusal in ledger.entries(kind="skip")[0].decision.reason
+    told = world.await_event("LaunchLimited")
+    assert told["involvedObject"]["kind"] == "Provisioner"
+    assert refusal in told["message"]
+    assert refusal in world.await_event("FailedScheduling")["message"]
+    assert 'nodeless_guard_refusals{guard="provisioner-price",provisioner="default"} 1.0' in (
+        metrics.page({}).body.decode()
+    )
+    loop.close()
+
+
+def test_limits_of_the_settings_hold_for_all_provisioners_together(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    loop = reconciler(world, replace(QUICK, limits=LaunchLimits(price_per_hour=0.001)))
+    world.passes(loop, lambda _: world.said("LaunchLimited"), "a refusal")
+    assert "launchLimits.pricePerHour of the settings" in world.await_event("FailedScheduling")["message"]
+    assert world.cloud.requests == []
+    loop.close()
+
+
+def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: World) -> None:
+    world.add_provisioner(requirements=[{"key": CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]}])
+    annotate(world, "default", on_demand_base="1")
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}
+    for name in ("a", "b"):
+        world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
+    loop = reconciler(world)
+    world.passes(loop, nodes_are(2), "two nodes")
+    assert sorted(instance.capacity_type for instance in world.cloud.running) == ["on-demand", "spot"]
     loop.close()

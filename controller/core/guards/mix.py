@@ -1,0 +1,133 @@
+"""A base and a share of a Provisioner's nodes on demand, so that not everything can be taken back at once.
+
+`karpenter.sh/on-demand-base` on a Provisioner: so many of its nodes are on demand; `karpenter.sh/on-demand-percentage`:
+and so much of those beyond (as in an Auto Scaling group's mixed instances policy). Launches make the mix up; nodes that
+it needs are left alone by consolidation, which would take the cheaper spot. A Provisioner or pods that allow spot alone
+stay on spot. An annotation that cannot be read makes every new node on demand until it is corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.provisioning.plan import PlannedNode
+from controller.core.scheduling.requirements import Requirements
+from controller.core.state.snapshot import Snapshot
+
+BASE_ANNOTATION: Final = "karpenter.sh/on-demand-base"
+PERCENTAGE_ANNOTATION: Final = "karpenter.sh/on-demand-percentage"
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """`base` nodes on demand, and `percentage` of those beyond."""
+
+    base: int = 0
+    percentage: int = 0
+    problem: str = ""
+    """What cannot be read."""
+
+    def on_demand_of(self, nodes: int) -> int:
+        """How many of so many nodes are to be on demand; shares are rounded up."""
+        return min(nodes, self.base) + -(-max(0, nodes - self.base) * self.percentage // 100)
+
+
+def mix_of(provisioner: Provisioner) -> Mix | None:
+    """What its annotations ask for; None without them."""
+    given = provisioner.object_annotations
+    base, percentage = given.get(BASE_ANNOTATION), given.get(PERCENTAGE_ANNOTATION)
+    if base is None and percentage is None:
+        return None
+    problems = []
+    for key, text, most in ((BASE_ANNOTATION, base, 10**6), (PERCENTAGE_ANNOTATION, percentage, 100)):
+        if text is not None and not (text.isascii() and text.isdecimal() and int(text[:9]) <= most):
+            problems.append(f"annotation {key} of Provisioner {provisioner.name}: {text!r} is not 0 to {most}")
+    if problems:
+        return Mix(0, 100, "; ".join(problems))
+    return Mix(int(base or 0), int(percentage or 0))
+
+
+def with_mix(
+    planned: Sequence[PlannedNode],
+    provisioner: Provisioner,
+    types: Mapping[str, InstanceType],
+    snapshot: Snapshot,
+    going: Collection[str] = (),
+) -> tuple[PlannedNode, ...]:
+    """The same nodes, those on demand that the mix needs. `planned` are the Provisioner's; `going` nodes leave."""
+    mix = mix_of(provisioner)
+    if mix is None:
+        return tuple(planned)
+    capacity_types = _present(provisioner.name, snapshot, going)
+    nodes, on_demand = len(capacity_types), capacity_types.count(ON_DEMAND)
+    # What is on demand anyway counts first: a spot node is turned only if the others do not do.
+    ahead = sum(node.offering.capacity_type == ON_DEMAND for node in planned)
+    missing = mix.on_demand_of(nodes + len(planned)) - on_demand - ahead
+    found = []
+    for node in planned:
+        turned = _on_demand(node, types, mix) if missing > 0 and node.offering.capacity_type != ON_DEMAND else None
+        missing -= turned is not None
+        found.append(turned or node)
+    return tuple(found)
+
+
+def needed(snapshot: Snapshot) -> Mapping[str, str]:
+    """On-demand nodes that a mix needs, by name, and why."""
+    found: dict[str, str] = {}
+    for provisioner in snapshot.provisioners.values():
+        mix = mix_of(provisioner)
+        if mix is None:
+            continue
+        names = [
+            node.name
+            for node in snapshot.nodes.values()
+            if node.provisioner_name == provisioner.name and not node.leaving
+        ]
+        on_demand = [name for name in names if snapshot.nodes[name].node.labels.get(CAPACITY_TYPE) == ON_DEMAND]
+        wanted = mix.on_demand_of(len(names))
+        if len(on_demand) <= wanted:
+            why = mix.problem or f"{wanted} of {len(names)} nodes of Provisioner {provisioner.name} are to be on demand"
+            found.update(dict.fromkeys(on_demand, why))
+    return found
+
+
+def _present(provisioner: str, snapshot: Snapshot, going: Collection[str]) -> list[str]:
+    """The capacity types of the Provisioner's nodes that stay."""
+    return [
+        node.node.labels.get(CAPACITY_TYPE, "")
+        for node in snapshot.nodes.values()
+        if node.provisioner_name == provisioner and not node.leaving and node.name not in going
+    ]
+
+
+def _on_demand(node: PlannedNode, types: Mapping[str, InstanceType], mix: Mix) -> PlannedNode | None:
+    """The cheapest on-demand offerings of types that hold the same pods; None where spot alone is allowed."""
+    if not _allows(node.requirements, CAPACITY_TYPE, ON_DEMAND):
+        return None
+    names = {offering.instance_type for offering in (node.offering, *node.alternatives)}
+    offered = sorted(
+        PricedOffering(offering.price, name, offering.zone, ON_DEMAND)
+        for name in names & types.keys()
+        for offering in types[name].offerings
+        if offering.capacity_type == ON_DEMAND
+        and offering.available
+        and offering.price > 0
+        and _allows(node.requirements, ZONE, offering.zone)
+    )
+    if not offered:
+        return None
+    first, *others = offered
+    runner_up = next((each for each in others if each.instance_type != first.instance_type), None)
+    why = mix.problem or f"on demand for {BASE_ANNOTATION} {mix.base}, {PERCENTAGE_ANNOTATION} {mix.percentage}"
+    text = f"{first.instance_type} in {first.zone} at ${first.price:.4f}: {why}; planned before: {node.reason}"
+    return replace(node, offering=first, alternatives=tuple(others), runner_up=runner_up, reason=text)
+
+
+def _allows(requirements: Requirements, key: str, value: str) -> bool:
+    requirement = requirements.get(key)
+    return requirement is None or requirement.has(value)

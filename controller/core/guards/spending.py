@@ -1,0 +1,180 @@
+"""How much may be launched: $ an hour of a Provisioner and of all together, resources of all together, nodes a minute.
+
+`launchLimits` among the settings bounds the cluster, the annotation `karpenter.sh/price-limit` ($ an hour) a
+Provisioner, beside the peer's `spec.limits`. A price limit that cannot be read allows nothing until it is corrected: it
+may be the one that protects. Replacements of deprovisioning are not bounded: they cost less than what they replace, or
+keep it safe.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from controller.core.api import quantity
+from controller.core.api.frozen import EMPTY
+from controller.core.api.pod import Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, InstanceType
+from controller.core.lifecycle.fleet import Fleet, fleet, owned
+from controller.core.lifecycle.launching import Allotment
+from controller.core.lifecycle.limits import total
+from controller.core.state.snapshot import Snapshot
+
+PRICE_LIMIT_ANNOTATION: Final = "karpenter.sh/price-limit"
+RATE_SECONDS: Final = 60.0
+EXAMPLE: Final = '{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": "1000"}}'
+GUARDS: Final = ("provisioner-price", "cluster-price", "cluster-resources", "launch-rate")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchLimits:
+    """Of the whole cluster; None and absent resources: no limit. Prices are $ an hour."""
+
+    price_per_hour: float | None = None
+    nodes_per_minute: int | None = None
+    resources: Resources = EMPTY
+    """Capacity of all our nodes together, as in `spec.limits`."""
+
+
+def parse_launch_limits(text: str) -> LaunchLimits:
+    """From JSON such as EXAMPLE. Raises ValueError with every problem and its remedy."""
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"is not a JSON object: write {EXAMPLE}, or leave it empty")
+    problems = [f"{key} is unknown" for key in sorted(found.keys() - {"pricePerHour", "nodesPerMinute", "resources"})]
+    price, rate = found.get("pricePerHour"), found.get("nodesPerMinute")
+    if price is not None and not _positive(price):
+        problems.append(f"pricePerHour is {price!r}, not a number above 0")
+    if rate is not None and (not isinstance(rate, int) or isinstance(rate, bool) or rate < 1):
+        problems.append(f"nodesPerMinute is {rate!r}, not an integer above 0")
+    resources: Resources = EMPTY
+    try:
+        resources = _resources(found.get("resources") or {})
+    except ValueError as error:
+        problems.append(f"resources {error}")
+    if problems:
+        raise ValueError(f"{', '.join(problems)}: write {EXAMPLE}, say")
+    return LaunchLimits(None if price is None else float(price), rate, resources)
+
+
+def price_limit(provisioner: Provisioner) -> float | None:
+    """The annotation's $ an hour; None without one. Raises ValueError."""
+    text = provisioner.object_annotations.get(PRICE_LIMIT_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"annotation {PRICE_LIMIT_ANNOTATION}: {text!r} is no number of $ an hour; write 12.5, say")
+    return value
+
+
+class Guards:
+    """What one round of launches may still add; each that is allowed counts against those after it."""
+
+    def __init__(self, limits: LaunchLimits, snapshot: Snapshot, catalog: Catalog, now: float) -> None:
+        """`now` in Unix seconds. `snapshot` has every node that was launched."""
+        self._limits = limits
+        found = fleet(snapshot, catalog)
+        self._spent = found.price_per_hour
+        self._spent_by = _by_provisioner(found, snapshot)
+        self._used = total(node.capacity for node in owned(snapshot) if not node.leaving)
+        recent = [node.node.created for node in owned(snapshot) if node.node.created > now - RATE_SECONDS]
+        self._recent = len(recent)
+        self.refused: list[tuple[str, str, str]] = []
+        """Of each refusal the guard (one of GUARDS), the Provisioner, and why, in order."""
+
+    def judge(self, allotment: Allotment, provisioner: Provisioner, types: Mapping[str, InstanceType]) -> Allotment:
+        """The allotment with those offerings alone that nothing forbids; or refused, and why."""
+        if allotment.refusal:
+            return allotment
+        price = allotment.planned.offering.price
+        capacity = types[allotment.planned.offering.instance_type].capacity
+        guard, refusal = self._refusal(price, capacity, provisioner)
+        if refusal:
+            self.refused.append((guard, provisioner.name, refusal))
+            return Allotment(allotment.planned, refusal=refusal)
+        room = min(self._room(provisioner), default=math.inf)
+        self._spent += price
+        self._spent_by[provisioner.name] = self._spent_by.get(provisioner.name, 0.0) + price
+        self._used = total((self._used, capacity))
+        self._recent += 1
+        own = self._limits.resources
+        fitting = tuple(
+            offering
+            for offering in allotment.offerings
+            if offering == allotment.planned.offering
+            or (offering.price <= room and _within(types[offering.instance_type].capacity, capacity, own))
+        )
+        return replace(allotment, offerings=fitting)
+
+    def _refusal(self, price: float, capacity: Resources, provisioner: Provisioner) -> tuple[str, str]:
+        """The guard that forbids it, and why; empty when none does."""
+        limits, name = self._limits, provisioner.name
+        try:
+            own = price_limit(provisioner)
+        except ValueError as error:
+            return "provisioner-price", f"{error} (Provisioner {name})"
+        spent = self._spent_by.get(name, 0.0)
+        if own is not None and spent + price > own:
+            what = f"annotation {PRICE_LIMIT_ANNOTATION} of Provisioner {name}"
+            return "provisioner-price", f"{what}: ${spent:.4f} + ${price:.4f} an hour would exceed ${own:g}"
+        most = limits.price_per_hour
+        if most is not None and self._spent + price > most:
+            what = "launchLimits.pricePerHour of the settings"
+            return "cluster-price", f"{what}: ${self._spent:.4f} + ${price:.4f} an hour would exceed ${most:g}"
+        for resource, limit in limits.resources.items():
+            amount = self._used.get(resource, 0) + capacity.get(resource, 0)
+            if amount > limit:
+                unit = "m" if resource == "cpu" else ""
+                what = f"launchLimits.resources.{resource} of the settings"
+                return "cluster-resources", f"{what}: {amount}{unit} would exceed {limit}{unit}"
+        rate = limits.nodes_per_minute
+        if rate is not None and self._recent >= rate:
+            what = "launchLimits.nodesPerMinute of the settings"
+            return (
+                "launch-rate",
+                f"{what}: {self._recent} nodes were launched within a minute, {rate} may be",
+            )
+        return "", ""
+
+    def _room(self, provisioner: Provisioner) -> Iterable[float]:
+        """$ an hour that each price limit leaves for one node."""
+        own = price_limit(provisioner)
+        if own is not None:
+            yield own - self._spent_by.get(provisioner.name, 0.0)
+        if self._limits.price_per_hour is not None:
+            yield self._limits.price_per_hour - self._spent
+
+
+def _within(capacity: Resources, planned: Resources, limits: Resources) -> bool:
+    """No larger than planned in what is limited: what the plan leaves over is for the nodes after it."""
+    return all(capacity.get(name, 0) <= planned.get(name, 0) for name in limits)
+
+
+def _by_provisioner(found: Fleet, snapshot: Snapshot) -> dict[str, float]:
+    spent: dict[str, float] = {}
+    for name, price in found.prices.items():
+        owner = snapshot.nodes[name].provisioner_name
+        spent[owner] = spent.get(owner, 0.0) + price
+    return spent
+
+
+def _positive(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value) and value > 0
+
+
+def _resources(found: Any) -> Resources:
+    if not isinstance(found, dict):
+        raise ValueError("is no object of quantities")
+    return quantity.resources({str(name): str(amount) for name, amount in found.items()})
