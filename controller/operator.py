@@ -257,7 +257,7 @@ class Operator:
     def tune(self, settings: Settings) -> None:
         """Act under these settings from each loop's next pass on, as far as they are live (settings.LIVE)."""
         solve = settings.solve_options()
-        self._provisioning.tune(_batch_times(settings), solve)
+        self._provisioning.tune(_batch_times(settings), solve, settings.launch_limits or LaunchLimits())
         self._commands.tune(solve)
         self._deprovisioning.tune(settings.disruption_budgets)
         self._termination.tune(settings.termination_grace_period_seconds)

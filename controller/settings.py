@@ -40,6 +40,7 @@ LIVE: Final = (
     "preference_premium",
     "disruption_budgets",
     "termination_grace_period_seconds",
+    "launch_limits",
 )
 """Fields of Settings that decide what is done next, and nothing about what is there already."""
 

@@ -111,9 +111,9 @@ class ProvisioningReconciler:
         self._troubles = Troubles(clock, self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
 
-    def tune(self, times: BatchTimes, solve: SolveOptions) -> None:
-        """Batch and plan like this from the next pass on."""
-        self._options = replace(self._options, times=times, solve=solve)
+    def tune(self, times: BatchTimes, solve: SolveOptions, limits: LaunchLimits) -> None:
+        """Batch, plan and launch like this from the next pass on."""
+        self._options = replace(self._options, times=times, solve=solve, limits=limits)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Look for waiting pods; when their window has closed, schedule them."""
