@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import orjson
 
-from bench import scalereport
+from bench import field, scalereport
 from bench.curve import measure, picture, table
 from bench.image import image_table, measure_image
 from bench.prices import Row, report
@@ -72,6 +72,23 @@ def prices(folder: Path, peer: Path | None, budget: float | None, into: Path) ->
     into.mkdir(parents=True, exist_ok=True)
     (into / "prices.md").write_text(PRICES + text)
     click.echo(text)
+
+
+@main.command("field")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def field_shapes(into: Path) -> None:
+    """Five shapes from the field at EC2's prices: write field-shapes.md and field-shapes.svg."""
+    catalog = field.shipped()
+    rows, curves = [], {}
+    for shape in field.SHAPES:
+        problem = field.posed(shape, catalog)
+        points, plan = field.measured(problem)
+        curves[shape] = points
+        rows.append(field.row(shape, problem, points, plan))
+        click.echo(rows[-1])
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "field-shapes.md").write_text(field.report(rows, catalog))
+    (into / "field-shapes.svg").write_text(picture(curves))
 
 
 @main.command("curve")
