@@ -17,6 +17,7 @@ from sandbox.world.controllers import CONTROLLERS
 from sandbox.world.controllers.base import Context
 from sandbox.world.events import EventRecorder
 from sandbox.world.informer import Informers
+from sandbox.world.machines.attacher import Attacher
 from sandbox.world.machines.cloudcontroller import GONE_GRACE_SECONDS, CloudController
 from sandbox.world.machines.ebs import EbsProvisioner
 from sandbox.world.machines.faults import FaultPlan, MachineFault
@@ -84,7 +85,7 @@ def _machines(context: Context, cloud: Cloud, settings: WorldSettings) -> list[R
     workers = PodWorkers(client, informers, recorder, clock, kubelets, settings.pods)
     controller = CloudController(client, informers, recorder, clock, feed, settings.gone_grace_seconds)
     ebs = EbsProvisioner(client, informers, recorder, clock, cloud)
-    return [kubelets.run, workers.run, controller.run, ebs.run]
+    return [kubelets.run, workers.run, controller.run, ebs.run, Attacher(client, informers, clock).run]
 
 
 async def _finish_tasks() -> None:

@@ -202,7 +202,8 @@ class Kubelets:
 
     async def _post(self, node_name: str, status: Obj) -> None:
         key = ("", node_name)
-        await self._client.patch(NODES, key, {"status": status}, subresource="status", kind=STRATEGIC)
+        written = await self._client.patch(NODES, key, {"status": status}, subresource="status", kind=STRATEGIC)
+        self._nodes.absorb(written)  # a pod may come before the watch tells: a kubelet knows its own capacity
 
     def _event(self, node: Obj, reason: str, message: str) -> None:
         name = node["metadata"]["name"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.world.resources import CSI_NODES, EVENTS, NODES, PODS, Obj
+from sandbox.world.resources import CSI_NODES, EVENTS, NODES, PODS, VOLUME_ATTACHMENTS, Obj
 from tests.sandbox.world.harness import Cluster, node_is_ready
 
 
@@ -68,6 +68,15 @@ def test_the_volume_limit_of_a_machine_is_known(kube: Cluster) -> None:
     name = kube.machine()
     (driver,) = kube.eventually(lambda: (kube.get(CSI_NODES, name) or {}).get("spec", {}).get("drivers"))
     assert (driver["name"], driver["allocatable"]["count"]) == ("ebs.csi.aws.com", 26)
+
+
+def test_what_is_to_be_attached_is_attached(kube: Cluster) -> None:
+    """The driver answers the attach-detach controller, for its own volumes alone."""
+    for name, attacher in (("ours", "ebs.csi.aws.com"), ("theirs", "efs.csi.aws.com")):
+        spec = {"attacher": attacher, "nodeName": "n", "source": {"persistentVolumeName": "v"}}
+        kube.create(VOLUME_ATTACHMENTS, name, spec)
+    kube.eventually(lambda: (kube.get(VOLUME_ATTACHMENTS, "ours") or {}).get("status", {}).get("attached"))
+    assert not (kube.get(VOLUME_ATTACHMENTS, "theirs") or {}).get("status", {}).get("attached")
 
 
 def test_devices_appear_after_the_node_is_ready(kube: Cluster) -> None:
