@@ -236,6 +236,11 @@ GUARD_REFUSALS = _counter(
     "Launches that a limit forbade. guard: provisioner-price, cluster-price, cluster-resources, launch-rate.",
     *("guard", "provisioner"),
 )
+HEADROOM_UNITS = _gauge(
+    "nodeless_headroom_units",
+    "Units of room that a Provisioner is to keep free. state: wanted, or kept on nodes that there are.",
+    *("provisioner", "state"),
+)
 QUEUE_LENGTH = _gauge(
     "nodeless_queue_length", "What waits: pods for a node, nodes to come up, nodes to end, commands.", "queue"
 )

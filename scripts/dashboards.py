@@ -244,9 +244,16 @@ CAPACITY = dashboard(
                         "{{guard}} {{provisioner}}",
                     )
                 ],
-                width=24,
+                width=12,
                 height=6,
                 text="price-limit of a Provisioner; launchLimits of the settings.",
+            ),
+            Panel(
+                "Headroom",
+                [("sum by (provisioner, state) (nodeless_headroom_units)", "{{provisioner}} {{state}}")],
+                width=12,
+                height=6,
+                text="Units of room to keep free, and those that there are.",
             ),
         ],
         [

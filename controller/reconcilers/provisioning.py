@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,9 +14,12 @@ from cachetools import LRUCache
 
 from controller.catalogs import Catalogs, CatalogView, template_of
 from controller.clock import Clock
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest
+from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods, is_unit
 from controller.core.guards.mix import with_mix
 from controller.core.guards.spending import Guards, LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes, BatchWindow
@@ -42,12 +46,14 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
-from controller.metrics import GUARD_REFUSALS, SCHEDULING_DURATION
+from controller.metrics import GUARD_REFUSALS, HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.planrecord import PlanRecord
 from controller.telemetry.ledger import Ledger
 from controller.troubles import Troubles
 
 NOT_READY_SECONDS = 0.5
+HEADROOM_SECONDS = 10.0
+"""How often room for pods to come is looked after, while none waits."""
 STATE_TIMEOUT_SECONDS = 10.0
 TRIED_AGAIN = "it is tried again in a while, or when it changes"
 REMEMBERED_WORKLOADS = 10_000
@@ -106,6 +112,7 @@ class ProvisioningReconciler:
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._said: tuple[int, ...] = ()
+        self._headroom_at = clock.monotonic()
         self._warned: LRUCache[str, bool] = LRUCache(REMEMBERED_WORKLOADS)
         self._log = structlog.get_logger(self.name)
         self._troubles = Troubles(clock, self.name)
@@ -122,13 +129,55 @@ class ProvisioningReconciler:
         now, times = self._clock.monotonic(), self._options.times
         self._window = self._window.observe(now, _waiting(snapshot), times)
         closes_at = self._window.closes_at(times)
+        if closes_at is None and now >= self._headroom_at:
+            self._headroom_at = now + HEADROOM_SECONDS
+            self._keep_headroom(snapshot)
         if closes_at is None or closes_at > now:
-            return max(0.0, self._window.wait_seconds(now, times))
+            return max(0.0, min(self._window.wait_seconds(now, times), HEADROOM_SECONDS))
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         retry = self._schedule(self._teach_state(snapshot, view), view)
         self._window = self._window.forget(retry)
         return 0.0
+
+    def _keep_headroom(self, snapshot: Snapshot) -> None:
+        """See that there is room for pods to come, and that nobody removes the nodes that have it."""
+        units: dict[PodKey, Pod] = {}
+        for name, provisioner in snapshot.provisioners.items():
+            try:
+                units.update((pod.key, pod) for pod in headroom_pods(provisioner, snapshot, self._clock.now()))
+            except ValueError as error:
+                message = f"annotation {HEADROOM_ANNOTATION}: {error}"
+                self._events.publish(ObjectRef.of(provisioner), "Warning", "HeadroomInvalid", message, (name, message))
+        if not units:
+            self._ledger.recorder.replace(HEADROOM_UNITS, {})
+            return
+        view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
+        known = self._teach_state(snapshot, view)
+        stage = replace(known, pods=FrozenMap({**known.pods, **units}))
+        problem = build(stage, view.types, pods=units.values(), skipped=view.briefly())
+        plan, _ = solve_around(problem, partial(solve, options=self._options.solve))
+        until = self._clock.now() + 3 * HEADROOM_SECONDS
+        for placement in plan.existing:
+            self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
+        self._tell_headroom(snapshot, units, plan)
+        if plan.new_nodes:
+            self._say_plan(len(units), plan)
+            self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
+
+    def _tell_headroom(self, snapshot: Snapshot, units: Mapping[PodKey, Pod], plan: SchedulingPlan) -> None:
+        wanted = Counter(pod.spec.node_selector[PROVISIONER_NAME] for pod in units.values())
+        there = [key for placement in plan.existing for key in placement.pods]
+        kept = Counter(units[key].spec.node_selector[PROVISIONER_NAME] for key in there)
+        counts: dict[tuple[str, ...], float] = {(name, "wanted"): wanted[name] for name in wanted}
+        counts.update({(name, "kept"): kept[name] for name in wanted})
+        self._ledger.recorder.replace(HEADROOM_UNITS, counts)
+        for name, reason in {
+            units[u.pod].spec.node_selector[PROVISIONER_NAME]: u.reason for u in plan.unplaced
+        }.items():
+            message = f"Headroom is not kept: {reason}"
+            ref = ObjectRef.of(snapshot.provisioners[name])
+            self._events.publish(ref, "Warning", "HeadroomUnmet", message, (name, message))
 
     def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
         """Leave out Provisioners whose last launch failed a moment ago, so that others may have their pods."""
@@ -323,7 +372,7 @@ def _waiting(snapshot: Snapshot) -> set[str]:
 
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
-    return [snapshot.pods[key] for key in keys if key in snapshot.pods]
+    return [snapshot.pods[key] for key in keys if key in snapshot.pods and not is_unit(key)]
 
 
 def _version(provisioner: Provisioner) -> tuple[str, int]:
@@ -333,6 +382,10 @@ def _version(provisioner: Provisioner) -> tuple[str, int]:
 
 def _pods_of(planned: Iterable[PlannedNode]) -> list[PodKey]:
     return [key for node in planned for key in node.pods]
+
+
+def _nominate_node(cluster: Cluster, name: str, until: float) -> None:
+    cluster.nominate(name, until)
 
 
 def _set_instance_types(cluster: Cluster, name: str, types: tuple[InstanceType, ...]) -> None:

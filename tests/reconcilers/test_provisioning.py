@@ -23,6 +23,7 @@ from controller.telemetry.ledger import Ledger
 from controller.telemetry.metrics import Metrics
 from tests.reconcilers.conftest import World
 
+BIG = {"requests": {"cpu": "1500m"}}
 HOST_APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
 QUICK = ProvisioningOptions(BatchTimes(0.05, 0.5, 5.0), SolveOptions())
 
@@ -392,4 +393,34 @@ def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: Wo
     loop = reconciler(world)
     world.passes(loop, nodes_are(2), "two nodes")
     assert sorted(instance.capacity_type for instance in world.cloud.running) == ["on-demand", "spot"]
+    loop.close()
+
+
+def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(world: World) -> None:
+    """One unit of 1 cpu beside nothing: a node. It is not to be removed. A pod takes the room: a second node."""
+    world.add_provisioner()
+    annotate(world, "default", headroom='[{"cpu": "1", "count": 1}]')
+    metrics = Metrics(world.clock)
+    ledger = Ledger(world.clock, metrics)
+    loop = reconciler(world, ledger=ledger)
+    (name,) = world.passes(loop, nodes_are(1), "a node for nobody").nodes
+    assert ledger.entries()[0].decision.pods == ("karpenter.sh/headroom-default-0-0",)
+    world.come_up(name)
+    world.clock.ahead_seconds += 60
+    kept = world.passes(loop, lambda s: s.nodes[name].nominated_until > world.clock.now(), "looked after")
+    assert len(kept.nodes) == 1
+    assert 'nodeless_headroom_units{provisioner="default",state="kept"} 1.0' in metrics.page({}).body.decode()
+    world.add_pod("real", node=name, spec={"containers": [{"name": "c", "image": "i", "resources": BIG}]})
+    world.clock.ahead_seconds += 60
+    world.passes(loop, nodes_are(2), "room again")
+    assert world.said("FailedScheduling") == []
+    loop.close()
+
+
+def test_a_headroom_that_cannot_be_read_is_said_to_its_provisioner_and_launches_nothing(world: World) -> None:
+    world.add_provisioner()
+    annotate(world, "default", headroom='[{"cpu": "some"}]')
+    loop = reconciler(world)
+    world.passes(loop, lambda _: world.said("HeadroomInvalid"), "said")
+    assert world.cloud.requests == []
     loop.close()

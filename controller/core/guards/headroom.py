@@ -1,0 +1,139 @@
+"""Room kept free for pods that are yet to come: units of a size, or a share of what is used, always or at set times.
+
+The annotation `karpenter.sh/headroom` on a Provisioner holds a JSON list. An entry has `cpu` and `memory` of a unit and
+their `count`, or `percent` of what the pods on the Provisioner's nodes request; and optionally `schedule` (five cron
+fields, UTC) with `duration`. A unit is a pod that nobody made: it is planned for like any other, and real pods take its
+room as soon as they come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller.core.api import quantity
+from controller.core.api.duration import duration_seconds
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.pod import Pod, PodKey, PodSpec, Resources, Toleration
+from controller.core.api.provisioner import Provisioner
+from controller.core.deprovisioning.budgets import Budget, parse_schedule
+from controller.core.lifecycle.limits import total
+from controller.core.state.snapshot import Snapshot
+
+HEADROOM_ANNOTATION: Final = "karpenter.sh/headroom"
+NAMESPACE: Final = "karpenter.sh"
+"""Of units: no namespace can have a dot in its name."""
+MOST_UNITS: Final = 500
+EXAMPLE: Final = '[{"cpu": "2", "memory": "4Gi", "count": 3}] or [{"percent": 10}]'
+_MEMBERS: Final = frozenset({"cpu", "memory", "count", "percent", "schedule", "duration"})
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """One entry: `count` units of `unit`, or `percent` of use. `when` None: always."""
+
+    unit: Resources
+    count: int = 0
+    percent: int = 0
+    when: Budget | None = None
+
+
+def is_unit(key: PodKey) -> bool:
+    """Whether a pod is a unit of headroom."""
+    return key[0] == NAMESPACE
+
+
+def parse_headroom(text: str) -> tuple[Headroom, ...]:
+    """Raises ValueError with every problem and what to write."""
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):
+        entries = None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"is not a JSON list of objects: write {EXAMPLE}")
+    found, problems = [], []
+    for index, entry in enumerate(entries):
+        try:
+            found.append(_entry(entry))
+        except ValueError as error:
+            problems.append(f"[{index}] {error}")
+    if problems:
+        raise ValueError(f"{' | '.join(problems)}: write {EXAMPLE}, say")
+    return tuple(found)
+
+
+def headroom_pods(provisioner: Provisioner, snapshot: Snapshot, now: float) -> tuple[Pod, ...]:
+    """The units that the Provisioner asks for at `now` (Unix seconds), MOST_UNITS at most. Raises ValueError."""
+    text = provisioner.object_annotations.get(HEADROOM_ANNOTATION)
+    if text is None:
+        return ()
+    units: list[Pod] = []
+    for index, entry in enumerate(parse_headroom(text)):
+        if entry.when is None or entry.when.active(now):
+            amounts = list(_units(entry, provisioner.name, snapshot))
+            units += [_pod(provisioner.name, f"{index}-{n}", each, now) for n, each in enumerate(amounts)]
+    return tuple(units[:MOST_UNITS])
+
+
+def _units(entry: Headroom, provisioner: str, snapshot: Snapshot) -> Iterator[Resources]:
+    if not entry.percent:
+        yield from [entry.unit] * entry.count
+        return
+    used = total(
+        pod.spec.requests
+        for node in snapshot.nodes.values()
+        if node.provisioner_name == provisioner and not node.leaving
+        for pod in node.pods
+        if not pod.daemon
+    )
+    cpu = used.get("cpu", 0) * entry.percent // 100
+    count = -(-cpu // 1000)  # units of a core at most: they fit wherever the pods do
+    if count:
+        memory = used.get("memory", 0) * entry.percent // 100
+        yield from [FrozenMap({"cpu": -(-cpu // count), "memory": memory // count})] * count
+
+
+def _pod(provisioner: str, name: str, amounts: Resources, now: float) -> Pod:
+    """Its uid has the time in it: a launch for it is never taken for an earlier one."""
+    spec = PodSpec(
+        requests=FrozenMap({**{key: amount for key, amount in amounts.items() if amount}, "pods": 1}),
+        node_selector=FrozenMap({PROVISIONER_NAME: provisioner}),
+        tolerations=(Toleration(operator="Exists"),),
+    )
+    full = f"headroom-{provisioner}-{name}"
+    return Pod(namespace=NAMESPACE, name=full, uid=f"{full}-{now:.0f}", spec=spec, created=now, unschedulable=True)
+
+
+def _entry(entry: Mapping[str, Any]) -> Headroom:
+    if unknown := sorted(set(entry) - _MEMBERS):
+        raise ValueError(f"unknown member {', '.join(unknown)}; known are {', '.join(sorted(_MEMBERS))}")
+    when = _when(entry)
+    if "percent" in entry:
+        if {"cpu", "memory", "count"} & set(entry):
+            raise ValueError("has percent and a unit: write one of them")
+        return Headroom(FrozenMap({}), percent=_number(entry, "percent", 1000), when=when)
+    given = {name: str(entry[name]) for name in ("cpu", "memory") if name in entry}
+    if not given:
+        raise ValueError("has neither a unit nor percent")
+    return Headroom(quantity.resources(given), _number({"count": 1, **entry}, "count", MOST_UNITS), when=when)
+
+
+def _when(entry: Mapping[str, Any]) -> Budget | None:
+    if ("schedule" in entry) != ("duration" in entry):
+        raise ValueError("schedule and duration go together; set both or neither")
+    if "schedule" not in entry:
+        return None
+    schedule, seconds = parse_schedule(str(entry["schedule"])), duration_seconds(str(entry["duration"]))
+    if seconds < 60:
+        raise ValueError(f"duration {entry['duration']!r} is below 1m")
+    return Budget(0, 0.0, schedule=schedule, duration_seconds=seconds)
+
+
+def _number(entry: Mapping[str, Any], name: str, most: int) -> int:
+    value = entry[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ValueError(f"{name} is {value!r}, not an integer from 1 to {most}")
+    return value
