@@ -445,7 +445,7 @@ def test_a_pdb_that_allows_nothing_is_said_and_nothing_begins(world: World) -> N
 
 
 def test_a_drain_that_is_stuck_holds_back_itself_alone(world: World) -> None:
-    """The peer waits 9.5 minutes for each."""
+    """D14, D31: the peer waits 9.5 minutes for each."""
     budgets = json.dumps([{"nodes": "2"}])
     world.add_provisioner(ttlSecondsUntilExpired=30)
     world.kube.patch(
@@ -574,6 +574,49 @@ def test_a_node_that_the_base_on_demand_needs_is_not_consolidated_and_says_why(w
     assert untouched(seen, "two")
     why = "2 of 2 nodes of Provisioner default are to be on demand"
     assert world.await_event("Unconsolidatable")["message"] == why
+
+
+def test_two_dear_nodes_become_one_when_that_has_held_for_a_while(world: World) -> None:
+    """D35."""
+    annotation = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
+    consolidating(world)
+    world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
+    world.until(lambda s: s.provisioners["default"].object_annotations)
+    for name in ("one", "two"):
+        old_node(world, name, kind="m5.4xlarge")
+    one = leader(world)
+    assert all(untouched(one.some_passes(), name) for name in ("one", "two"))
+    world.clock.ahead_seconds += 16.0
+    (new,) = replacements(one.passes(replacements, "replacement"))
+    assert len(world.cloud.requests) == 1
+    come_up(world, new)
+    one.passes(lambda s: all(s.nodes[name].leaving for name in ("one", "two")), "both deleted")
+
+
+def test_where_nothing_changed_the_search_rests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D1: after five minutes it looks again, for prices may have changed; any change ends the rest at once."""
+    consolidating(world)
+    old_node(world)
+    one = leader(world)
+    searches: list[int] = []
+    find = consolidation.find
+
+    def counting(*args: Any, **more: Any) -> Any:
+        searches.append(1)
+        return find(*args, **more)
+
+    monkeypatch.setattr(consolidation, "find", counting)
+    world.caught_up()
+    still = world.until(lambda s: set(s.pods) == {("default", "old-0")}, "nothing on the way any more")
+    for _ in range(3):
+        one.loop.reconcile(still)
+    assert len(searches) == 1, "once for what it sees"
+    world.clock.ahead_seconds += 301.0
+    one.loop.reconcile(still)
+    assert len(searches) == 2
+    world.add_pod("more", node="old")
+    one.loop.reconcile(world.caught_up())
+    assert len(searches) == 3
 
 
 def test_nodes_of_provisioners_without_consolidation_hear_nothing_of_it(world: World) -> None:

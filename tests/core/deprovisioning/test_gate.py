@@ -108,7 +108,7 @@ def test_do_not_evict(fields: dict[str, Any], value: str, expected: str) -> None
 
 
 def test_nodes_of_a_command_on_record_are_left_to_it() -> None:
-    """Those that it removes and those that it launched."""
+    """Those that it removes and those that it launched (D32)."""
     record = write_record(Record("id", "expiration", "old", ("a",), ("token",), NOW))
     view = world(
         [

@@ -42,6 +42,7 @@ def test_a_stamped_node_waits_for_the_rest_of_its_time() -> None:
 
 
 def test_a_node_goes_when_its_time_is_over() -> None:
+    """D25."""
     assert verdict(empty_node(format_time(NOW - 30)), TTL, NOW).action is DELETE
 
 
