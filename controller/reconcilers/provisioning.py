@@ -52,6 +52,7 @@ from controller.telemetry.ledger import Ledger
 from controller.troubles import Troubles
 
 NOT_READY_SECONDS = 0.5
+MOST_LOGGED_PODS = 10
 HEADROOM_SECONDS = 10.0
 """How often room for pods to come is looked after, while none waits."""
 STATE_TIMEOUT_SECONDS = 10.0
@@ -292,6 +293,8 @@ class ProvisioningReconciler:
             self._skip(snapshot, record, pods, f"Launch failed: {type(error).__name__}: {error}")
             return ()
         record.launched(allotment.planned, launch_outcome(request, instance))
+        named = ["/".join(key) for key in pods[:MOST_LOGGED_PODS]]
+        self._log.info("Pods have a node on its way", node=instance.node_name, pods=named, pod_count=len(pods))
         self._held_back.succeeded(_version(request.provisioner))
         for lacking in (True, False):
             subject = _subject(allotment.planned, lacking)

@@ -317,7 +317,11 @@ def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world
     for name in ("a", "b"):
         world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
     world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
-    world.passes(loop, nodes_are(2), "two nodes")
+    with capture_logs() as logs:
+        world.passes(loop, nodes_are(2), "two nodes")
+    told = {entry["node"]: entry["pods"] for entry in logs if entry["event"] == "Pods have a node on its way"}
+    assert sorted(told.values()) == [["default/a"], ["default/b"]], "the log leads from the pod to its node"
+    assert told.keys() == {entry["node"] for entry in logs if entry["event"] == "Launched instance"}
     first, second = ledger.entries(kind="launch")
     assert first.decision.price_before == 0.0
     assert second.decision.price_before == first.decision.price_after
