@@ -11,9 +11,10 @@ import orjson
 
 from bench import field, scalereport
 from bench.curve import measure, picture, table
+from bench.generate import write
 from bench.image import image_table, measure_image
 from bench.prices import Row, report
-from bench.report import lines, show
+from bench.report import lines, markdown, show
 from bench.runs import Run, document, run
 from bench.scale import run as scale_run
 from controller.core.provisioning import SolveOptions
@@ -54,10 +55,23 @@ def solve_file(file: Path, budget: float | None, output: str) -> None:
 @click.option("--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The peer's figures (JSON).")
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 @click.option("--against", help="A command that solves the file given as its last argument: timed in the same run.")
-def solve_all(folder: Path, peer: Path | None, budget: float | None, against: str | None) -> None:
+@click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table to this file.")
+def solve_all(folder: Path, peer: Path | None, budget: float | None, against: str | None, into: Path | None) -> None:
     """Solve every problem of FOLDER, each in a process of its own, and print the table."""
     known = orjson.loads(peer.read_bytes()) if peer else {}
-    show(lines(folder, known, budget, against), other=against is not None)
+    found = list(lines(folder, known, budget, against))
+    show(found, other=against is not None)
+    if into:
+        into.write_text(markdown(found, other=against is not None))
+
+
+@main.command("made")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--seed", type=int, default=1, show_default=True)
+def made(folder: Path, seed: int) -> None:
+    """Write generated problems to FOLDER: a cluster in the middle of a roll-out, and deployments that grow."""
+    for path in write(folder, seed):
+        click.echo(path)
 
 
 @main.command("prices")

@@ -63,10 +63,9 @@ def decode(document: Document) -> Objects:
     )
 
 
-def posed(objects: Objects) -> SchedulingProblem:
+def posed(snapshot: Snapshot, catalog: Catalog) -> SchedulingProblem:
     """The problem of placing the pods that have no node."""
-    snapshot, catalog = arrange(objects)
-    return build(snapshot, catalog, [pod for pod in objects.pods if not pod.node_name])
+    return build(snapshot, catalog, [pod for pod in snapshot.pods.values() if not pod.node_name])
 
 
 def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:

@@ -1,4 +1,8 @@
-"""The table of all problems: ours beside the peer's figures, with ratios and growth."""
+"""The table of all problems: ours beside the peer's figures, with ratios and growth.
+
+Seconds are CPU seconds of one process from decoded JSON to the plan, cold: objects read, catalog compiled. `solve s`
+are those without the reading of objects, which a controller does once an object.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,8 @@ from rich.table import Table
 
 Document = Mapping[str, Any]
 COLUMNS = (
-    "problem", "pods/s", "× peer", "seconds", "price", "÷ bound", "÷ peer", "nodes", "peer's", "left", "peer's", "MB",
+    "problem", "pods/s", "× peer", "seconds", "solve s", "price", "÷ bound", "÷ peer",
+    "nodes", "peer's", "left", "peer's", "MB",
 )  # fmt: skip
 
 
@@ -33,13 +38,14 @@ class Line:
     def cells(self) -> list[str]:
         """The line's cells, in the order of COLUMNS."""
         ours, peer = self.ours, self.peer.get("peer", {})
-        pods, seconds = ours["pods"], ours["seconds"]
+        pods, seconds = ours["pods"], ours["cpuSeconds"]
         bound = ours["bound"] or self.peer.get("lower_bound_price")
         return [
             self.name,
             f"{pods / seconds:,.0f}",
             f"{peer['seconds_min'] / seconds:.1f}" if peer else "",
             f"{seconds:.3f}",
+            f"{ours['solveSeconds']:.3f}",
             f"{ours['price']:.2f}",
             f"{ours['price'] / bound:.3f}" if bound else "",
             f"{ours['price'] / peer['price_median']:.2f}" if peer else "",
@@ -81,19 +87,39 @@ def _name_and_size(path: Path) -> tuple[str, int]:
     return name, int(size) if size.isdigit() else 0
 
 
-def show(found: Iterable[Line], *, other: bool) -> None:
+def show(found: Sequence[Line], *, other: bool) -> None:
     """Print the table, then how time grew with pods."""
-    table = Table(*COLUMNS, *(["against s"] if other else []), box=None, pad_edge=False)
+    table = Table(*_head(other=other), box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    kept = []
     for line in found:
         table.add_row(*line.cells())
-        kept.append(line)
     console = Console()
     console.print(table)
-    for text in growth(kept):
+    for text in growth(found):
         console.print(text)
+
+
+def markdown(found: Sequence[Line], *, other: bool) -> str:
+    """The same for a document."""
+    head = _head(other=other)
+    rows = [head, ["---", *["--:"] * (len(head) - 1)], *(line.cells() for line in found)]
+    table = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([PREFACE, *table, "", *(f"- {text}" for text in growth(found))]) + "\n"
+
+
+PREFACE = """# First plans: speed and price
+
+Written by `python -m bench all FOLDER --peer PEER.json --budget 0 --into docs/benchmarks/scheduling.md`, each
+problem in a process of its own. Seconds are CPU seconds from decoded JSON to the plan, cold; `solve s` leaves
+out reading the objects, which a controller does once an object. MB is the process's peak memory. The peer's
+columns are Karpenter 1.14's Solve on the same problem. `field-2170` (1,060 nodes, 20 node pools, 768 types in 3
+zones, spot and on demand) and `deployments-N` (100 deployments) are made by `python -m bench made FOLDER`.
+"""
+
+
+def _head(*, other: bool) -> list[str]:
+    return [*COLUMNS, *(["against s"] if other else [])]
 
 
 def growth(found: Iterable[Line]) -> Iterable[str]:
@@ -104,5 +130,5 @@ def growth(found: Iterable[Line]) -> Iterable[str]:
     for shape, group in shapes.items():
         small, large = group[0], group[-1]
         if small is not large:
-            pods = large.ours["pods"] / small.ours["pods"]
-            yield f"{shape}: {pods:.0f} × the pods take {large.ours['seconds'] / small.ours['seconds']:.1f} × the time"
+            pods, whole, solve = (large.ours[k] / small.ours[k] for k in ("pods", "cpuSeconds", "solveSeconds"))
+            yield f"{shape}: {pods:.0f} × the pods take {whole:.1f} × the time, {solve:.1f} × without reading them"

@@ -19,6 +19,7 @@ from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
+from controller.core.provisioning.problem import pod_key
 from controller.core.provisioning.resources import Bits, Bools, Floats, Ints
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -78,7 +79,7 @@ class Assembler:
         for member in members:
             index = member.pod_class.index
             start, count = self.placed[index], member.pods * units
-            self._pods[row].extend([pod.key for pod in member.pod_class.pods[start : start + count]])
+            self._pods[row].extend(map(pod_key, member.pod_class.pods[start : start + count]))
             self.placed[index] = start + count
 
     def _held_by(self, pool: int) -> Floats:

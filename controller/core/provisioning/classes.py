@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.pod import Pod, PodSpec, Resources
+from controller.core.api.pod import Pod, PodKey, PodSpec, Resources
 from controller.core.provisioning.levels import Choice
 
 
@@ -25,6 +26,7 @@ class VolumeNeeds:
 
 
 NO_VOLUMES = VolumeNeeds()
+_age = attrgetter("created")
 TURN_SECONDS = 60.0
 """Pods that wait this much longer than others are served before them where not all can be: no pod starves because
 younger ones, that are easier to place, keep coming. Pods of about the same age are served so that most find a place."""
@@ -64,20 +66,30 @@ class Classifier:
         self._labels: dict[int, FrozenMap[str, str]] = {}
         self._held: list[object] = []
 
-    def classes(self, pods: Iterable[Pod], needs: dict[tuple[str, str], VolumeNeeds]) -> list[PodClass]:
-        """The classes of `pods`, in the order of their first pod; `needs` has the pods with volumes, by key."""
-        groups: dict[tuple[int, str, int | FrozenMap[str, str], VolumeNeeds], PodClass] = {}
+    def classes(self, pods: Iterable[Pod], needs: dict[PodKey, VolumeNeeds]) -> list[PodClass]:
+        """The classes of `pods`, in the order of their first pod; `needs` has the pods with volumes, by key.
+
+        Pods come by namespace and name. Specs and labels are interned, so most replicas are told by identity alone.
+        """
+        groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds], PodClass] = {}
+        alike: dict[tuple[int, str, int], PodClass] = {}
         for pod in pods:
+            replica = (id(pod.spec), pod.namespace, id(pod.labels))
+            group = None if pod.volumes else alike.get(replica)
+            if group is not None:
+                group.pods.append(pod)
+                continue
             projected = self._project(pod)
-            volumes = needs.get((pod.namespace, pod.name), NO_VOLUMES) if pod.volumes else NO_VOLUMES
+            volumes = needs.get(pod.key, NO_VOLUMES) if pod.volumes else NO_VOLUMES
             key = (self._spec(pod.spec), pod.namespace, projected, volumes)
             group = groups.get(key)
             if group is None:
-                groups[key] = PodClass(len(groups), pod.spec, pod.namespace, projected, volumes, [pod])
-            else:
-                group.pods.append(pod)
+                group = groups[key] = PodClass(len(groups), pod.spec, pod.namespace, projected, volumes, [])
+            group.pods.append(pod)
+            if not pod.volumes:
+                alike[replica] = group
         for group in groups.values():
-            group.pods.sort(key=lambda pod: (pod.created, pod.namespace, pod.name))
+            group.pods.sort(key=_age)
         youngest = max((group.pods[-1].created for group in groups.values()), default=0.0)
         for group in groups.values():
             group.waited = int((youngest - group.pods[0].created) // TURN_SECONDS)

@@ -47,7 +47,9 @@ def with_ports(found: tuple[Daemon, ...], slots: Callable[[PodSpec, Resources], 
 
 def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
     """Every DaemonSet with the requests that its pods have."""
-    newest = _newest(pod for pod in _every_pod(snapshot) if pod.daemon)
+    if not snapshot.daemon_sets:
+        return ()
+    newest = _newest(pod for pod in _every_pod(snapshot) if pod.owners and pod.daemon)
     found = []
     for key, daemon_set in sorted(snapshot.daemon_sets.items()):
         pod = newest.get(daemon_set.uid) or newest.get("/".join(key))

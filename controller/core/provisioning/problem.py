@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, gt
 
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
@@ -60,10 +60,11 @@ def build(
     """
     reasons = dict(skipped or {})
     usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))
-    wanted = tuple(pods) if pods is not None else tuple(waiting(snapshot, without_nodes))
+    wanted = pods if pods is not None else waiting(snapshot, without_nodes)
+    served = [pod for pod in wanted if not (pod.spec.required_node_affinity and opted_out(pod))]
     nodes = [node for node in snapshot.nodes.values() if not node.leaving and node.name not in without_nodes]
     return SchedulingProblem(
-        pending=tuple(sorted((pod for pod in wanted if not opted_out(pod)), key=pod_key)),
+        pending=tuple(in_order(served)),
         nodes=tuple(sorted(nodes, key=lambda node: node.name)),
         provisioners=usable,
         catalog=FrozenMap({p.name: tuple(catalog[p.name]) for p in usable}),
@@ -75,6 +76,12 @@ def build(
 
 pod_key: Callable[[Pod], PodKey] = attrgetter("namespace", "name")
 """The key that pods are sorted by."""
+
+
+def in_order(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """The pods by namespace and name; the same sequence where they come so, which costs a look at each."""
+    keys = list(map(pod_key, pods))
+    return sorted(pods, key=pod_key) if any(map(gt, keys, keys[1:])) else pods
 
 
 def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> Iterator[Provisioner]:

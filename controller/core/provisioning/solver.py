@@ -19,7 +19,7 @@ from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.preferences import Preferences
-from controller.core.provisioning.problem import pod_key
+from controller.core.provisioning.problem import in_order, pod_key
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
 from controller.core.provisioning.resources import ResourceSpace
@@ -52,8 +52,10 @@ class Solver:
         self.unplaced: dict[PodKey, str] = {}
         standing = (node for node in problem.snapshot.nodes.values() if node.name not in problem.without_nodes)
         self.standing = tuple(sorted(standing, key=lambda node: node.name))
-        good = [pod for pod in sorted(problem.pending, key=pod_key) if self._readable(pod)]
-        self.batch = frozenset([pod.key for pod in problem.pending])
+        good = [pod for pod in in_order(problem.pending) if not pod.spec.malformed]
+        self.batch = frozenset(map(pod_key, problem.pending))
+        if len(good) < len(problem.pending):
+            self._leave_out_malformed()
         found = daemons(problem.snapshot)
         volumes = Volumes(problem.snapshot, good)
         classes = Classifier(self._label_keys(good)).classes(good, volumes.needs())
@@ -71,11 +73,10 @@ class Solver:
         self.preferences = Preferences(self.masks, options, self.namespaces)
         self.ladders = {c.index: steps for c in self.classes if (steps := self._steps(c))}
 
-    def _readable(self, pod: Pod) -> bool:
-        malformed = pod.spec.malformed
-        if malformed:
-            self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(malformed)
-        return not malformed
+    def _leave_out_malformed(self) -> None:
+        for pod in self.problem.pending:
+            if pod.spec.malformed:
+                self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(pod.spec.malformed)
 
     def _resolved(self, pod_class: PodClass) -> bool:
         if pod_class.volumes.problem:
