@@ -10,14 +10,14 @@ from bench.runs import run
 from controller.core.provisioning import SolveOptions
 
 BUDGETS = (0.0, 0.05, 0.2, 1.0, 4.0)
-"""Seconds: the first plan, then more and more refinement."""
+"""Seconds: the first plan, then more and more refinement; 1 is the default."""
 WIDTH, HEIGHT, MARGIN = 760, 420, 60
 COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b4b94", "#b8860b", "#4f5d75")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One solve: its budget, the seconds that it took, and its price over the bound."""
+    """One solve: its budget, the CPU seconds that it took, and its price over the bound."""
 
     budget: float
     seconds: float
@@ -30,7 +30,7 @@ def measure(path: Path, budgets: Sequence[float] = BUDGETS) -> list[Point]:
     for budget in budgets:
         one = run(path, SolveOptions(budget_seconds=budget))
         least = one.bound.price_per_hour
-        found.append(Point(budget, one.seconds, one.plan.price_per_hour / least if least else 1.0))
+        found.append(Point(budget, one.cpu_seconds, one.plan.price_per_hour / least if least else 1.0))
     return found
 
 
@@ -60,7 +60,7 @@ def picture(curves: dict[str, list[Point]]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
         f'<text x="{MARGIN}" y="{MARGIN - 10}">price ÷ bound, up to {highest:.2f}</text>',
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">seconds, up to {longest:.2f}</text>',
+        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">CPU seconds, up to {longest:.2f}</text>',
     ]
     for number, (name, points) in enumerate(curves.items()):
         colour = COLOURS[number % len(COLOURS)]
