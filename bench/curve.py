@@ -60,7 +60,7 @@ def picture(curves: dict[str, list[Point]]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
         f'<text x="{MARGIN}" y="{MARGIN - 10}">price ÷ bound, up to {highest:.2f}</text>',
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">CPU seconds, up to {longest:.2f}</text>',
+        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">CPU s, up to {longest:.2f}</text>',
     ]
     for number, (name, points) in enumerate(curves.items()):
         colour = COLOURS[number % len(COLOURS)]
