@@ -29,6 +29,7 @@ LOADED = {
         "The nodes of a cluster, live: use, price, pods that wait and why, decisions.",
     ),
     "dump": ("controller.commandline.dump", "An anonymised snapshot for a bug report, that simulate can load."),
+    "completion": ("controller.commandline.completion", "The script that makes a shell complete commands and options."),
     "convert": ("controller.commandline.convert", "Provisioners to v1 NodePools and back, with what is lost said."),
     "check": ("controller.commandline.check", "What is wrong with the installation, and how to mend it."),
 }

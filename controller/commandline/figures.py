@@ -32,11 +32,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def bar(share: float) -> Text:
+def bar(share: float, cells: int = BAR_CELLS) -> Text:
     """A share as a bar and a figure."""
-    filled = min(BAR_CELLS, round(share * BAR_CELLS))
+    filled = min(cells, round(share * cells))
     style = "green" if share >= CROWDED else "red" if share < LOW else "yellow"
-    return Text.assemble(("█" * filled, style), ("░" * (BAR_CELLS - filled), "dim"), f" {share * 100:3.0f}%")
+    return Text.assemble(("█" * filled, style), ("░" * (cells - filled), "dim"), f" {share * 100:3.0f}%")
 
 
 def age(seconds: float) -> str:

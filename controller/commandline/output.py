@@ -53,11 +53,10 @@ def note(text: str) -> None:
 @contextmanager
 def progress(what: str) -> Iterator[None]:
     """Show on a terminal what is going on; elsewhere nothing is printed."""
-    shown = console(stderr=True)
-    if not shown.is_terminal:
+    if not sys.stderr.isatty():
         yield
         return
-    with shown.status(what):
+    with console(stderr=True).status(what):
         yield
 
 

@@ -13,8 +13,10 @@ from controller.commandline.figures import age, bar, count, money, month
 from controller.commandline.ledger import line
 from controller.commandline.nodefacts import NodeFacts
 from controller.commandline.viewdata import SORTS, View, ordered
+from controller.core.api.labels import REGION
 
 STATES = {"Ready": "green", "starting": "yellow", "cordoned": "yellow", "leaving": "magenta", "NotReady": "bold red"}
+BAR_CELLS = 6
 MOST_WAITING = 6
 """Rows of pods that wait, on a page of limited height."""
 KEYS = "s sort · r reverse · f owner · p pods · d decisions · e export · q quit"
@@ -77,8 +79,9 @@ def _totals(view: View) -> list[RenderableType]:
     listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     unknown = f", and {count(view.unpriced, 'node')} of unknown price" if view.unpriced else ""
     waiting = sum(each.pods for each in view.waiting)
+    where = f" in {_region(view)}" if _region(view) else ""
     first = Text.assemble(
-        (count(len(view.nodes), "node"), "bold"), f" ({listed})" if listed else "", " · ",
+        (count(len(view.nodes), "node"), "bold"), where, f" ({listed})" if listed else "", " · ",
         (f"{money(view.price_per_hour)}/h, {month(view.price_per_hour)}/month", "bold green"), unknown, " · ",
         count(sum(node.pods for node in view.nodes), "pod"),
         (f" · {waiting} waiting" if waiting else "", "bold red"),
@@ -90,16 +93,18 @@ def _totals(view: View) -> list[RenderableType]:
 
 
 def _nodes(view: View, choices: Choices, room: int | None) -> Table:
+    region = _region(view)
     title = f"by {choices.sort}{' reversed' if choices.reverse else ''}"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Node", "Type", "Capacity", "Zone", "Owner", *view.resources):
+    table.add_column("Node")  # the one column that gives way where the terminal is narrow
+    for name in ("Type", "Capacity", "Zone", "Owner", *view.resources):
         table.add_column(name.rpartition("/")[2] if "/" in name else name, no_wrap=True)
     for name in ("Pods", "$/h", "$/month", "Age"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("State", no_wrap=True)
     found = [node for node in ordered(view, choices.sort, reverse=choices.reverse) if choices.owner in ("", node.owner)]
     for node in found[:room]:
-        table.add_row(*_row(node, view))
+        table.add_row(*_row(node, view, region))
     hidden = len(found) - len(found[:room])
     more = f"{count(hidden, 'more node')} · " if hidden else ""
     owner = f"of {choices.owner} · " if choices.owner else ""
@@ -108,16 +113,25 @@ def _nodes(view: View, choices: Choices, room: int | None) -> Table:
     return table
 
 
-def _row(node: NodeFacts, view: View) -> list[RenderableType]:
+def _region(view: View) -> str:
+    """The one that all nodes are in, which then need not be said of each; else empty."""
+    found = {node.labels.get(REGION, "") for node in view.nodes}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _row(node: NodeFacts, view: View, region: str) -> list[RenderableType]:
     price = node.price_per_hour
     kind = {"spot": "cyan", "fargate": "blue"}.get(node.capacity_type, "")
     return [
-        Text(node.name),
+        Text(node.name, no_wrap=True, overflow="ellipsis"),
         Text(node.instance_type),
         Text(node.capacity_type, style=kind),
-        Text(node.zone),
+        Text(node.zone.removeprefix(region)),
         Text(node.owner),
-        *(bar(node.use(name)) if node.allocatable.get(name) else Text("-", style="dim") for name in view.resources),
+        *(
+            bar(node.use(name), BAR_CELLS) if node.allocatable.get(name) else Text("-", style="dim")
+            for name in view.resources
+        ),
         Text(str(node.pods)),
         Text("?" if price is None else money(price)),
         Text("?" if price is None else month(price)),

@@ -1,0 +1,112 @@
+"""Makes docs/captures/*.svg: what the commands really print, against a sandbox that this script starts and ends.
+
+    uv run python scripts/captures.py
+
+Takes about two minutes: the sandbox deploys the stack, the workloads of stacks/workloads get their nodes, then each
+command runs once, and what it prints in colour becomes a picture.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+from controller.commandline.scenario import state_of
+from controller.commandline.sources import read_cluster
+from controller.core.provisioning.problem import provisionable
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import DAEMON_SETS, DEPLOYMENTS, NAMESPACES, PODS
+
+ROOT = Path(__file__).parent.parent
+CAPTURES = ROOT / "docs" / "captures"
+WORKLOADS = ROOT / "stacks" / "workloads" / "fleet.yaml"
+COLUMNS = 140
+DEADLINE_SECONDS = 240.0
+RESOURCES = {"Deployment": DEPLOYMENTS, "DaemonSet": DAEMON_SETS}
+
+
+def main() -> None:
+    """Start the sandbox, fill it, run the commands."""
+    CAPTURES.mkdir(parents=True, exist_ok=True)
+    stack = ("stacks/Pulumi.prod.yaml", "stacks/workloads")
+    capture("simulate", "simulate", *stack)
+    capture("compare", "simulate", *stack, "--compare", "stacks/Pulumi.dev.yaml")
+    with tempfile.TemporaryDirectory() as folder, sandbox(Path(folder)) as environment:
+        kube = KubeClient(connect(environment["KUBECONFIG"]))
+        node = fill(kube)
+        capture("view", "view", "--once", environment=environment)
+        capture("explain-pod", "explain", "pod", "stuck", environment=environment)
+        capture("explain-node", "explain", "node", node, environment=environment)
+        capture("check", "check", environment=environment)
+
+
+@contextmanager
+def sandbox(folder: Path) -> Iterator[dict[str, str]]:
+    """The variables that point at a sandbox cluster with the controller in it."""
+    command = [sys.executable, "-m", "sandbox", "up", "--state", str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = next(each for each in process.stdout if each.startswith("export KUBECONFIG="))
+        exports = [each for each in (folder / "aws.log").read_text().splitlines() if each.startswith("export ")]
+        pairs = (each.removeprefix("export ").strip().partition("=") for each in (line, *exports))
+        yield {name: value for name, _, value in pairs}
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def fill(kube: KubeClient) -> str:
+    """Workloads, and a pod that no Provisioner can place; waits until the others have nodes. A node of ours."""
+    for document in yaml.safe_load_all(WORKLOADS.read_text()):
+        resource = RESOURCES.get(document["kind"])
+        if resource is not None:
+            namespace = document["metadata"]["namespace"]
+            if namespace not in {each["metadata"]["name"] for each in kube.list(NAMESPACES)}:
+                kube.create(NAMESPACES, {"metadata": {"name": namespace}})
+            kube.create(resource, document, namespace)
+    container = {"name": "c", "image": "registry.k8s.io/pause", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    kube.create(PODS, {"metadata": {"name": "stuck"}, "spec": {"containers": [container]}}, "default")
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        snapshot, _ = state_of([each for each in read_cluster(kube).placed if each.kind != "ConfigMap"])
+        waiting = [pod.name for pod in snapshot.pods.values() if provisionable(pod)]
+        ours = [node.name for node in snapshot.nodes.values() if node.initialized and node.pods]
+        if waiting == ["stuck"] and ours and len(ours) == len(snapshot.nodes):
+            return ours[0]
+        time.sleep(1)
+    raise SystemExit("the workloads did not get their nodes in time")
+
+
+def capture(name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    """Run `nodeless ARGUMENTS` and draw what it prints."""
+    colours: dict[str, Any] = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "controller.cli", *arguments]
+    environment = {**os.environ, **colours, **(environment or {})}
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
+    console.print(Text.from_ansi(found.stdout.rstrip()))
+    path = CAPTURES / f"{name}.svg"
+    drawn = console.export_svg(title=f"nodeless {' '.join(arguments)}")
+    path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))  # no fonts from the network
+    click.echo(f"{path.relative_to(ROOT)}: exit code {found.returncode}")
+
+
+if __name__ == "__main__":
+    main()
