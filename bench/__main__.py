@@ -127,7 +127,7 @@ def scale(nodes: int, into: Path) -> None:
     found = scale_run(nodes)
     into.mkdir(parents=True, exist_ok=True)
     (into / "scale.svg").write_text(scalereport.picture(found))
-    (into / "scale.md").write_text(scalereport.table(found))
+    (into / "scale.md").write_text(scalereport.HEAD + scalereport.table(found))
     click.echo(scalereport.table(found))
 
 

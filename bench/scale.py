@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.audit import tally
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, condition
 from e2e.installation import installed
 from e2e.scenario import provisioner
 from e2e.workloads import deployment
@@ -77,7 +77,7 @@ class ScaleRun:
 
 
 def run(nodes: int) -> ScaleRun:
-    """Ask for as many pods as fill `nodes`, and wait until the last runs. Raises AssertionError after an hour."""
+    """Ask for as many pods as fill `nodes`, and wait until the last is bound. Raises AssertionError after an hour."""
     folder = Path(tempfile.mkdtemp(prefix="nodeless-scale-"))
     with installed(folder, ("karpenter-0",), client_qps=2_000) as cluster:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
@@ -85,7 +85,7 @@ def run(nodes: int) -> ScaleRun:
         (replica,) = cluster.replicas.by_name.values()
         with sampled(replica.child.process.pid) as usage:
             cluster.apply(*_workloads(nodes * PODS_PER_NODE))
-            cluster.until(lambda: _all_bound(cluster, nodes), "all pods run", WAIT_SECONDS, every_seconds=2.0)
+            cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
         calls = tally(cluster.audit.since(mark))
         return _read(cluster, usage, calls, began)
 
@@ -103,13 +103,15 @@ def _workloads(pods: int, most: int = 1_000) -> list[Obj]:
 
 
 def _all_bound(cluster: Cluster, nodes: int) -> bool:
-    """As the ReplicaSets count: when so many pods are ready, no fewer are bound; one small list, not ten thousand."""
-    found = cluster.all(DEPLOYMENTS, NAMESPACE)
-    return sum(int(each["status"].get("readyReplicas", 0)) for each in found) == nodes * PODS_PER_NODE
+    """Two small lists, not ten thousand pods: the Deployments have made them all, and none is without a node."""
+    made = sum(int(each["status"].get("replicas", 0)) for each in cluster.all(DEPLOYMENTS, NAMESPACE))
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    waiting = cluster.http.get(path, fieldSelector="spec.nodeName=", limit=1).ok()["items"]
+    return made == nodes * PODS_PER_NODE and not waiting
 
 
 def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float) -> ScaleRun:
-    pods = [pod for pod in cluster.pods(NAMESPACE) if pod["status"]["phase"] == "Running"]
+    pods = [pod for pod in cluster.pods(NAMESPACE) if pod["status"]["phase"] != "Failed"]
     nodes = cluster.nodes("scale")
     made = [_seconds(pod["metadata"]["creationTimestamp"]) for pod in pods]
     bound = [_since(pod, "PodScheduled") for pod in pods]
@@ -119,7 +121,7 @@ def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: 
         bound=tuple(sorted(at - first for at in bound)),
         waited=tuple(sorted(there - here for here, there in zip(made, bound, strict=True))),
         launched=tuple(sorted(_seconds(node["metadata"]["creationTimestamp"]) - first for node in nodes)),
-        ready=tuple(sorted(_since(node, "Ready") - first for node in nodes)),
+        ready=tuple(sorted(_since(node, "Ready") - first for node in nodes if condition(node, "Ready") == "True")),
         usage=tuple(Usage(each.at + began - first, each.rss_bytes, each.processor_seconds) for each in usage),
         calls=calls,
         load=os.getloadavg()[1],

@@ -1,0 +1,53 @@
+"""What a scale run is told as: the table's figures, the picture's curves, and a process that is looked at."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from bench.scale import ScaleRun, Usage, sampled
+from bench.scalereport import picture, share, table
+
+RUN = ScaleRun(
+    created=(0.0, 0.0, 1.0, 1.0),
+    bound=(5.0, 5.0, 6.0, 9.0),
+    waited=(4.0, 5.0, 5.0, 8.0),
+    launched=(2.0, 3.0),
+    ready=(4.0, 8.0),
+    usage=(Usage(0.0, 100 << 20, 1.0), Usage(5.0, 300 << 20, 3.0), Usage(9.0, 200 << 20, 4.5)),
+    calls=Counter({"create nodes": 2, "patch nodes": 5}),
+    load=1.5,
+)
+
+
+def test_the_table_has_the_runs_figures() -> None:
+    rows = dict(line.strip("| ").rsplit(" | ", 1) for line in table(RUN).splitlines()[2:])
+    assert rows["pods, nodes"] == "4, 2"
+    assert rows["last pod bound, s"] == "9"
+    assert rows["a pod's wait from Pending to bound, s: median, 90 %, longest"] == "5, 8, 8"
+    assert rows["controller's memory at most, MiB"] == "300"
+    assert rows["controller's processor time, s"] == "4"
+    assert rows["API requests of the controller a node"] == "3.5"
+    assert rows["of these patch nodes"] == "2.50"
+
+
+def test_a_share_of_one_value_is_that_value() -> None:
+    assert [share((7.0,), part) for part in (0.0, 0.5, 1.0)] == [7.0, 7.0, 7.0]
+
+
+def test_every_curve_ends_at_the_top() -> None:
+    ends = [
+        line.split('points="')[1].split('"')[0].split()[-1] for line in picture(RUN).splitlines() if "points" in line
+    ]
+    assert [end.split(",")[1] for end in ends] == ["60.0"] * 4
+    assert ends[-1] == "700.0,60.0", "the last pod bound is the end of all"
+
+
+def test_a_process_is_looked_at_from_beginning_to_end() -> None:
+    with sampled(os.getpid()) as usage:
+        burnt = sum(range(1_000_000))
+    assert burnt > 0
+    first, *_, last = usage
+    assert first.at == 0.0 < last.at
+    assert min(first.rss_bytes, last.rss_bytes) > 10 << 20
+    assert last.processor_seconds >= first.processor_seconds > 0
