@@ -11,6 +11,8 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, NodeSelectorTerm, SelectorRequirement, WeightedPodAffinityTerm
+from controller.core.provisioning.rounds import holds
+from controller.core.provisioning.topology import Group, GroupKey, Kind
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.plans import homes, near, skew, solved, spread
 from tests.factories import (
@@ -313,3 +315,14 @@ def test_nodes_of_other_origin_count() -> None:
     )
     posed = problem(pending=pending_pods(2, labels=WEB, topology_spread=(spread(),)), nodes=[strange])
     assert set(homes(solved(posed), posed).values()) == set(ZONES[1:])
+
+
+def test_bound_pods_may_not_lean_on_free_ones_that_are_bound_after_them() -> None:
+    """Two owners in one zone, one free pod in the other: only the free pod would level the zones."""
+    group = Group(0, GroupKey(Kind.SPREAD, keys.ZONE, (0,), max_skew=1), domains=frozenset(ZONES[:2]))
+    group.most.update({ZONES[0]: 2, ZONES[1]: 1})
+    group.least.update({ZONES[0]: 2, ZONES[1]: 1})
+    group.owners.update({ZONES[0]: 2})
+    group.free.update({ZONES[1]: 1})
+    assert holds(group)
+    assert not holds(group, bound_first=True)
