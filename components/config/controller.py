@@ -136,6 +136,12 @@ class SettingsConfig:
         default=5,
         minimum=1,
     )
+    spot_pool_share: float = key(
+        "The part of a workload's replicas that one spot pool may carry where others cost about the same; 1: all.",
+        default=0.5,
+        minimum=0.01,
+        maximum=1,
+    )
     weight_premium: float | None = key(
         "A heavier Provisioner is taken unless it costs over this share more; absent: weight always decides.",
         default=None,

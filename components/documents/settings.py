@@ -29,6 +29,7 @@ KEYS = {
     "enable_zone_balance": "aws.enableZoneBalance",
     "alternative_price_tolerance": "aws.alternativePriceTolerance",
     "spot_offerings": "aws.spotOfferings",
+    "spot_pool_share": "aws.spotPoolShare",
     "weight_premium": "weightPremium",
     "preference_premium": "preferencePremium",
     "disruption_budgets": "disruptionBudgets",
