@@ -55,7 +55,8 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         enable_pod_eni=True, enable_eni_limited_pod_density=False, isolated_vpc=True,
         node_name_convention="resource-name", vm_memory_overhead_percent=0.1, tags=FrozenMap({"team": "a"}),
         enable_prefix_delegation=True, instance_store_policy="RAID0", enable_zone_balance=True,
-        alternative_price_tolerance=0.5, spot_offerings=3, spot_pool_share=0.25, weight_premium=0.0, preference_premium=0.5,
+        alternative_price_tolerance=0.5, spot_offerings=3, spot_pool_share=0.25, weight_premium=0.0,
+        preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True,
     )  # fmt: skip
     left_alone = {name for name in KEYS if getattr(given, name) == getattr(SettingsConfig(), name)}
