@@ -205,6 +205,16 @@ class Operator:
             solve=solve,
             ledger=self._ledger,
         )
+        self._garbage = GarbageCollectionReconciler(
+            kube=kube,
+            events=events,
+            cloud=cloud,
+            launcher=launcher,
+            clock=clock,
+            adopted=self.adopted,
+            times=self._times.garbage,
+            ledger=self._ledger,
+        )
         self._deprovisioning = DeprovisioningReconciler(
             informers=informers,
             events=events,
@@ -232,16 +242,7 @@ class Operator:
             DiskPressureReconciler(events=events),
             ConsistencyReconciler(events=events, catalogs=catalogs, clock=clock, recorder=self._recorder),
             ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve),
-            GarbageCollectionReconciler(
-                kube=kube,
-                events=events,
-                cloud=cloud,
-                launcher=launcher,
-                clock=clock,
-                adopted=self.adopted,
-                times=self._times.garbage,
-                ledger=self._ledger,
-            ),
+            self._garbage,
         ]
 
     def checks(self, health: Health) -> None:
@@ -273,8 +274,10 @@ class Operator:
         """Whether this process leads."""
         return self._leads
 
-    def act(self) -> None:
-        """Start the loops: this process leads."""
+    def act(self, *, unsure: bool = False) -> None:
+        """Start the loops: this process leads. `unsure`: another may have launched what the cloud does not show yet."""
+        if unsure:
+            self._garbage.wait_for_sight()
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 1})
         self._recorder.replace(metrics.ACTIVE_WORKERS, {(loop.name,): 1 for loop in (*self._standing, *self._acting)})
         self._leads = True

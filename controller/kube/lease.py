@@ -75,6 +75,9 @@ class LeaderElector:
         self._observed: _Observed | None = None
         self._renewed_at = 0.0
         self._leading = False
+        self.follows_a_crash = False
+        """Whether the lease still named this identity when it was taken: its process ended without giving it up, and
+        nobody waited for the lease to run out."""
         self._failing = False
         self._stop = threading.Event()
         self._lost = threading.Lock()
@@ -186,6 +189,7 @@ class LeaderElector:
         mine = spec.get("holderIdentity") == self.identity
         if not mine and not self._expired(spec):
             return False
+        self.follows_a_crash |= mine and not self._leading
         transitions = int(spec.get("leaseTransitions") or 0) + (0 if mine else 1)
         acquired = spec.get("acquireTime") if mine else None
         lease["spec"] = {**spec, **self._spec(transitions, acquired or self._now())}

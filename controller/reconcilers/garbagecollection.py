@@ -43,6 +43,8 @@ class GarbageTimes:
     retry_seconds: float = 0.5
     """Between passes while instances are still being adopted after a start."""
     collection: CollectionTimes = field(default_factory=CollectionTimes)
+    sight_seconds: float = 10.0
+    """How long EC2 may not show an instance that was launched. Shorter than the lease, which others wait for."""
 
 
 class GarbageCollectionReconciler:
@@ -74,7 +76,12 @@ class GarbageCollectionReconciler:
         self._log = structlog.get_logger(self.name)
         self._items = ItemBackoff(clock, self.name)
         self._passes = 0
+        self._sure_at = clock.monotonic()
         self._due_at = clock.monotonic()
+
+    def wait_for_sight(self) -> None:
+        """A process died a moment ago: what it launched last may not be seen yet, and nobody plans before it is."""
+        self._sure_at = self._clock.monotonic() + self._times.sight_seconds
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """One pass when it is due; seconds until the next one is."""
@@ -88,7 +95,7 @@ class GarbageCollectionReconciler:
         self._items.keep({entry.provider_id for entry in plan.adopt} | {entry.provider_id for entry in removals})
         self._carry_out(plan, snapshot)
         if not self._adopted.is_set():
-            if plan.adopt:
+            if plan.adopt or now < self._sure_at:
                 return self._next_in(self._times.retry_seconds)
             self._adopted.set()
         self._passes += 1

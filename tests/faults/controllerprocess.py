@@ -10,24 +10,25 @@ from pathlib import Path
 
 from controller.commands.execution import CommandTimes
 from controller.operator import OperatorTimes
+from controller.reconcilers.garbagecollection import GarbageTimes
 
-TIMES = OperatorTimes(commands=CommandTimes(appear_seconds=1.0))
+TIMES = OperatorTimes(commands=CommandTimes(appear_seconds=1.0), garbage=GarbageTimes(sight_seconds=0.0))
 """The sandbox shows a new instance sooner than EC2 does: a replacement that nobody sees is given up sooner."""
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(["controller.cli", "controller.process", "kubernetes.config", __name__])
 
 
-def start(environment: dict[str, str], log: Path) -> BaseProcess:
+def start(environment: dict[str, str], log: Path, times: OperatorTimes = TIMES) -> BaseProcess:
     """Start the controller; what it prints is added to `log`."""
-    process = FORKSERVER.Process(target=_run, args=(environment, log))
+    process = FORKSERVER.Process(target=_run, args=(environment, log, times))
     process.start()
     return process
 
 
-def _run(environment: dict[str, str], log: Path) -> None:
+def _run(environment: dict[str, str], log: Path, times: OperatorTimes) -> None:
     from controller import cli, process
 
-    process.run = partial(process.run, times=TIMES)
+    process.run = partial(process.run, times=times)
     with log.open("ab") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)

@@ -148,10 +148,11 @@ class _Door:
 
 
 def write_kind(method: str, path: str, body: bytes) -> str:
-    """Which step of a node's life a request takes; empty for a read, and for writes that take none."""
+    """Which step of a node's life a request takes; empty for a read, a dry run, and writes that take none."""
     if body.startswith(b"Action="):
-        action = parse_qs(body.decode())["Action"][0]
-        return action if action in AWS_WRITES else ""
+        asked = parse_qs(body.decode())
+        action = asked["Action"][0]
+        return action if action in AWS_WRITES and "DryRun" not in asked else ""
     if method in ("GET", "HEAD"):
         return ""
     match path.strip("/").split("/"):

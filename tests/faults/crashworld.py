@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from controller.kube.resources import (
     PODS,
     PROVISIONERS,
 )
+from controller.operator import OperatorTimes
 from sandbox import apiserver, aws
 from sandbox.aws import AwsSettings, Delays
 from sandbox.processes import Processes
@@ -51,6 +52,7 @@ class CrashWorld:
     processes: Processes
     environment: dict[str, str]
     folder: Path
+    times: OperatorTimes = controllerprocess.TIMES
     controller: BaseProcess | None = None
 
     def start_kubelets(self) -> None:
@@ -58,7 +60,7 @@ class CrashWorld:
         start_world(self.processes, self.folder, "kubelets", self.aws, "--only", "kubelets")
 
     def start_controller(self) -> None:
-        self.controller = controllerprocess.start(self.environment, self.log)
+        self.controller = controllerprocess.start(self.environment, self.log, self.times)
         self.proxy.victim_pid = self.controller.pid
 
     @property
@@ -147,7 +149,9 @@ def crash_world(
             "HEALTH_PROBE_PORT": "0",
             "POD_NAME": "karpenter-0",
         }
-        made = CrashWorld(kube, cloud, proxy, processes, environment, folder)
+        garbage = replace(controllerprocess.TIMES.garbage, sight_seconds=1.25 * unseen_seconds)
+        times = replace(controllerprocess.TIMES, garbage=garbage)
+        made = CrashWorld(kube, cloud, proxy, processes, environment, folder, times)
         try:
             yield made
         finally:

@@ -60,6 +60,22 @@ def test_a_leader_that_died_is_followed_after_the_lease_ran_out_and_not_before(
     assert not first.leading, "its renew deadline passed long before"
 
 
+def test_who_takes_its_own_lease_over_knows_whether_it_was_given_up(
+    client: KubeClient, clock: ManualClock, first: LeaderElector
+) -> None:
+    """A crash is followed at once, without the wait in which the cloud's answers catch up."""
+    assert first.acquire(NEVER)
+    assert not first.follows_a_crash
+    again = second(client, clock, "pod-1")
+    assert again.acquire(NEVER)
+    assert again.follows_a_crash
+    again.release()
+    third = second(client, clock, "pod-1")
+    assert third.acquire(NEVER)
+    assert not third.follows_a_crash
+    third.release()
+
+
 def test_a_standby_waits_as_long_as_the_leader_renews(
     client: KubeClient, first: LeaderElector, clock: ManualClock
 ) -> None:

@@ -13,7 +13,7 @@ from controller.reconcilers.garbagecollection import GarbageCollectionReconciler
 from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World
 
-TIMES = GarbageTimes(0.02, 1000, 0.02, 0.02, CollectionTimes(registration_seconds=900, consistency_seconds=30))
+TIMES = GarbageTimes(0.02, 1000, 0.02, 0.02, CollectionTimes(registration_seconds=900, consistency_seconds=30), 0.1)
 
 
 def reconciler(world: World, adopted: threading.Event | None = None) -> GarbageCollectionReconciler:
@@ -54,6 +54,18 @@ def test_with_nothing_to_adopt_planning_may_begin(world: World) -> None:
     adopted = threading.Event()
     reconciler(world, adopted).reconcile(world.informers.snapshot())
     assert adopted.is_set()
+
+
+def test_after_a_crash_nothing_is_planned_until_ec2_shows_what_was_launched_last(world: World) -> None:
+    world.add_provisioner()
+    adopted = threading.Event()
+    loop = reconciler(world, adopted)
+    loop.wait_for_sight()
+    loop.reconcile(world.informers.snapshot())
+    assert not adopted.is_set(), "an empty answer proves nothing yet"
+    unseen = world.cloud.add(cloud_instance(launched_at=world.clock.now()))
+    world.passes(loop, lambda s: unseen.node_name in s.nodes and adopted.is_set(), "adoption")
+    assert [entry.id for entry in world.cloud.running] == [unseen.id]
 
 
 def test_an_instance_that_never_joined_is_terminated_and_its_provisioner_told(world: World) -> None:
