@@ -177,7 +177,9 @@ def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[
         for capacity_type in info.capacity_types:
             price = market.prices.of(capacity_type, info.name, zone)
             masked = (capacity_type, info.name, zone) in market.unavailable
-            found.append(Offering(zone, capacity_type, price or 0.0, available=price is not None and not masked))
+            commitment = market.prices.commitment(capacity_type, info.name, zone)
+            on_sale = price is not None and not masked
+            found.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment))
     return tuple(found)
 
 

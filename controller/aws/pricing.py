@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.aws.errors import translated
 from controller.core.api.labels import SPOT
+from controller.core.cloud import Commitment
 from controller.core.pricerules import Offering, PriceBook, PriceRule
 from controller.errors import CloudError
 
@@ -48,11 +49,18 @@ class Prices:
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
         """What the user pays for an offering; None when its list price is not known, whatever the rules say."""
-        if capacity_type == SPOT and self.spot is not None:
-            listed = self.spot.get((instance_type, zone))
-        else:
-            listed = self.on_demand.get(instance_type)
+        listed = self._listed(capacity_type, instance_type, zone)
         return None if listed is None else self.book.price(capacity_type, instance_type, zone, listed)
+
+    def commitment(self, capacity_type: str, instance_type: str, zone: str) -> Commitment | None:
+        """For how many instances the price of an offering holds; None: for any number."""
+        listed = self._listed(capacity_type, instance_type, zone)
+        return None if listed is None else self.book.commitment(capacity_type, instance_type, zone, listed)
+
+    def _listed(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
+        if capacity_type == SPOT and self.spot is not None:
+            return self.spot.get((instance_type, zone))
+        return self.on_demand.get(instance_type)
 
 
 class Pricing:

@@ -15,6 +15,17 @@ from controller.core.scheduling.requirements import Requirements
 
 
 @dataclass(frozen=True, slots=True)
+class Commitment:
+    """A price that holds for a number of instances alone: of all offerings of the same `rule` together."""
+
+    rule: int
+    left: int
+    """Instances that may still be launched at the price."""
+    otherwise: float
+    """$ an hour of those beyond."""
+
+
+@dataclass(frozen=True, slots=True)
 class Offering:
     """One zone and capacity type of an instance type. `price` in $/hour; unavailable ones are never planned."""
 
@@ -22,6 +33,8 @@ class Offering:
     capacity_type: str
     price: float
     available: bool = True
+    commitment: Commitment | None = None
+    """What `price` holds for; None: for as many instances as are launched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from controller.core.api.labels import ON_DEMAND, SPOT
 from controller.core.api.strict import did_you_mean
+from controller.core.cloud import Commitment
 
 CAPACITY_TYPES: Final = (ON_DEMAND, SPOT)
 EXAMPLE: Final = 'write a JSON list such as [{"instanceTypes": ["m5.*"], "discountPercent": 27.5}]'
@@ -32,7 +33,8 @@ class PriceRule:
     price_per_hour: float | None = None
     """$ an hour instead of the list price: what a commitment comes to. Above 0."""
     instances: int | None = None
-    """The commitment covers so many running instances that match, and the rule holds while fewer run. None: any."""
+    """The commitment covers so many running instances that match, and the rule holds while fewer run. None: any; 0:
+    it is used up."""
 
     def matches(self, capacity_type: str, instance_type: str, zone: str) -> bool:
         """Whether the rule speaks of this offering."""
@@ -61,7 +63,7 @@ class PriceBook:
 
     @classmethod
     def now(cls, rules: tuple[PriceRule, ...], running: Mapping[Offering, int]) -> PriceBook:
-        """Without the commitments that the running instances use up, each instance counted for its first rule."""
+        """Commitments less what the running instances use up, each instance counted for its first rule."""
         left = [rule.instances for rule in rules]
         for offering, count in sorted(running.items()):
             waiting = count
@@ -71,14 +73,27 @@ class PriceBook:
                     covered = waiting if room is None else min(waiting, room)
                     waiting -= covered
                     left[index] = None if room is None else room - covered
-        return cls(tuple(rule for rule, room in zip(rules, left, strict=True) if room is None or room > 0))
+        return cls(tuple(replace(rule, instances=room) for rule, room in zip(rules, left, strict=True)))
 
     def price(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> float:
-        """What the user pays for an offering, $ an hour."""
+        """What the user pays for the next instance of an offering, $ an hour."""
         for rule in self.rules:
-            if rule.matches(capacity_type, instance_type, zone):
+            if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):
                 return rule.price(listed)
         return listed
+
+    def commitment(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> Commitment | None:
+        """For how many instances that price holds, and what those beyond cost; None: it holds for any number.
+
+        Beyond it no other commitment is counted on: it may be used up too.
+        """
+        for index, rule in enumerate(self.rules):
+            if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):
+                if rule.instances is None:
+                    return None
+                unlimited = PriceBook(tuple(one for one in self.rules if one.instances is None))
+                return Commitment(index, rule.instances, unlimited.price(capacity_type, instance_type, zone, listed))
+        return None
 
 
 def parse_price_rules(text: str) -> tuple[PriceRule, ...]:

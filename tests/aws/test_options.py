@@ -170,6 +170,9 @@ class TestPricesOfTheUser:
 
         assert price() == 0.01
         types = provider.instance_types(provisioner(), template())
+        offered = by_name(types)["m5.large"].offerings
+        left = {o.commitment.left for o in offered if o.commitment is not None and o.capacity_type == keys.ON_DEMAND}
+        assert left == {1}, "the planner knows for how many it holds"
         instance = provider.create(request(types, names=("m5.large",), capacity_types=(keys.ON_DEMAND,)))
         assert price() == 0.118
         provider.delete(instance.provider_id)

@@ -42,6 +42,17 @@ def test_a_commitment_ends_where_running_instances_use_it_up_and_the_next_rule_t
     assert PriceBook.now(rules, {("spot", "m5.large", "a"): 9}).price(*M5, 0.2) == 0.04
 
 
+def test_a_commitment_says_for_how_many_more_it_holds_and_what_those_beyond_cost() -> None:
+    rules = parse_price_rules(
+        '[{"instanceTypes": ["m5.*"], "pricePerHour": 0.04, "instances": 3}, {"discountPercent": 10}]'
+    )
+    found = PriceBook.now(rules, {M5: 1}).commitment(*M5, 0.2)
+    assert found is not None
+    assert (found.left, found.otherwise) == (2, pytest.approx(0.18))
+    assert PriceBook.now(rules, {M5: 3}).commitment(*M5, 0.2) is None
+    assert PriceBook(rules).commitment("on-demand", "c5.large", "a", 0.2) is None
+
+
 def test_an_instance_uses_up_one_commitment_alone() -> None:
     rule = PriceRule(price_per_hour=0.04, instances=2)
     dearer = PriceRule(price_per_hour=0.05, instances=2)

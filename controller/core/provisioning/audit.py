@@ -14,7 +14,7 @@ from controller.core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, P
 from controller.core.api.node import Taint
 from controller.core.api.pod import HostPort, Pod, PodKey
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.cloud import InstanceType, Offering, PricedOffering
 from controller.core.provisioning.audit_match import (
     expression_holds,
     label_of,
@@ -130,7 +130,7 @@ class _Audit:
         known = [o for o in kind.offerings if (o.zone, o.capacity_type) == (offering.zone, offering.capacity_type)]
         if not known or not known[0].available:
             yield Violation(subject, f"{kind.name} is not available as {offering.capacity_type} in {offering.zone}")
-        elif abs(known[0].price - offering.price) > 1e-9:
+        elif all(abs(price - offering.price) > 1e-9 for price in _prices(known[0])):
             yield Violation(subject, f"{kind.name} costs {known[0].price}, not {offering.price}")
 
     def _fits(
@@ -307,6 +307,11 @@ def _node_labels(node: StateNode) -> Mapping[str, str]:
     if HOSTNAME in labels or node.initialized:
         return labels
     return {**labels, HOSTNAME: node.name}
+
+
+def _prices(offering: Offering) -> tuple[float, ...]:
+    """What an offering may cost in a plan: beyond a commitment it is another price."""
+    return (offering.price,) if offering.commitment is None else (offering.price, offering.commitment.otherwise)
 
 
 def _planned_labels(

@@ -9,6 +9,7 @@ from controller.core.api.pod import Pod, PodKey, PodSpec
 from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.classes import Classifier, PodClass
+from controller.core.provisioning.commitments import within_commitments
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.daemons import daemons, with_ports
 from controller.core.provisioning.domains import Domains
@@ -40,7 +41,7 @@ DEFAULTS = SolveOptions()
 
 def solve(problem: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
     """Place the pending pods on the nodes there are and on new ones, for little money. Never raises for a bad pod."""
-    return Solver(problem, options).solve()
+    return within_commitments(problem, lambda each: Solver(each, options).solve())
 
 
 class Solver:
