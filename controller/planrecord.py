@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 
-from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodKey
-from controller.core.lifecycle.decisions import Decision, digest
+from controller.core.lifecycle.decisions import Decision, digest, launch_details
 from controller.core.lifecycle.fleet import fleet
 from controller.core.lifecycle.outcome import LaunchOutcome
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem, UnplacedPod
@@ -42,17 +41,6 @@ class PlanRecord:
             before = self._price + self._launched_price
             self._launched_price += outcome.price_per_hour or 0.0
             inputs = self._inputs
-        details = {
-            "instance": outcome.instance_id,
-            "instance_type": outcome.instance_type,
-            "zone": outcome.zone,
-            "capacity_type": outcome.capacity_type,
-            "pods_short_of": ", ".join(outcome.shortfall),
-        }
-        if not outcome.as_planned:
-            offering = planned.offering
-            details["planned"] = f"{offering.instance_type}/{offering.zone}/{offering.capacity_type}"
-            details["planned_price_per_hour"] = f"{offering.price:.5f}"
         decision = Decision(
             kind="launch",
             method=METHOD,
@@ -63,7 +51,7 @@ class PlanRecord:
             price_before=before,
             price_after=None if outcome.price_per_hour is None else before + outcome.price_per_hour,
             pods=_names(planned.pods),
-            details=FrozenMap({name: text for name, text in details.items() if text}),
+            details=launch_details(outcome),
         )
         self._ledger.record(decision)
 

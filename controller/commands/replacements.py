@@ -108,7 +108,7 @@ def launch_requests(command: Command, view: CatalogView, snapshot: Snapshot) -> 
             uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
             token = launch_token(provisioner, template, uids, taken)
             offerings = allotment.offerings
-            request = launch_request(node, provisioner, template, offerings, view.types, token)
+            request = launch_request(node, provisioner, template, offerings, types, token)
             found.append(replace(request, on_record=True))
     return found
 

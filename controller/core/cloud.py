@@ -84,7 +84,7 @@ class LaunchRequest:
     template: AWSNodeTemplate
     offerings: tuple[PricedOffering, ...]
     instance_types: Mapping[str, InstanceType]
-    """The catalog entries of `offerings`, by name."""
+    """The Provisioner's types by name: those of `offerings`, and all that the fleet may turn out to have given."""
     labels: FrozenMap[str, str] = EMPTY
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()

@@ -263,7 +263,7 @@ class ProvisioningReconciler:
                     continue
                 uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
                 token = launch_token(provisioner, template, uids, taken)
-                request = launch_request(node, provisioner, template, allotment.offerings, view.types, token)
+                request = launch_request(node, provisioner, template, allotment.offerings, types, token)
                 jobs.append((allotment, request))
         self._say_guards(guards, fresh)
         answers = self._pool.map(lambda job: self._launch(snapshot, record, *job), jobs)

@@ -233,6 +233,8 @@ def test_the_fleet_has_fewer_than_are_asked_for(day: Day) -> None:
         day.add_pods(8)
         day.all_run()
     assert sum(i["capacityType"] == "spot" for i in day.aws.instances() if i["instanceId"] in day.alive()) <= 1
+    day.said_once()
+    assert day.lines("Offerings have no capacity") > 0, "it is said when it begins"
 
 
 def test_describe_does_not_see_a_new_instance_for_ten_seconds(day: Day) -> None:
@@ -242,6 +244,7 @@ def test_describe_does_not_see_a_new_instance_for_ten_seconds(day: Day) -> None:
         day.add_pods()
         snapshot = day.all_run()
     assert len(day.aws.instances()) - before == len(snapshot.nodes), "nothing was launched a second time"
+    day.said_once()
 
 
 def test_a_terminate_that_half_succeeds_leaves_nothing_behind(day: Day) -> None:
@@ -249,10 +252,14 @@ def test_a_terminate_that_half_succeeds_leaves_nothing_behind(day: Day) -> None:
     with acting(day):
         day.add_pods()
         day.all_run()
-        for index in range(PODS_WANTED):
+        for index in range(PODS_WANTED - 1):
             day.world.kill_pod(f"p{index}")
-        day.until(lambda s: not s.nodes, "the empty nodes are gone")
+        day.until(lambda s: len(s.nodes) == 1, "the empty nodes are gone")
+        day.all_run()
+        day.world.kill_pod(f"p{PODS_WANTED - 1}")
+        day.until(lambda s: not s.nodes, "the last one too")
     assert day.alive() == []
+    day.said_once()
 
 
 def test_pricing_is_down_all_day(day: Day) -> None:

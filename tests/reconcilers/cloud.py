@@ -11,7 +11,7 @@ from dataclasses import replace
 from controller.core.api import labels as keys
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
+from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.errors import CloudError, InstanceNotFoundError
 from tests import factories
@@ -28,6 +28,8 @@ class MemoryCloud:
         self.deleted: list[str] = []
         self.create_errors: list[CloudError] = []
         """Raised by the next launches, one each."""
+        self.gives: PricedOffering | None = None
+        """What it launches, whatever the plan counts on."""
         self.types_errors: dict[str, CloudError] = {}
         """By Provisioner."""
         self._numbers = itertools.count(1)
@@ -46,7 +48,7 @@ class MemoryCloud:
             for instance in self.instances.values():
                 if instance.tags.get(LAUNCH_TOKEN) == request.token and instance.state == "running":
                     return instance
-            chosen = request.offerings[0]
+            chosen = self.gives or request.offerings[0]
             instance = cloud_instance(
                 number=next(self._numbers),
                 provisioner=request.provisioner.name,

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.core.api.labels import CAPACITY_TYPE
+from controller.core.cloud import PricedOffering
 from controller.core.guards.spending import LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
@@ -333,6 +334,24 @@ def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world
     (skip,) = ledger.entries(kind="skip", subject="default/huge")
     assert "cpu" in skip.decision.reason
     loop.close()
+
+
+def test_what_the_fleet_gives_instead_is_costed_and_its_fit_checked_and_the_ledger_has_the_difference(
+    world: World,
+) -> None:
+    world.add_provisioner()
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}
+    world.add_pod("a", spec={"containers": [container]})
+    world.cloud.gives = PricedOffering(0.085, "c5.large", "eu-west-1a", "on-demand")
+    ledger = Ledger(world.clock)
+    world.passes(reconciler(world, ledger=ledger), lambda _: ledger.entries(kind="launch"), "a launch")
+    (entry, *_) = ledger.entries(kind="launch")
+    details = entry.decision.details
+    assert (details["instance_type"], details["price_per_hour"]) == ("c5.large", "0.08500")
+    assert details["planned"].startswith("c5.xlarge/")
+    assert details["planned_price_per_hour"] == "0.17000"
+    assert details["pods_short_of"] == "cpu"
+    assert entry.decision.price_after == pytest.approx((entry.decision.price_before or 0) + 0.085)
 
 
 def test_a_launch_that_failed_is_on_record_as_skipped(world: World) -> None:

@@ -109,15 +109,6 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
 
 def replacement_launched(method: str, command: str, outcome: LaunchOutcome) -> Decision:
     """A node that a command launched in place of others; `command` in words."""
-    price, planned = outcome.price_per_hour, outcome.planned
-    details = {
-        "instance": outcome.instance_id,
-        "instance_type": outcome.instance_type,
-        "zone": outcome.zone,
-        "capacity_type": outcome.capacity_type,
-        "price_per_hour": "" if price is None else f"{price:.5f}",
-        "planned": "" if outcome.as_planned else f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}",
-    }
     return Decision(
         kind="launch",
         method=method,
@@ -125,8 +116,25 @@ def replacement_launched(method: str, command: str, outcome: LaunchOutcome) -> D
         reason=command,
         provisioner=outcome.provisioner,
         action="replace",
-        details=FrozenMap({name: text for name, text in details.items() if text}),
+        details=launch_details(outcome),
     )
+
+
+def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
+    """What was launched at what price, what was planned where that differs, and what the planned pods lack there."""
+    price, planned = outcome.price_per_hour, outcome.planned
+    details = {
+        "instance": outcome.instance_id,
+        "instance_type": outcome.instance_type,
+        "zone": outcome.zone,
+        "capacity_type": outcome.capacity_type,
+        "price_per_hour": "" if price is None else f"{price:.5f}",
+        "pods_short_of": ", ".join(outcome.shortfall) if outcome.checked else "not known: nor is the type's size",
+    }
+    if not outcome.as_planned:
+        details["planned"] = f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}"
+        details["planned_price_per_hour"] = f"{planned.price:.5f}"
+    return FrozenMap({name: text for name, text in details.items() if text})
 
 
 def shortened(decision: Decision) -> Decision:

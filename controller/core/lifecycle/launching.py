@@ -10,7 +10,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import Catalog, InstanceType, LaunchRequest, PricedOffering
+from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.lifecycle.limits import exceeded_by, total
 from controller.core.provisioning.plan import PlannedNode
@@ -105,17 +105,17 @@ def launch_request(
     provisioner: Provisioner,
     template: AWSNodeTemplate,
     offerings: tuple[PricedOffering, ...],
-    catalog: Catalog,
+    types: Mapping[str, InstanceType],
     token: str,
 ) -> LaunchRequest:
-    """The request for one planned node, with the catalog entries of its offerings."""
-    names = {offering.instance_type for offering in offerings}
+    """The request for one planned node. `types` are all of its Provisioner, by name: what comes may be none of the
+    offerings, and its fit and price are checked by its entry."""
     return LaunchRequest(
         token=token,
         provisioner=provisioner,
         template=template,
         offerings=offerings,
-        instance_types={entry.name: entry for entry in catalog.get(provisioner.name, ()) if entry.name in names},
+        instance_types=types,
         labels=planned.labels,
         taints=planned.taints,
         startup_taints=planned.startup_taints,

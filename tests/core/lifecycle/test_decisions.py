@@ -7,8 +7,20 @@ from dataclasses import replace
 import pytest
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.lifecycle.decisions import MOST_PODS, Decision, Entry, digest, entry_of, shortened
+from controller.core.api.quantity import resources
+from controller.core.lifecycle.decisions import (
+    MOST_PODS,
+    Decision,
+    Entry,
+    digest,
+    entry_of,
+    replacement_launched,
+    shortened,
+)
+from controller.core.lifecycle.outcome import launch_outcome
 from tests import factories
+from tests.core.lifecycle.instances import cloud_instance
+from tests.core.lifecycle.test_outcome import REQUEST
 
 LAUNCH = Decision(
     kind="launch",
@@ -75,3 +87,16 @@ def test_equal_inputs_have_equal_digests_and_each_input_counts() -> None:
         ),
     ]
     assert len({digest(problem) for problem in (same, *others)}) == 1 + len(others)
+
+
+def test_a_replacement_that_is_not_as_planned_is_on_record_with_the_plan_its_price_and_what_pods_lack() -> None:
+    asked = replace(REQUEST, requests=resources({"cpu": "8"}))
+    given = launch_outcome(asked, cloud_instance(instance_type="m5.xlarge", zone="eu-west-1b"))
+    details = replacement_launched("consolidation", "replace n1", given).details
+    assert details["planned"] == "m5.large/eu-west-1a/spot"
+    assert (details["planned_price_per_hour"], details["price_per_hour"]) == ("0.10000", "0.16000")
+    assert details["pods_short_of"] == "cpu"
+    as_planned = replacement_launched("consolidation", "replace n1", launch_outcome(REQUEST, cloud_instance())).details
+    assert as_planned.keys().isdisjoint({"planned", "planned_price_per_hour", "pods_short_of"})
+    unknown = launch_outcome(REQUEST, cloud_instance(instance_type="x9.large"))
+    assert "not known" in replacement_launched("drift", "replace n1", unknown).details["pods_short_of"]

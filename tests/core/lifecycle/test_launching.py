@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.quantity import resources
-from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.cloud import PricedOffering
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.lifecycle.launching import allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import exceeded_by, usage
@@ -116,11 +116,11 @@ def test_a_type_that_left_the_catalog_is_refused() -> None:
     assert "x9.huge" in allotment.refusal
 
 
-def test_a_request_carries_the_types_of_its_offerings_alone() -> None:
+def test_a_request_carries_all_types_so_that_whatever_comes_can_be_checked() -> None:
     (allotment,) = allot([planned("c5.large", "m5.large")], PROVISIONER, TYPES, EMPTY)
-    catalog: dict[str, tuple[InstanceType, ...]] = {"default": tuple(TYPES.values())}
-    request = launch_request(allotment.planned, PROVISIONER, TEMPLATE, allotment.offerings, catalog, "token")
-    assert sorted(request.instance_types) == ["c5.large", "m5.large"]
+    request = launch_request(allotment.planned, PROVISIONER, TEMPLATE, allotment.offerings, TYPES, "token")
+    assert {o.instance_type for o in request.offerings} == {"c5.large", "m5.large"}
+    assert request.instance_types.keys() == TYPES.keys()
     assert (request.token, request.labels) == ("token", {"shard": "1"})
 
 
