@@ -10,7 +10,7 @@ Launches of one moment that ask for the same are one call (controller.aws.mergin
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ from controller.aws.fleet import (
 from controller.aws.instances import STAYING_STATES, Instances
 from controller.aws.merging import Ask, FleetMerger
 from controller.aws.nodeparameters import NodeParameters
+from controller.aws.sight import SEEN_DEADLINE_SECONDS, Sight, named
 from controller.aws.subnets import Reservation, Subnets
 from controller.aws.unavailable import UnavailableOfferings
 from controller.clock import Clock
@@ -54,11 +55,6 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 8
 """In one call of `launch`; the next call goes on from there."""
 
-SEEN_DEADLINE_SECONDS = 20.0
-"""How long Describe may not know a new instance (EC2: "eventual consistency", usually under a second)."""
-
-FIRST_WAIT_SECONDS = 0.25
-MAX_WAIT_SECONDS = 4.0
 FRESH_SECONDS = 300.0
 """An answer of a fleet elder than this is a repeated one. Generous: our clock and AWS's may differ by minutes."""
 
@@ -111,7 +107,7 @@ class Launcher:
         self._subnets = subnets
         self._parameters = parameters
         self._unavailable = unavailable
-        self._stop = stop
+        self._sight = Sight(instances, clock, stop)
         self._lock = threading.Lock()
         self._done_attempts: LRUCache[str, int] = LRUCache(REMEMBERED_LAUNCHES)
         self._gates: LRUCache[str, threading.Lock] = LRUCache(REMEMBERED_LAUNCHES)
@@ -135,8 +131,8 @@ class Launcher:
         if known is None:
             found = self._instances.by_token(token)
             known = found.id if found is not None else None
-        instance = None if known is None else self._seen(known)
-        return self._named(instance) if instance is not None and instance.state in STAYING_STATES else None
+        instance = None if known is None else self._sight.instance(known)
+        return named(instance) if instance is not None and instance.state in STAYING_STATES else None
 
     def _launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
         for tier in tiers(request.offerings, lambda name: is_exotic(request.instance_types[name])):
@@ -158,7 +154,7 @@ class Launcher:
             if attempt.fresh:
                 self._mask(sent, attempt.errors)
             if attempt.instance is not None:
-                instance = self._named(attempt.instance)
+                instance = named(attempt.instance)
                 self._unavailable.clear(instance.capacity_type, instance.instance_type, instance.zone)
                 if self._balance is not None and attempt.fresh:
                     self._balance.launched(request.provisioner.name, instance.zone)
@@ -257,7 +253,7 @@ class Launcher:
             return _Attempt(errors=reasons, fresh=self._fresh(answer))
         with self._lock:
             self._given[request.token] = answer.instance_ids[0]
-        instance = self._seen(answer.instance_ids[0])
+        instance = self._sight.instance(answer.instance_ids[0])
         if instance is not None and instance.state in STAYING_STATES:
             return _Attempt(instance=instance, errors=answer.errors, fresh=self._launched_now(instance))
         if instance is None and self._fresh(answer, forgotten=False):
@@ -270,35 +266,10 @@ class Launcher:
 
     def _sent_before(self, request: LaunchRequest, number: int) -> _Attempt:
         """An earlier process used this attempt's token for other offerings: what it launched, if anything, is ours."""
-        found = self._wait_for(lambda: self._instances.by_token(request.token))
+        found = self._sight.of_token(request.token)
         if found is None:
             self._finish(request.token, number)
         return _Attempt(instance=found, fresh=False)
-
-    def _seen(self, instance_id: str) -> CloudInstance | None:
-        """The instance once EC2 shows it with its node's name (or gone); what EC2 shows at the deadline otherwise."""
-        return self._wait_for(lambda: self._instances.find(instance_id))
-
-    def _wait_for(self, look: Callable[[], CloudInstance | None]) -> CloudInstance | None:
-        waited, wait = 0.0, FIRST_WAIT_SECONDS
-        while True:
-            found = look()
-            if found is not None and (found.node_name or found.state not in STAYING_STATES):
-                return found
-            if waited >= SEEN_DEADLINE_SECONDS:
-                return found
-            if self._clock.wait(self._stop, wait):
-                raise CloudError("The controller stops while EC2 is asked for a new instance; the next one finds it")
-            waited, wait = waited + wait, min(wait * 2, MAX_WAIT_SECONDS)
-
-    def _named(self, instance: CloudInstance) -> CloudInstance:
-        """The instance, if its node's name is known: without it there is no Node to make, nor a second launch."""
-        if not instance.node_name:
-            raise CloudError(
-                f"Instance {instance.id} has no private DNS name after {SEEN_DEADLINE_SECONDS:.0f} s; it is looked at "
-                "again (does its subnet's VPC have DNS host names enabled?)"
-            )
-        return instance
 
     def _fresh(self, answer: FleetAnswer, *, forgotten: bool = True) -> bool:
         """Whether the answer is to this very request; one whose age is not known counts as such.

@@ -131,7 +131,7 @@ class TestOneInstanceForAToken:
         with pytest.raises(CloudError, match="InternalError"):
             provider.create(wanted)
         stopping = cloud.restarted(provider)
-        stopping._launcher._stop.set()
+        stopping._launcher._sight._stop.set()
         other = replace(wanted, offerings=wanted.offerings[1:])
         with pytest.raises(CloudError, match="The controller stops while"):
             stopping.create(other)
