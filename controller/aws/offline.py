@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -67,6 +68,7 @@ def read_catalog(document: Any) -> RegionCatalog:
         raise ValueError(f"is not a catalog: {error}") from error
 
 
+@cache
 def shipped_catalog(region: str) -> RegionCatalog:
     """From the tables of this release. Raises CloudError for a region that they do not have."""
     sold = shipped_types(region)
