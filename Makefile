@@ -4,7 +4,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 KUBE ?= embedded
 RUN := $(UV) run --quiet --locked
 
-.PHONY: help install demo sandbox test e2e e2e-pulumi check format lock clean
+.PHONY: help install demo sandbox binaries test e2e e2e-pulumi check format lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -24,6 +24,9 @@ sandbox: install ## leave a sandbox cluster running for kubectl; prints the path
 
 test: install ## all tests
 	@$(RUN) pytest -n 4 --dist loadgroup $(PYTEST_FLAGS)
+
+binaries: install ## those of a real control plane: found, or built once by Go
+	@$(RUN) python -m sandbox.kubebinaries
 
 e2e: install ## scenarios on a real control plane (KUBEBUILDER_ASSETS, or built once by Go)
 	@$(RUN) python -m e2e $(E2E_FLAGS)

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -146,3 +147,17 @@ def _go(folder: Path, *arguments: str) -> str:
             f"(go env GOPROXY)?\n{words}"
         )
     return done.stdout
+
+
+def main() -> int:
+    """`python -m sandbox.kubebinaries`: prints the folder; EX_UNAVAILABLE (69) where they cannot be had."""
+    try:
+        print(find_or_build(lambda line: print(line, file=sys.stderr, flush=True)))
+    except AssetsMissingError as error:
+        print(f"No real control plane: {error}", file=sys.stderr)
+        return os.EX_UNAVAILABLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
