@@ -117,7 +117,7 @@ class Day:
 
     def said(self) -> Counter[tuple[str, ...]]:
         """How often each warning and error was said of what."""
-        about = ("what", "provisioner", "instance_type", "node", "node_template", "id")
+        about = ("what", "provisioner", "instance_type", "node", "node_template", "id", "because")
         return Counter(
             (str(entry["event"]), *(str(entry.get(name, "")) for name in about))
             for entry in self.logs
