@@ -132,8 +132,14 @@ NODES_ALLOCATABLE = _gauge(
 NODES_POD_REQUESTS = _gauge(
     "karpenter_nodes_total_pod_requests", "Requests of pods on the node, DaemonSets' left out.", *_NODE_LABELS
 )
+NODES_POD_LIMITS = _gauge(
+    "karpenter_nodes_total_pod_limits", "Limits of pods on the node, DaemonSets' left out.", *_NODE_LABELS
+)
 NODES_DAEMON_REQUESTS = _gauge(
     "karpenter_nodes_total_daemon_requests", "Requests of DaemonSets' pods on the node.", *_NODE_LABELS
+)
+NODES_DAEMON_LIMITS = _gauge(
+    "karpenter_nodes_total_daemon_limits", "Limits of DaemonSets' pods on the node.", *_NODE_LABELS
 )
 NODES_OVERHEAD = _gauge("karpenter_nodes_system_overhead", "Capacity less allocatable.", *_NODE_LABELS)
 
@@ -196,6 +202,9 @@ RECONCILE_TOTAL = _counter(
 )
 RECONCILE_ERRORS = _counter("controller_runtime_reconcile_errors_total", "Passes that failed.", "controller")
 RECONCILE_TIME = _histogram("controller_runtime_reconcile_time_seconds", "How long a pass took.", "controller")
+MOST_WORKERS = _gauge(
+    "controller_runtime_max_concurrent_reconciles", "Passes that the loop may make at once: one.", "controller"
+)
 ACTIVE_WORKERS = _gauge("controller_runtime_active_workers", "1 while the loop runs in this process.", "controller")
 REST_REQUESTS = _counter(
     "rest_client_requests_total",

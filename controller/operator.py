@@ -279,7 +279,9 @@ class Operator:
         if unsure:
             self._garbage.wait_for_sight()
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 1})
-        self._recorder.replace(metrics.ACTIVE_WORKERS, {(loop.name,): 1 for loop in (*self._standing, *self._acting)})
+        loops: dict[tuple[str, ...], float] = {(loop.name,): 1.0 for loop in (*self._standing, *self._acting)}
+        self._recorder.replace(metrics.ACTIVE_WORKERS, loops)
+        self._recorder.replace(metrics.MOST_WORKERS, loops)
         self._leads = True
         self._events.start()
         for loop in self._acting:

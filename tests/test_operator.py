@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,7 +19,7 @@ from controller.core.lifecycle.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from controller.loops import STUCK_SECONDS, BackoffTimes
-from controller.metrics import SILENT, Recorder
+from controller.metrics import ALL, SILENT, Recorder
 from controller.operator import Operator, OperatorTimes
 from controller.process import check
 from controller.reconcilers.garbagecollection import GarbageTimes
@@ -25,12 +28,15 @@ from controller.settings import CONFIG_MAP, Settings
 from controller.startup import until_it_works, wait_for_settings
 from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
-from controller.telemetry.metrics import Metrics
+from controller.telemetry.serving import Serving
 from tests.core.lifecycle.instances import cloud_instance
-from tests.reconcilers.conftest import World, apply_fault, world
+from tests.reconcilers.conftest import DEADLINE_SECONDS, World, apply_fault, world
+from tests.telemetry.test_metrics import PEERS
+from tests.telemetry.test_serving import serving
 
-__all__ = ["world"]
+__all__ = ["serving", "world"]
 
+LIMITED = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
 SETTINGS = Settings(cluster_name="test", batch_idle_duration_seconds=0.05, batch_max_duration_seconds=0.5)
 QUICK = OperatorTimes(
     termination=TerminationTimes(0.05, 0.1, BackoffTimes(0.02, 0.1)),
@@ -70,34 +76,66 @@ def acting(
             assert ended, "every loop ends when it is told to"
 
 
-def test_a_whole_life(world: World) -> None:
-    """Pending pod, node, initialized, empty, gone: each loop does its part, and no other's."""
-    world.add_provisioner(ttlSecondsAfterEmpty=1)
-    metrics = Metrics(world.clock)
+def page(serving: Serving) -> str:
+    """/metrics, as Prometheus gets it."""
+    with urlopen(f"http://localhost:{serving.pages.port}/metrics", timeout=5) as answer:
+        text: bytes = answer.read()
+    return text.decode()
+
+
+def page_with(serving: Serving, start: str) -> str:
+    """The page as soon as it has this: the controller has watches of its own, and may hear of a change after us."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while start not in (text := page(serving)):
+        assert time.monotonic() < deadline, f"never on the page: {start}"
+        time.sleep(0.02)
+    return text
+
+
+def test_a_whole_life(world: World, serving: Serving) -> None:
+    """Pending pod, node, initialized, empty, gone: each loop does its part, and no other's; the page tells of it."""
+    world.add_provisioner(ttlSecondsAfterEmpty=1, limits={"resources": {"cpu": "100"}})
+    metrics = serving.metrics
     ledger = Ledger(world.clock, metrics)
     with acting(world, recorder=metrics, ledger=ledger) as operator:
-        world.add_pod("a")
+        metrics.add_part(operator.state_text)
+        world.add_pod("a", spec={"containers": [LIMITED]})
         snapshot = world.until(lambda s: s.nodes, "a node")
         (name,) = snapshot.nodes
-        assert f'node_name="{name}"'.encode() in operator.state_text()
         world.come_up(name)
         world.until(lambda s: s.nodes[name].initialized, "initialized")
         target = {"apiVersion": "v1", "kind": "Node", "name": name}
         binding = {"metadata": {"name": "a"}, "target": target}
         world.kube.create(PODS, binding, "default", subresource="binding", name="a")
         world.until(lambda s: s.provisioners["default"].status_resources, "counted")
+        ran = page_with(serving, f'karpenter_nodes_total_pod_limits{{resource_type="cpu",node_name="{name}"')
+        for start in (
+            f'karpenter_nodes_allocatable{{resource_type="memory",node_name="{name}",provisioner="default"',
+            f'karpenter_nodes_total_pod_requests{{resource_type="cpu",node_name="{name}",provisioner="default"',
+            'karpenter_pods_state{name="a",namespace="default"',
+            'karpenter_provisioner_limit{resource_type="cpu",provisioner="default"} 100',
+            'karpenter_provisioner_usage{resource_type="cpu",provisioner="default"} 2',
+            'karpenter_provisioner_usage_pct{resource_type="cpu",provisioner="default"} 2',
+            'controller_runtime_active_workers{controller="provisioning"} 1.0',
+            'controller_runtime_max_concurrent_reconciles{controller="provisioning"} 1.0',
+        ):
+            assert start in ran, start
         world.kill_pod("a")
         world.clock.ahead_seconds = 40.0
         world.until(lambda s: not s.nodes, "node gone")
     assert len(world.cloud.requests) == 1
     assert not world.cloud.running
-    text = metrics.page({}).body.decode()
+    text = page(serving)
+    types = dict(re.findall(r"^# TYPE (\S+) (\w+)$", ran + text, re.MULTILINE))
+    assert {name: types.get(name) for name in PEERS} == {each.name: each.kind for each in ALL if each.name in PEERS}
     for series in (
         'karpenter_nodes_created{provisioner="default",reason="provisioning"} 1.0',
         'karpenter_cloudprovider_duration_seconds_count{controller="launch",method="Create",provider="aws"} 1.0',
+        'controller_runtime_reconcile_time_seconds_count{controller="termination"}',
         'controller_runtime_reconcile_total{controller="provisioning",result="success"}',
         'leader_election_master_status{name="karpenter-leader-election"} 1.0',
         "karpenter_provisioner_scheduling_duration_seconds_count ",
+        'karpenter_deprovisioning_evaluation_duration_seconds_count{method="consolidation"}',
         'karpenter_nodes_terminated{provisioner="default",reason="emptiness/delete"} 1.0',
         'karpenter_nodes_termination_time_seconds_count{provisioner="default"} 1.0',
     ):

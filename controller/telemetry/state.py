@@ -38,7 +38,9 @@ class StateText:
         parts = [
             self._nodes(snapshot, metrics.NODES_ALLOCATABLE, lambda node: node.allocatable),
             self._nodes(snapshot, metrics.NODES_POD_REQUESTS, lambda node: _requests(node, daemons=False)),
+            self._nodes(snapshot, metrics.NODES_POD_LIMITS, lambda node: _limits(node, daemons=False)),
             self._nodes(snapshot, metrics.NODES_DAEMON_REQUESTS, lambda node: _requests(node, daemons=True)),
+            self._nodes(snapshot, metrics.NODES_DAEMON_LIMITS, lambda node: _limits(node, daemons=True)),
             self._nodes(snapshot, metrics.NODES_OVERHEAD, _overhead),
             _head(metrics.PODS_STATE),
             *_pods(snapshot),
@@ -79,6 +81,10 @@ def phase(node: StateNode) -> str:
 
 def _requests(node: StateNode, *, daemons: bool) -> Resources:
     return total(pod.spec.requests for pod in node.pods if pod.daemon == daemons)
+
+
+def _limits(node: StateNode, *, daemons: bool) -> Resources:
+    return total(pod.limits for pod in node.pods if pod.daemon == daemons)
 
 
 def _overhead(node: StateNode) -> Resources:

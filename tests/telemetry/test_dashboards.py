@@ -149,8 +149,11 @@ def test_each_of_our_metrics_that_tells_of_trouble_or_money_is_shown_or_alerted_
     silent = {metric.name for metric in metrics.ALL if metric.name not in asked}
     assert silent == {
         "controller_runtime_active_workers",
+        "controller_runtime_max_concurrent_reconciles",
         "karpenter_cloudprovider_batcher_batch_time_seconds",
         "karpenter_nodes_system_overhead",
+        "karpenter_nodes_total_daemon_limits",
+        "karpenter_nodes_total_pod_limits",
         "karpenter_provisioner_limit",
         "nodeless_metrics_dropped_series",
         "nodeless_price_comparison_age_seconds",

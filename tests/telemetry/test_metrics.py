@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from controller import metrics as names
 from controller.core.api import labels as keys
+from controller.core.api.pod import Resources
 from controller.core.state.snapshot import Snapshot
 from controller.telemetry import state
 from controller.telemetry.metrics import MOST_OBSERVATIONS, WINDOW_SECONDS, Metrics
@@ -27,7 +28,9 @@ PEERS = {
     "karpenter_nodes_termination_time_seconds",
     "karpenter_nodes_allocatable",
     "karpenter_nodes_total_pod_requests",
+    "karpenter_nodes_total_pod_limits",
     "karpenter_nodes_total_daemon_requests",
+    "karpenter_nodes_total_daemon_limits",
     "karpenter_nodes_system_overhead",
     "karpenter_pods_state",
     "karpenter_pods_startup_time_seconds",
@@ -46,6 +49,8 @@ PEERS = {
     "controller_runtime_reconcile_total",
     "controller_runtime_reconcile_time_seconds",
     "controller_runtime_reconcile_errors_total",
+    "controller_runtime_active_workers",
+    "controller_runtime_max_concurrent_reconciles",
     "rest_client_requests_total",
     "leader_election_master_status",
 }
@@ -121,14 +126,27 @@ def test_a_measure_with_the_wrong_labels_is_the_programs_mistake() -> None:
         Metrics().count(names.NODES_CREATED, "provisioning")
 
 
+def limits(cpu: str) -> Resources:
+    return factories.pod_requests({"cpu": cpu})
+
+
 def world(nodes: Iterable[str] = ("n1", "n2")) -> Snapshot:
     daemon = factories.daemon_owner()
     made = [
         factories.state_node(
             node=factories.node(name=name, allocatable={"cpu": "1900m", "memory": "7Gi"}, capacity={"cpu": "2"}),
             pods=[
-                factories.running_pod(node=name, name=f"web-{name}", requests={"cpu": "500m"}),
-                factories.running_pod(node=name, name=f"ds-{name}", requests={"cpu": "100m"}, owner=daemon),
+                factories.running_pod(
+                    node=name, name=f"web-{name}", requests={"cpu": "500m"}, pod_fields={"limits": limits("2500m")}
+                ),
+                factories.running_pod(node=name, name=f"free-{name}", requests={}),
+                factories.running_pod(
+                    node=name,
+                    name=f"ds-{name}",
+                    requests={"cpu": "100m"},
+                    owner=daemon,
+                    pod_fields={"limits": limits("200m")},
+                ),
             ],
         )
         for name in nodes
@@ -154,6 +172,10 @@ def test_nodes_are_told_with_their_labels_and_cpu_in_cores() -> None:
     assert {each.labels["node_name"]: each.value for each in cpu} == {"n1": 0.5, "n2": 0.5}
     daemons = samples(text, names.NODES_DAEMON_REQUESTS.name)
     assert {each.value for each in daemons if each.labels["resource_type"] == "cpu"} == {0.1}
+    for metric, cores in ((names.NODES_POD_LIMITS, 2.5), (names.NODES_DAEMON_LIMITS, 0.2)):
+        told = values(text, metric.name, "node_name", "resource_type")
+        assert (told["n1", "cpu"], told["n2", "cpu"]) == (cores, cores), metric.name
+        assert not any(resource == "memory" for _, resource in told), "what nothing bounds has no series"
     overhead = values(text, names.NODES_OVERHEAD.name, "node_name", "resource_type")
     assert overhead["n1", "cpu"] == pytest.approx(0.1)
     strangers = [e for e in samples(text, names.NODES_ALLOCATABLE.name) if e.labels["node_name"] == "fargate"]
@@ -162,7 +184,7 @@ def test_nodes_are_told_with_their_labels_and_cpu_in_cores() -> None:
 
 def test_pods_are_told_with_where_they_run_and_who_owns_them() -> None:
     found = {each.labels["name"]: each.labels for each in samples(StateText().render(world()), names.PODS_STATE.name)}
-    assert set(found) == {"waits", "web-n1", "ds-n1", "web-n2", "ds-n2"}
+    assert set(found) == {"waits", *(f"{kind}-{node}" for kind in ("web", "free", "ds") for node in ("n1", "n2"))}
     assert (found["waits"]["node"], found["waits"]["zone"], found["waits"]["phase"]) == ("N/A", "N/A", "Pending")
     assert found["waits"]["owner"] == "/apis/apps/v1/namespaces/default/replicasets/web"
     assert (found["web-n1"]["node"], found["web-n1"]["provisioner"]) == ("n1", "default")
@@ -195,7 +217,7 @@ def test_pods_beyond_the_bound_are_counted_not_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(state, "MOST_POD_SERIES", 2)
     text = StateText().render(world())
     assert len(samples(text, names.PODS_STATE.name)) == 2
-    assert values(text, names.DROPPED_SERIES.name, "metric") == {(names.PODS_STATE.name,): 3.0}
+    assert values(text, names.DROPPED_SERIES.name, "metric") == {(names.PODS_STATE.name,): 5.0}
 
 
 def test_odd_characters_in_labels_do_not_break_the_page() -> None:

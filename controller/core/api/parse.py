@@ -34,7 +34,7 @@ from controller.core.api.pod import (
     Resources,
     SelectorRequirement,
 )
-from controller.core.api.podspec import pod_spec
+from controller.core.api.podspec import pod_spec, spec_and_limits
 from controller.core.api.quantity import nanos, rounded
 from controller.core.api.resize import resized_spec
 from controller.core.api.workloads import (
@@ -86,11 +86,12 @@ def parse_pod(obj: Document) -> Pod:
     unschedulable, ready = _pod_conditions(status.get("conditions"))
     deleted = get_meta("deletionTimestamp")
     node_name = text(spec.get("nodeName"))
+    asks, limits = spec_and_limits(resized_spec(spec, status) if node_name else spec)
     return Pod(
         text(get_meta("namespace")) or "default",
         name,
         text(get_meta("uid")),
-        pod_spec(resized_spec(spec, status) if node_name else spec),
+        asks,
         string_map(get_meta("labels")),
         string_map(get_meta("annotations")),
         owner_references(get_meta("ownerReferences")),
@@ -104,6 +105,7 @@ def parse_pod(obj: Document) -> Pod:
         ready,
         text(get_meta("resourceVersion")),
         _evicted_for_storage(status),
+        limits,
     )
 
 

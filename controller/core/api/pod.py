@@ -180,6 +180,8 @@ class Pod:
     resource_version: str = field(default="", compare=False)
     evicted_for_storage: bool = False
     """Its kubelet ended it because the node was low on ephemeral storage."""
+    limits: Resources = EMPTY
+    """What its containers may use at most, `pods: 1` included; nothing is planned by it."""
 
     @property
     def key(self) -> PodKey:

@@ -29,11 +29,12 @@ from controller.core.api.pod import (
     PodAffinityTerm,
     PodSpec,
     PreferredTerm,
+    Resources,
     Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from controller.core.api.requests import pod_requests
+from controller.core.api.requests import pod_limits, pod_requests
 
 # Version 4 is a third faster than 2. It marks values that are referenced more than once, so that equal specs may get
 # different keys; that costs an entry of the cache, and `_canonical` still makes them one object.
@@ -55,7 +56,16 @@ _KEPT: Final = (
 )
 
 
+Parsed = tuple[PodSpec, Resources]
+"""A spec, and what its pod may use at most: apart, for it is nothing that tells how pods are scheduled."""
+
+
 def pod_spec(spec: Document) -> PodSpec:
+    """The spec alone, as `spec_and_limits` has it."""
+    return spec_and_limits(spec)[0]
+
+
+def spec_and_limits(spec: Document) -> Parsed:
     """The spec as the controller uses it. Equal specs give the same object, as long as the bounded caches hold it.
 
     Never raises: what cannot be read is listed in `malformed`.
@@ -67,7 +77,7 @@ def pod_spec(spec: Document) -> PodSpec:
             _MARSHAL_VERSION,
         )
     except ValueError:
-        return _canonical(_parse(spec))
+        return _both(spec)
     return _from_key(key)
 
 
@@ -82,14 +92,18 @@ def _containers(value: object) -> list[object] | None:
 
 
 @lru_cache(maxsize=65_536)
-def _from_key(key: bytes) -> PodSpec:
+def _from_key(key: bytes) -> Parsed:
     containers, init_containers, kept = marshal.loads(key)  # noqa: S302 - our own bytes, written above
     spec = dict(zip(_KEPT, kept, strict=True))
     names = ("resources", "ports", "restartPolicy")
     for field, parts in (("containers", containers), ("initContainers", init_containers)):
         if parts is not None:
             spec[field] = [{} if part is None else dict(zip(names, part, strict=True)) for part in parts]
-    return _canonical(_parse(spec))
+    return _both(spec)
+
+
+def _both(spec: Document) -> Parsed:
+    return _canonical(_parse(spec)), pod_limits(spec)
 
 
 @lru_cache(maxsize=65_536, typed=True)

@@ -1,4 +1,4 @@
-"""The effective resource requests of a pod, as kube-scheduler 1.34 counts them.
+"""The effective resource requests of a pod, as kube-scheduler 1.34 counts them, and its limits.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers,
 https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/, pod-level resources (KEP-2837) and pod overhead
@@ -20,31 +20,57 @@ from controller.core.api.quantity import nanos, rounded
 Amounts = dict[str, int]
 """Nano-units by resource name."""
 
+Report = Callable[[str], None]
+"""Gets a field that cannot be read, with the reason."""
 
-def pod_requests(spec: Document, report: Callable[[str], None]) -> Resources:
+
+def pod_requests(spec: Document, report: Report) -> Resources:
     """What a pod of this spec takes of a node, `pods: 1` included; zero amounts are left out.
 
     `report` gets every field that cannot be read, with the reason; such a field counts as absent.
     """
-    total = _containers(spec, report)
+    total = _containers(spec, _asked, report)
     level = mapping(spec.get("resources"))
     for name, amount in _pod_level(level, total, report).items():
         total[name] = amount
     _add(total, _quantities(spec.get("overhead"), "spec.overhead", report))
+    return _of_one_pod(total)
+
+
+def pod_limits(spec: Document) -> Resources:
+    """What a pod of this spec may use at most, `pods: 1` included; resources that nothing bounds are left out.
+
+    Containers and sidecars together or the greatest init container, pod-level limits instead where there are some, and
+    the overhead on top of what is bounded (Kubernetes' `PodLimits`, k8s.io/component-helpers/resource). A container
+    without a limit adds nothing, there and here. Fields that cannot be read are `pod_requests`' to report.
+    """
+    total = _containers(spec, _allowed, _unheard)
+    level = _quantities(mapping(spec.get("resources")).get("limits"), "spec.resources.limits", _unheard)
+    total.update((name, amount) for name, amount in level.items() if _allowed_at_pod_level(name))
+    overhead = _quantities(spec.get("overhead"), "spec.overhead", _unheard)
+    _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
+    return _of_one_pod(total)
+
+
+def _of_one_pod(total: Amounts) -> Resources:
     amounts = {name: rounded(name, amount) for name, amount in total.items() if amount > 0 and name != "pods"}
     amounts["pods"] = 1
     return FrozenMap(amounts)
 
 
-def _containers(spec: Document, report: Callable[[str], None]) -> Amounts:
+def _unheard(_problem: str) -> None:
+    """Who reads a field for the second time reports nothing."""
+
+
+def _containers(spec: Document, of: Callable[[Document, str, Report], Amounts], report: Report) -> Amounts:
     """Containers and sidecars together, or the greatest moment of initialisation, whichever is more."""
     total: Amounts = {}
     for index, container in enumerate(objects(spec.get("containers"))):
-        _add(total, _container(container, f"spec.containers[{index}]", report))
+        _add(total, of(container, f"spec.containers[{index}]", report))
     sidecars: Amounts = {}
     start: Amounts = {}
     for index, container in enumerate(objects(spec.get("initContainers"))):
-        wants = _container(container, f"spec.initContainers[{index}]", report)
+        wants = of(container, f"spec.initContainers[{index}]", report)
         if container.get("restartPolicy") == "Always":
             _add(total, wants)
             _add(sidecars, wants)
@@ -56,14 +82,18 @@ def _containers(spec: Document, report: Callable[[str], None]) -> Amounts:
     return total
 
 
-def _container(container: Document, path: str, report: Callable[[str], None]) -> Amounts:
+def _allowed(container: Document, path: str, report: Report) -> Amounts:
+    return _quantities(mapping(container.get("resources")).get("limits"), f"{path}.resources.limits", report)
+
+
+def _asked(container: Document, path: str, report: Report) -> Amounts:
     resources = mapping(container.get("resources"))
     amounts = _quantities(resources.get("limits"), f"{path}.resources.limits", report)
     amounts.update(_quantities(resources.get("requests"), f"{path}.resources.requests", report))
     return amounts
 
 
-def _pod_level(resources: Document, containers: Amounts, report: Callable[[str], None]) -> Amounts:
+def _pod_level(resources: Document, containers: Amounts, report: Report) -> Amounts:
     """spec.resources: its requests replace the containers' sum; its limits stand in where no container asks."""
     asked = _quantities(resources.get("requests"), "spec.resources.requests", report)
     limits = _quantities(resources.get("limits"), "spec.resources.limits", report)
@@ -77,7 +107,7 @@ def _allowed_at_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
-def _quantities(value: object, path: str, report: Callable[[str], None]) -> Amounts:
+def _quantities(value: object, path: str, report: Report) -> Amounts:
     amounts: Amounts = {}
     for name, quantity in mapping(value).items():
         try:

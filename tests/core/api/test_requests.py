@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.api.podspec import pod_spec
+from controller.core.api.parse import parse_pod
+from controller.core.api.podspec import pod_spec, spec_and_limits
 
 Spec = dict[str, Any]
 
@@ -116,6 +117,54 @@ def test_a_malformed_quantity_is_listed_with_its_path_and_the_rest_is_kept() -> 
         "spec.overhead.cpu",
     ]
     assert "write" in spec.malformed[0]
+
+
+def limited(cpu: str, **fields: Any) -> dict[str, Any]:
+    return container("100m", limits={"cpu": cpu}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("rule", "spec", "expected"),
+    [
+        ("requests bound nothing", {"containers": [container("1", "1Gi")]}, {}),
+        (
+            "limits of containers and sidecars add up; a container without one adds nothing",
+            {"containers": [limited("1"), container("1")], "initContainers": [limited("500m", restartPolicy="Always")]},
+            {"cpu": 1500},
+        ),
+        (
+            "an init container counts where it is the greatest moment",
+            {"containers": [limited("1")], "initContainers": [limited("3")]},
+            {"cpu": 3000},
+        ),
+        (
+            "pod-level limits are the pod's, of the resources that may have one",
+            {"containers": [limited("1")], "resources": {"limits": {"cpu": "4", "memory": "1Gi", "pods": "9"}}},
+            {"cpu": 4000, "memory": 2**30},
+        ),
+        (
+            "overhead comes on top of what is bounded, and bounds nothing else",
+            {"containers": [limited("1")], "overhead": {"cpu": "250m", "memory": "120Mi"}},
+            {"cpu": 1250},
+        ),
+    ],
+)
+def test_limits(rule: str, spec: Spec, expected: dict[str, int]) -> None:
+    assert spec_and_limits(spec)[1] == {"pods": 1, **expected}, rule
+    assert parse_pod({"metadata": {"name": "a"}, "spec": spec}).limits == {"pods": 1, **expected}
+
+
+def test_pods_that_differ_in_limits_alone_are_scheduled_as_one() -> None:
+    """Limits are kept apart from the spec: they split no class of replicas."""
+    (one, small), (other, large) = (spec_and_limits({"containers": [limited(cpu)]}) for cpu in ("1", "2"))
+    assert one is other
+    assert (small["cpu"], large["cpu"]) == (1000, 2000)
+
+
+def test_a_limit_that_cannot_be_read_is_reported_once_and_bounds_nothing() -> None:
+    spec, limits = spec_and_limits({"containers": [limited("lots")]})
+    assert [each.partition(":")[0] for each in spec.malformed] == ["spec.containers[0].resources.limits.cpu"]
+    assert limits == {"pods": 1}
 
 
 MILLIS = st.integers(0, 5000)
