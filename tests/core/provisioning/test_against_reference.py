@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.api import labels as keys
@@ -19,6 +19,7 @@ from controller.core.provisioning.audit import audit
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.reference import Reference
+from tests.examples import examples
 from tests.factories import ZONES, instance_type, node, pod, problem, provisioner, requirement, selector, state_node
 
 CATALOG: tuple[InstanceType, ...] = (
@@ -113,12 +114,7 @@ def problems(draw: st.DrawFn, *, count: int, topology: str) -> SchedulingProblem
     )
 
 
-SLOW = settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+SLOW = examples(30)
 
 
 def left(plan: SchedulingPlan) -> set[str]:

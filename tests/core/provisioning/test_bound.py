@@ -12,7 +12,8 @@ from controller.core.provisioning import solve
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.plans import near, spread
-from tests.core.provisioning.test_against_reference import SLOW, problems
+from tests.core.provisioning.test_against_reference import problems
+from tests.examples import examples
 from tests.factories import (
     ZONES,
     instance_type,
@@ -144,7 +145,7 @@ def test_no_pods_cost_nothing() -> None:
 
 @pytest.mark.parametrize("topology", ["none", "spread", "affinity", "all"])
 def test_no_plan_is_cheaper_than_the_bound_of_the_pods_it_places(topology: str) -> None:
-    @SLOW
+    @examples(12)
     @given(problems(count=7, topology=topology))
     def check(posed: SchedulingProblem) -> None:
         plan = solve(posed)

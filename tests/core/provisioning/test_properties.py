@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.api.frozen import FrozenMap
@@ -18,13 +18,9 @@ from controller.core.provisioning.audit import audit
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.clusters import EVERY_RULE, clusters
 from tests.core.provisioning.reference import Reference
+from tests.examples import examples
 
-QUICK = settings(
-    max_examples=3000 if settings.get_current_profile_name() == "heavy" else 60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+QUICK = examples(40)
 ALONE = frozenset({"labels", "ports"})
 
 

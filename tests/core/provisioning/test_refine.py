@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions, solve
@@ -13,7 +13,8 @@ from controller.core.provisioning.audit import audit
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
 from tests.core.provisioning.plans import homes, near, solved, spread
-from tests.core.provisioning.test_against_reference import SLOW, problems
+from tests.core.provisioning.test_against_reference import problems
+from tests.examples import examples
 from tests.factories import (
     ZONES,
     instance_type,
@@ -28,7 +29,7 @@ from tests.factories import (
 
 FIRST = SolveOptions(budget_seconds=0.0)
 REFINED = SolveOptions(budget_seconds=1.0)
-FEW = settings(SLOW, max_examples=25)
+FEW = examples(15)
 WEB = {"labels": {"app": "web"}}
 C5A = [
     instance_type(

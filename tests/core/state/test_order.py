@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.api import labels as keys
@@ -13,6 +13,7 @@ from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from tests.core.state.changes import Object, at, listed
+from tests.examples import examples
 from tests.factories import node_object, pod_object, provisioner_object
 
 KINDS = ("Node", "Pod", "Provisioner")
@@ -68,7 +69,7 @@ def content(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, version=0, synced=True)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(80)
 @given(histories(), st.data())
 def test_any_order_and_any_repetition_of_events_ends_the_same(
     history: tuple[list[Change], dict[str, dict[str, Object]], int], data: st.DataObject
@@ -85,7 +86,7 @@ def test_any_order_and_any_repetition_of_events_ends_the_same(
     assert_sorted(cluster.snapshot())
 
 
-@settings(max_examples=300, deadline=None)
+@examples(80)
 @given(histories(), st.data())
 def test_a_list_in_the_middle_of_it_changes_nothing_about_that(
     history: tuple[list[Change], dict[str, dict[str, Object]], int], data: st.DataObject
