@@ -22,17 +22,20 @@ from controller.configuration import Configuration
 from controller.errors import CloudUnauthorizedError, KubeError
 from controller.garbage import collect_seldom
 from controller.kube.client import ClientOptions, KubeClient
-from controller.kube.connection import connect
+from controller.kube.connection import Connection, connect
 from controller.kube.lease import LeaderElector
 from controller.kube.resources import SERVICES
 from controller.metrics import Recorder
 from controller.operator import Operator, OperatorTimes
 from controller.settings import Options, Settings
 from controller.startup import until_it_works, wait_for_settings
+from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.serving import Serving
 from controller.webhook.serving import Place, Webhook
 
+LEAST_CONNECTIONS = 64
+"""Kept open to the API server: one a watch and a loop; where a burst of requests may be larger, as many as that."""
 EXIT_SECONDS = 28.0
 """After SIGTERM; then the process ends whatever is at hand."""
 
@@ -64,14 +67,12 @@ def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: O
 def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, serving: Serving) -> int:
     clock, stop = SystemClock(), threading.Event()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
-    kube = KubeClient(connect(kubeconfig), limits, clock, stop, serving.metrics)
+    kube = KubeClient(connection(options, kubeconfig), limits, clock, stop, serving.metrics)
     _stop_on_signals(stop)
     ledger = Ledger(clock, serving.metrics)
     serving.pages.routes["/decisions"] = ledger.page
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
-    webhook = _serve_webhook(options, kube, clock, times)
-    if webhook is not None:
-        serving.health.add_ready("webhook", webhook.unready)
+    webhook = serve_webhook(options, kube, clock, times, serving.health)
     configuration = Configuration(
         kube=kube,
         namespace=options.system_namespace,
@@ -127,14 +128,25 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     return 0
 
 
-def _serve_webhook(options: Options, kube: KubeClient, clock: Clock, times: OperatorTimes) -> Webhook | None:
-    """On every replica, and before anything that has to be waited for; None where none is wanted."""
+def connection(options: Options, kubeconfig: str) -> Connection:
+    """To the API server, with room for as many requests at a time as a burst may have; see `connect`."""
+    return connect(kubeconfig, pool_size=max(LEAST_CONNECTIONS, options.kube_client_burst))
+
+
+def serve_webhook(
+    options: Options, kube: KubeClient, clock: Clock, times: OperatorTimes, health: Health
+) -> Webhook | None:
+    """On every replica, and before anything that has to be waited for; None where none is wanted.
+
+    No replica is ready before its webhook may be called: what is applied after the controller finds it there.
+    """
     if options.disable_webhook or not options.karpenter_service:
         because = "DISABLE_WEBHOOK is set" if options.disable_webhook else "KARPENTER_SERVICE is not set"
         _log.info("Admission webhooks are not served", because=because)
         return None
     place = Place(options.karpenter_service, options.system_namespace, options.webhook_port)
     webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook)
+    health.add_ready("webhook", webhook.unready)
     webhook.start()
     return webhook
 
