@@ -26,6 +26,7 @@ from controller.core.deprovisioning.consolidation import CONSOLIDATION
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.memory import held_until, next_failure, stale, workload
 from controller.core.deprovisioning.records import Record, Recorded, recorded
+from controller.core.deprovisioning.resumption import planned_again
 from controller.core.deprovisioning.simulation import Outcome, Stage, simulate
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import leaving_pods
@@ -40,7 +41,9 @@ from controller.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZED
 from controller.telemetry.ledger import Ledger
 
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
-"""The reason after a crash between record and launch: no failure, so that the next command need not wait."""
+TORN = "its record is incomplete"
+CRASHED = frozenset({NEVER_LAUNCHED, TORN})
+"""The reasons after a crash between record and launch: no failure, so that the next command need not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ class Commands:
         Raises NodelessError when it cannot begin; nothing is left of it then.
         """
         snapshot = self._informers.snapshot()
-        requests = launch_requests(command, view, snapshot)
+        going = [candidate.node for candidate in command.candidates]
+        requests = launch_requests(command.replacements, going, view, snapshot)
         now = self._clock.now()
         names = tuple(sorted(candidate.name for candidate in command.candidates))
         tokens = tuple(request.token for request in requests)
@@ -148,7 +152,7 @@ class Commands:
         )
         self._ledger.recorder.count(ACTIONS_PERFORMED, f"{command.method}/{command.action}", command.method)
         self._known_since[record.id] = self._clock.monotonic()
-        self._replacements.begin(record.id, requests, command)
+        self._replacements.begin(record.id, requests, command.method, command.text())
         return self._informers.submit(lambda _cluster: None).result(STATE_TIMEOUT_SECONDS)
 
     def step(self, snapshot: Snapshot, view: CatalogView) -> bool:
@@ -180,11 +184,29 @@ class Commands:
             if staying:
                 self._conclude(command, staying, snapshot, view)
             return
+        self._go_on_launching(command, snapshot, view)
         failure = self._failure(command)
         if failure:
             self._roll_back(command, failure, snapshot)
         elif not self._waits(command):
             self._conclude(command, staying, snapshot, view)
+
+    def _go_on_launching(self, command: Recorded, snapshot: Snapshot, view: CatalogView) -> None:
+        """Launch what an earlier process recorded and did not come to, if it would be decided again as it stands."""
+        record = command.record
+        missing = [token for token in record.replacements if token not in command.replacements]
+        if not missing or command.torn or self._replacements.began(record.id):
+            return
+        planned = planned_again(command, self.stage(snapshot, view), self._clock.now())
+        try:
+            requests = launch_requests(planned, command.carriers, view, snapshot, record.replacements)
+        except NodelessError as error:
+            self._log.debug("Replacements on record cannot be launched now", id=record.id, error=str(error))
+            return
+        if sorted(request.token for request in requests) == sorted(missing):
+            text = f"replace {', '.join(record.nodes)}, because {record.reason}; begun by another process"
+            self._log.info("Goes on launching", id=record.id, nodes=record.nodes, replacements=len(missing))
+            self._replacements.begin(record.id, requests, record.method, text)
 
     def _say_going(self, command: Recorded) -> None:
         for node in command.carriers:
@@ -199,9 +221,10 @@ class Commands:
         """Why the command cannot go on; empty when it can, or when nobody knows yet."""
         record = command.record
         if self._replacements.under_way(record.id):
+            self._known_since[record.id] = self._clock.monotonic()
             return ""
         if command.torn:
-            return "its record is incomplete"
+            return TORN
         if (failure := self._replacements.failure(record.id)) != "":
             return f"a replacement was not launched: {failure}"
         known_since = self._known_since.setdefault(record.id, self._clock.monotonic())
@@ -309,7 +332,7 @@ class Commands:
             self._nodes.discard(command.replacements.values())
         for node in command.carriers:
             if node.node.deleted_at is None:
-                failed = because != NEVER_LAUNCHED
+                failed = because not in CRASHED
                 failure = next_failure(snapshot, node, record.method, self._clock.now()) if failed else None
                 self._nodes.erase(node, record, failure)
             message = f"Not removed ({record.method}: {record.reason}): {because}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,12 +12,12 @@ from controller.commands.nodes import STATE_TIMEOUT_SECONDS
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Resources
 from controller.core.cloud import CloudInstance, LaunchRequest
-from controller.core.deprovisioning.command import Command
 from controller.core.guards.mix import with_mix
 from controller.core.lifecycle.decisions import replacement_launched
 from controller.core.lifecycle.launching import allot, launch_request, launch_token, tokens_in_use
 from controller.core.lifecycle.limits import usage
 from controller.core.lifecycle.outcome import launch_outcome
+from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError
 from controller.kube.events import EventRecorder, ObjectRef
@@ -48,9 +48,13 @@ class Replacements:
         self._launches: dict[str, list[Future[CloudInstance]]] = {}
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replace")
 
-    def begin(self, command_id: str, requests: Iterable[LaunchRequest], command: Command) -> None:
-        """Launch all of them side by side."""
-        self._launches[command_id] = [self._pool.submit(self._launch, request, command) for request in requests]
+    def begin(self, command_id: str, requests: Iterable[LaunchRequest], method: str, text: str) -> None:
+        """Launch all of them side by side. `text` is the command in words."""
+        self._launches[command_id] = [self._pool.submit(self._launch, request, method, text) for request in requests]
+
+    def began(self, command_id: str) -> bool:
+        """Whether this process launched for the command."""
+        return command_id in self._launches
 
     def under_way(self, command_id: str) -> bool:
         """Whether a launch of this process has not ended."""
@@ -73,44 +77,57 @@ class Replacements:
         """Launches that did not begin never do; those at hand end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _launch(self, request: LaunchRequest, command: Command) -> CloudInstance:
+    def _launch(self, request: LaunchRequest, method: str, text: str) -> CloudInstance:
         if self._stop.is_set():
             raise CloudError("the process stops; nothing is launched any more")
         instance = self._launcher.launch(request)
-        self._ledger.record(replacement_launched(command.method, command.text(), launch_outcome(request, instance)))
+        self._ledger.record(replacement_launched(method, text, launch_outcome(request, instance)))
         node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(instance.node_name)
         if node is not None:
-            ref, text = ObjectRef.of(node.node), command.text()
+            ref = ObjectRef.of(node.node)
             self._events.publish(ref, "Normal", "DeprovisioningLaunching", f"Launched to {text}", (node.node.uid,))
         return instance
 
 
-def launch_requests(command: Command, view: CatalogView, snapshot: Snapshot) -> list[LaunchRequest]:
+def launch_requests(
+    planned: Sequence[PlannedNode],
+    going: Sequence[StateNode],
+    view: CatalogView,
+    snapshot: Snapshot,
+    own: Collection[str] = (),
+) -> list[LaunchRequest]:
     """What to launch. The limits do not count the nodes that go: they may be exceeded while both run.
 
+    `own` are the tokens of a command on record: a planned node that has one of them, and is there, is left out.
     Raises ConflictError when a Provisioner went away or its limits refuse, and other NodelessErrors of its template.
     """
-    taken = tokens_in_use(snapshot)
+    in_use = tokens_in_use(snapshot)
     found: list[LaunchRequest] = []
-    for name in sorted({node.provisioner for node in command.replacements}):
+    for name in sorted({node.provisioner for node in planned}):
         provisioner = snapshot.provisioners.get(name)
         if provisioner is None or provisioner.deleted_at is not None:
             raise ConflictError(f"Provisioner {name} went away before the launch")
         template = template_of(snapshot, provisioner)
         types = {entry.name: entry for entry in view.types.get(name, ())}
-        planned = [node for node in command.replacements if node.provisioner == name]
-        going = [c.node for c in command.candidates if c.provisioner.name == name]
-        planned = list(with_mix(planned, provisioner, types, snapshot, {node.name for node in going}))
-        for allotment in allot(planned, provisioner, types, _less(usage(snapshot, name), going)):
+        leaving = [node for node in going if node.provisioner_name == name]
+        mine = [node for node in planned if node.provisioner == name]
+        tokens = {
+            node.pods: launch_token(provisioner, template, _uids(node, snapshot), in_use - frozenset(own))
+            for node in mine
+        }
+        missing = [node for node in mine if tokens[node.pods] not in in_use]
+        mixed = with_mix(missing, provisioner, types, snapshot, {node.name for node in leaving})
+        for allotment in allot(mixed, provisioner, types, _less(usage(snapshot, name), leaving)):
             if allotment.refusal:
                 raise ConflictError(f"Replacement not launched: {allotment.refusal}")
-            node = allotment.planned
-            uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
-            token = launch_token(provisioner, template, uids, taken)
-            offerings = allotment.offerings
-            request = launch_request(node, provisioner, template, offerings, types, token)
+            node, offerings = allotment.planned, allotment.offerings
+            request = launch_request(node, provisioner, template, offerings, types, tokens[node.pods])
             found.append(replace(request, on_record=True))
     return found
+
+
+def _uids(node: PlannedNode, snapshot: Snapshot) -> list[str]:
+    return [snapshot.pods[key].uid for key in node.pods if key in snapshot.pods]
 
 
 def _less(used: Resources, nodes: Iterable[StateNode]) -> Resources:

@@ -205,10 +205,7 @@ def test_it_ends_right_around_whichever_write_the_controller_dies(lives: Lives, 
     lives.until(lambda: lives.alive, "a last life")
 
     launched = {one for one in world.cloud.instances if one not in OLD}
-    assert len(launched - set(world.cloud.deleted)) == case.launches
-    if case.launches == 1:
-        # Of several, one may have been launched and given back when its life ended before the next was.
-        assert len(launched) == 1, "launched twice"
+    assert len(launched) == case.launches, "launched twice, or given back and launched again"
     died_around = {write for write, _ in lives.fate.deaths}
     missing = {write for write in case.writes if not any(one.startswith(write) for one in died_around)}
     assert not missing, f"never died around {missing}, but around {sorted(died_around)}"

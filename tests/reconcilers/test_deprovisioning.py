@@ -223,6 +223,38 @@ def test_the_next_leader_carries_on_where_the_last_one_died(world: World) -> Non
     assert len(world.cloud.requests) == 1, "nothing is launched twice"
 
 
+def test_the_next_leader_launches_what_was_recorded_and_not_launched_yet(world: World) -> None:
+    """Rolled forward: the same command, under the token that is on record."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world)
+    expire_all(world)
+    world.cloud.create_errors = [CloudError("the process died instead")]
+    leader(world).passes(lambda s: record_of(s) and world.cloud.requests, "on record")
+    begun = record_of(world.caught_up())
+    second = leader(world)
+    (new,) = replacements(second.passes(replacements, "replacement"))
+    come_up(world, new)
+    assert record_of(world.caught_up()) == begun
+    second.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "the old node goes")
+    assert begun is not None
+    assert [request.token for request in world.cloud.requests] == begun["replacements"] * 2
+
+
+def test_a_crash_is_no_failure_that_holds_anything_back(world: World) -> None:
+    """The record names what nobody would launch now: it is taken back, and the next command may begin at once."""
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, pods=0)
+    old_node(world, "other", pods=0)
+    for nodes, tokens in ((["old"], ["never"]), (["old", "other"], [])):
+        record = {"id": "x", "method": "expiration", "reason": "old", "nodes": nodes, "replacements": tokens}
+        text = json.dumps({**record, "startedAt": world.clock.now(), "cordoned": True})
+        patch = {"metadata": {"annotations": {COMMAND_ANNOTATION: text}}, "spec": {"unschedulable": True}}
+        world.kube.patch(NODES, "old", patch)
+        world.caught_up()
+        seen = leader(world).passes(untouched, "rolled back")
+        assert FAILURE_ANNOTATION not in seen.nodes["old"].node.annotations
+
+
 def test_the_next_leader_takes_back_what_was_recorded_and_never_launched(world: World) -> None:
     world.add_provisioner()
     old_node(world)

@@ -1,0 +1,62 @@
+"""A command that was launched in part is planned again as if it had not been, so that its tokens come out the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import INITIALIZED
+from controller.core.deprovisioning.consolidation import find
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded, write_record
+from controller.core.deprovisioning.resumption import planned_again
+from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.provisioning.plan import PlannedNode
+from controller.core.state.snapshot import Snapshot, StateNode
+from tests import factories
+from tests.core.deprovisioning.test_consolidation import MARKET, NOW, owner, parts, standing, types_of
+
+SPLIT = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.39))
+"""One large node with two pods of 3 cpus becomes two small ones."""
+
+
+def begun(*launched: str) -> tuple[Snapshot, tuple[PlannedNode, ...]]:
+    """Such a command on record, with those of its replacements `one` and `two` there; and what was planned for it."""
+    large = standing("a", "m5dn.2xlarge", *[{"cpu": "3", "memory": "12Gi"}] * 2, types=SPLIT)
+    view = factories.snapshot(nodes=[large], provisioners=[owner()])
+    (command,) = find(*parts(view, SPLIT)).commands
+    record = Record("x", "consolidation", "it saves", ("a",), ("one", "two"), NOW)
+    there = [annotated(standing(name, "m5dn.xlarge", types=SPLIT), LAUNCH_TOKEN, name) for name in launched]
+    nodes = [annotated(large, COMMAND_ANNOTATION, write_record(record)), *map(starting, there)]
+    return factories.snapshot(nodes=nodes, provisioners=[owner()]), command.replacements
+
+
+def annotated(node: StateNode, key: str, value: str) -> StateNode:
+    return replace(node, node=replace(node.node, annotations=FrozenMap({**node.node.annotations, key: value})))
+
+
+def starting(node: StateNode) -> StateNode:
+    own = {key: value for key, value in node.node.labels.items() if key != INITIALIZED}
+    return replace(node, node=replace(node.node, labels=FrozenMap(own), ready=False))
+
+
+@pytest.mark.parametrize("launched", [(), ("one",), ("one", "two")])
+def test_what_was_launched_already_changes_nothing_in_the_plan(launched: tuple[str, ...]) -> None:
+    view, planned = begun(*launched)
+    (command,) = recorded(view)
+    assert len(command.replacements) == len(launched)
+    _, stage, _ = parts(view, SPLIT)
+    again = planned_again(command, stage, NOW + 60)
+    assert [(node.pods, node.offering, node.alternatives) for node in again] == [
+        (node.pods, node.offering, node.alternatives) for node in planned
+    ]
+
+
+def test_what_is_not_worth_it_any_more_is_not_planned_again() -> None:
+    view, _ = begun("one")
+    dear = types_of(("m5dn.xlarge", "4", "16Gi", 0.3), ("m5dn.2xlarge", "8", "32Gi", 0.39))
+    _, stage, _ = parts(view, dear)
+    assert planned_again(recorded(view)[0], stage, NOW) == ()
+    _, stage, _ = parts(view, MARKET)
+    assert planned_again(recorded(view)[0], stage, NOW) == (), "nor where nobody knows the node's price"
