@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.core.api.labels import DO_NOT_CONSOLIDATE
 from controller.core.deprovisioning.candidates import Candidate
@@ -170,8 +170,7 @@ class _Search:
     def _present(self) -> Stage:
         """The stage without the nodes that commands of this very look remove."""
         taken = {candidate.name for command in self.commands for candidate in command.candidates}
-        stage = self.stage
-        return Stage(stage.snapshot, stage.catalog, stage.going | taken, stage.skipped, stage.options)
+        return replace(self.stage, going=self.stage.going | taken)
 
     def _take(self, command: Command) -> None:
         self.commands.append(command)

@@ -16,20 +16,30 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import Catalog
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions, UnplacedPod
-from controller.core.provisioning.problem import build, leaving_pods, provisionable
+from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver import solve
+from controller.core.provisioning.surroundings import Surroundings
 from controller.core.state.snapshot import Snapshot, StateNode
+
+NOWHERE = Surroundings(Snapshot())
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What simulations run on. `going` are nodes that commands remove; `skipped` Provisioners that cannot be used."""
+    """What simulations run on. `going` are nodes that commands remove; `skipped` Provisioners that cannot be used.
+
+    `around` is what the snapshot comes to, found once for all simulations: `replace` hands it on.
+    """
 
     snapshot: Snapshot
     catalog: Catalog
     going: frozenset[str] = frozenset()
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     options: SolveOptions = field(default_factory=SolveOptions)
+    around: Surroundings = field(default=NOWHERE, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "around", self.around.at(self.snapshot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ def simulate(stage: Stage, removed: Collection[StateNode]) -> Outcome:
         return Outcome()
     names = stage.going | {node.name for node in removed}
     others = _others(stage, {node.name for node in removed})
-    pending = [pod for pod in stage.snapshot.pods.values() if provisionable(pod)]
+    pending = stage.around.pending
     keys = {pod.key for pod in own}
     plan = _solve(stage, [*own, *others, *pending], names)
     if pending and _mixed(plan, keys):
@@ -66,19 +76,16 @@ def simulate(stage: Stage, removed: Collection[StateNode]) -> Outcome:
     return _outcome(stage, plan, keys)
 
 
-def _others(stage: Stage, removed: Collection[str]) -> list[Pod]:
+def _others(stage: Stage, removed: AbstractSet[str]) -> list[Pod]:
     """Pods of all other nodes that go."""
-    return [
-        pod
-        for node in stage.snapshot.nodes.values()
-        if node.name not in removed and (node.leaving or node.name in stage.going)
-        for pod in leaving_pods(node)
-    ]
+    going = {node.name for node in stage.around.leaving} | stage.going
+    others = (stage.snapshot.nodes.get(name) for name in sorted(going - removed))
+    return [pod for node in others if node is not None for pod in leaving_pods(node)]
 
 
 def _solve(stage: Stage, pods: list[Pod], without: frozenset[str]) -> SchedulingPlan:
     problem = build(stage.snapshot, stage.catalog, pods=pods, without_nodes=without, skipped=stage.skipped)
-    return solve(problem, stage.options)
+    return solve(problem, stage.options, stage.around)
 
 
 def _mixed(plan: SchedulingPlan, keys: Collection[PodKey]) -> bool:

@@ -44,8 +44,8 @@ class Assembler:
         self.packer = packer
         self.catalog: CompiledCatalog = packer.catalog
         self.existing = existing
-        self._pods: list[list[PodKey]] = [[] for _ in range(packer.table.count)]
-        self._masks: list[set[int]] = [set() for _ in range(packer.table.count)]
+        self._pods: dict[int, list[PodKey]] = defaultdict(list)
+        self._masks: dict[int, set[int]] = defaultdict(set)
         self._mask: dict[int, Mask] = {}
         self._bits: dict[frozenset[int], Bits] = {}
         self._allowing: dict[tuple[int, frozenset[int], int, int], Bools] = {}
@@ -92,17 +92,15 @@ class Assembler:
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
         """Pods on nodes that are there already."""
         found = []
-        for row in range(self.packer.table.existing):
-            pods = self._pods[row]
-            if pods:
+        for row, pods in sorted(self._pods.items()):
+            if row < self.packer.table.existing:
                 reason = f"{len(pods)} pods fit into what is free on this node"
                 found.append(ExistingPlacement(self.existing.nodes[row].name, tuple(sorted(pods)), reason))
         return tuple(found)
 
     def new_nodes(self) -> tuple[PlannedNode, ...]:
         """The nodes to launch, sorted by their pods."""
-        table = self.packer.table
-        found = [self._node(row) for row in range(table.existing, table.count) if self._pods[row]]
+        found = [self._node(row) for row in self._pods if row >= self.packer.table.existing]
         found.sort(key=lambda node: node.pods)
         return tuple(found)
 

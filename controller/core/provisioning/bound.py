@@ -17,7 +17,6 @@ from controller.core.api import labels
 from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.covering import Coupling, Cover, Covering, Limit, cover
-from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.hosts import HostCounts
 from controller.core.provisioning.offers import Offers, find_offers
 from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
@@ -26,7 +25,6 @@ from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
 from controller.core.provisioning.solver import DEFAULTS, Solver
 from controller.core.provisioning.topology import Group, Kind, Topology
-from controller.core.provisioning.world import World
 
 APART = 256
 """Up to so many existing nodes are bins of their own; more are taken together where they let the same pods in."""
@@ -91,14 +89,13 @@ class _Bounder:
         """Spread and anti-affinity that bind every pod they count, by group: their classes' places in `classes`."""
         solver = self.solver
         index = SelectorIndex({name: space.labels for name, space in solver.problem.snapshot.namespaces.items()})
-        self.topology = Topology(World(solver.standing, solver.batch, index))
+        self.topology = Topology(solver.world(index))
         numbers = [solver.ladders[c.index][-1][0] for c in self.classes]
         for pod_class, number in zip(self.classes, numbers, strict=True):
             self.topology.add(pod_class, number, solver.ladders[pod_class.index][-1][1])
-        self.domains = Domains(solver.masks, solver.standing_nodes)
+        self.domains = solver.domains()
         self.hosts = HostCounts(max(1, len(self.existing)))
-        rows = {node.name: row for row, node in enumerate(self.existing.nodes)}
-        seed(self.topology, self.domains, self.hosts, rows)
+        seed(self.topology, self.domains, self.hosts, self.existing.rows)
         members: dict[int, list[int]] = defaultdict(list)
         self.groups: dict[int, Group] = {}
         loose: set[int] = set()

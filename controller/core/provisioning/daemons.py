@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.pod import Pod, PodSpec, Resources
+from controller.core.api.pod import OwnerReference, Pod, PodSpec, Resources
 from controller.core.api.workloads import DaemonSet
-from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,11 @@ class Daemon:
     requests: Resources
     """With the slots of its host ports, once `with_ports` was asked."""
 
-    def runs_on(self, node: StateNode) -> bool:
-        """Whether one of its pods is on the node already."""
-        return any(owned(pod, self.daemon_set) for pod in node.pods)
 
-
-def owned(pod: Pod, daemon_set: DaemonSet) -> bool:
-    """Whether this DaemonSet made the pod."""
-    return any(
-        owner.kind == "DaemonSet"
-        and (owner.uid == daemon_set.uid if owner.uid and daemon_set.uid else owner.name == daemon_set.name)
-        for owner in pod.owners
+def owned_by(owner: OwnerReference, daemon_set: DaemonSet) -> bool:
+    """Whether the reference names this DaemonSet."""
+    return owner.kind == "DaemonSet" and (
+        owner.uid == daemon_set.uid if owner.uid and daemon_set.uid else owner.name == daemon_set.name
     )
 
 

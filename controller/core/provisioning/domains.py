@@ -8,7 +8,7 @@ import numpy as np
 
 from controller.core.api import labels
 from controller.core.provisioning.compiler import Mask, MaskCompiler
-from controller.core.provisioning.nodes import ExistingNodes
+from controller.core.provisioning.nodes import StandingNodes
 from controller.core.provisioning.resources import Bits, Bools, Floats
 from controller.core.provisioning.table import PAIR_KEYS
 from controller.core.provisioning.topology import EVERY_NODE, Group, Kind, NodeFilter
@@ -16,12 +16,14 @@ from controller.core.scheduling.requirements import Requirement
 
 
 class Domains:
-    """Answers about domains. `standing` are all nodes of the cluster, `masks.existing` those that may take pods."""
+    """Answers about domains. `standing` are all nodes of the cluster, `stays` those that are not thought away,
+    `masks.existing` those that may take pods."""
 
-    def __init__(self, masks: MaskCompiler, standing: ExistingNodes) -> None:
+    def __init__(self, masks: MaskCompiler, standing: StandingNodes, stays: Bools) -> None:
         self.masks = masks
         self.catalog = masks.catalog
         self.standing = standing
+        self._stays = stays
         self._filters: dict[NodeFilter, tuple[Bits, Bools, Bools]] = {}
         self._costs: dict[tuple[int, bytes], float] = {}
         self._values: dict[tuple[str, int], list[str]] = {}
@@ -34,7 +36,7 @@ class Domains:
         found = self._values.get(cache)
         if found is None:
             existing = self.masks.existing
-            codes, cells = existing.columns.column(key)
+            codes, cells = existing.column(key)
             held = {cells[code] for code in set(codes[mask.existing].tolist())}
             found = sorted({str(v) for v in held if v is not None} | self._launchable(key, mask.bits))
             self._values[cache] = found
@@ -88,7 +90,7 @@ class Domains:
         if found is None:
             catalog, standing, existing = self.catalog, self.standing, self.masks.existing
             bits = catalog.available
-            rows, open_rows = np.ones(len(standing), dtype=np.bool_), np.ones(len(existing), dtype=np.bool_)
+            rows, open_rows = self._stays, np.ones(len(existing), dtype=np.bool_)
             for terms in node_filter.choices:
                 either = np.zeros_like(bits)
                 for term in terms:

@@ -18,7 +18,7 @@ def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, 
     Nodes that are leaving no longer count, as their replacements must fit (the peer's rule, 3.11).
     """
     left = dict(provisioner.limits or {})
-    for node in nodes:
+    for node in nodes if left else ():
         if node.provisioner_name == provisioner.name and not node.leaving:
             for name in left:
                 left[name] -= node.capacity.get(name, 0)

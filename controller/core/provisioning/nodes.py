@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
 from controller.core.api import labels
-from controller.core.api.node import Taint
 from controller.core.api.pod import Toleration
 from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.provisioning.daemons import Daemon
 from controller.core.provisioning.levels import Choice, choice
 from controller.core.provisioning.masks import Cell, LabelColumns, encode
-from controller.core.provisioning.resources import Bits, Bools, Floats, Ints, ResourceSpace
+from controller.core.provisioning.resources import Bits, Bools, Floats, Ints
 from controller.core.scheduling.requirements import Requirements
 from controller.core.scheduling.taints import UNSCHEDULABLE, untolerated
 from controller.core.state.snapshot import StateNode
@@ -21,30 +20,16 @@ from controller.core.state.snapshot import StateNode
 EVERY_PAIR = np.uint64(2**64 - 1)
 
 
-class ExistingNodes:
-    """The nodes that may take pods: who may go there, and what is free once their daemons all run.
+class StandingNodes:
+    """Labels and taints of nodes there are: who may go where. Answers are cached and shared: don't change them."""
 
-    free: R x E. `slots` tells what is left of a node's slots (host ports, attachments).
-    """
-
-    def __init__(
-        self,
-        nodes: tuple[StateNode, ...],
-        space: ResourceSpace,
-        daemons: tuple[Daemon, ...],
-        slots: Callable[[ResourceSpace, StateNode], Floats],
-    ) -> None:
+    def __init__(self, nodes: tuple[StateNode, ...]) -> None:
         self.nodes = nodes
-        self.space = space
         self.columns = LabelColumns(len(nodes), self._cells)
         taints = [(*n.taints, UNSCHEDULABLE) if n.node.unschedulable else n.taints for n in nodes]
         self._taint_codes, self._taints = encode(taints)
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
         self._terms: dict[Requirements, Bools] = {}
-        self.free = self._free(daemons, slots)
-
-    def __len__(self) -> int:
-        return len(self.nodes)
 
     def _cells(self, key: str) -> list[Cell]:
         if key == FIELD_NAME:
@@ -52,27 +37,6 @@ class ExistingNodes:
         if key == labels.HOSTNAME:
             return [node.node.labels.get(key, node.name) for node in self.nodes]
         return [node.node.labels.get(key) for node in self.nodes]
-
-    def _free(self, daemons: tuple[Daemon, ...], slots: Callable[[ResourceSpace, StateNode], Floats]) -> Floats:
-        free = self.space.matrix(node.allocatable for node in self.nodes)
-        for index, node in enumerate(self.nodes):
-            for pod in node.pods:
-                free[:, index] -= self.space.vector(pod.spec.requests)
-            if self.space.slots:
-                free[:, index] += slots(self.space, node)
-        for daemon in daemons:
-            due = self.daemon_due(daemon)
-            for index in np.flatnonzero(due).tolist():
-                if not daemon.runs_on(self.nodes[index]):
-                    free[:, index] -= self.space.vector(daemon.requests)
-        return free
-
-    def daemon_due(self, daemon: Daemon) -> Bools:
-        """Per node, whether this DaemonSet runs a pod there."""
-        rows = self.term(Requirements.from_labels(daemon.spec.node_selector)) & self.tolerated(daemon.spec.tolerations)
-        if daemon.spec.required_node_affinity is not None:
-            rows = rows & self.choice(choice(daemon.spec.required_node_affinity))
-        return rows
 
     def term(self, requirements: Requirements) -> Bools:
         """Per node, whether its labels satisfy the requirements. Shared: don't change it."""
@@ -101,9 +65,46 @@ class ExistingNodes:
             self._tolerated[key] = rows
         return rows
 
-    def taints(self, index: int) -> tuple[Taint, ...]:
-        """What keeps pods off node `index`, a cordon included."""
-        return self._taints[int(self._taint_codes[index])]
+    def daemon_due(self, daemon: Daemon) -> Bools:
+        """Per node, whether this DaemonSet runs a pod there."""
+        rows = self.term(Requirements.from_labels(daemon.spec.node_selector)) & self.tolerated(daemon.spec.tolerations)
+        if daemon.spec.required_node_affinity is not None:
+            rows = rows & self.choice(choice(daemon.spec.required_node_affinity))
+        return rows
+
+
+class ExistingNodes:
+    """Some of the standing nodes: those that may take pods, or those that topology counts.
+
+    places: which of `every`, in the order of their rows. free: R x E, what is left once their daemons all run.
+    """
+
+    def __init__(self, every: StandingNodes, places: Ints, free: Floats) -> None:
+        self.every = every
+        self.places = places
+        self.nodes = tuple(every.nodes[place] for place in places.tolist())
+        self.free = free
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each node, by name."""
+        return {node.name: row for row, node in enumerate(self.nodes)}
+
+    def column(self, key: str) -> tuple[Ints, list[Cell]]:
+        """A label by row: a code for each, and the values that codes stand for (some of them on no row)."""
+        codes, cells = self.every.columns.column(key)
+        return codes[self.places], cells
+
+    def choice(self, terms: Choice) -> Bools:
+        """Per row, whether it satisfies any of the terms."""
+        return self.every.choice(terms)[self.places]
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
+        """Per row, whether these tolerations cover its taints."""
+        return self.every.tolerated(tolerations, preferences=preferences)[self.places]
 
 
 class NodeTable:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from controller.core.api import labels
 from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.hosts import HostCounts
+from controller.core.provisioning.surroundings import Running
 from controller.core.provisioning.topology import Group, Kind, Topology
-from controller.core.provisioning.world import Running
 
 
 def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[str, int]) -> None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from controller.core.api import labels
-from controller.core.api.pod import Pod, PodKey
+from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.flexibility import runner_up, within_spread
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
+from controller.core.provisioning.surroundings import Surroundings
 
 Pool = tuple[str, str]
 """Instance type and zone."""
@@ -24,7 +26,9 @@ FREE_PREMIUM = 0.02
 """Spread is free where the node gets dearer by no more than this share."""
 
 
-def share_pools(plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
+def share_pools(
+    plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, around: Surroundings
+) -> SchedulingPlan:
     """The plan with spot nodes' offerings dealt out; nodes that could only be spread at a price stay as they are."""
     if options.spot_pool_share >= 1.0:
         return plan
@@ -32,8 +36,8 @@ def share_pools(plan: SchedulingPlan, problem: SchedulingProblem, options: Solve
     if not workload_of:
         return plan
     sharing = _Sharing(plan.new_nodes, workload_of, options)
-    for node in problem.nodes:
-        sharing.count_standing(node.node.labels, node.pods)
+    if sharing.total and problem.nodes:
+        sharing.count_standing(around, {around.place[node.name] for node in problem.nodes})
     return replace(plan, new_nodes=tuple(sharing.dealt(node) for node in plan.new_nodes))
 
 
@@ -51,14 +55,17 @@ class _Sharing:
     def _replicas(self, node: PlannedNode) -> Counter[str]:
         return Counter(self.workload_of[key] for key in node.pods if key in self.workload_of)
 
-    def count_standing(self, own: Mapping[str, str], pods: Iterable[Pod]) -> None:
-        """Replicas that run on a node with these labels."""
-        pool = (own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, ""))
-        for pod in pods:
-            if pod.owners and pod.owners[0].uid in self.total:
-                self.total[pod.owners[0].uid] += 1
+    def count_standing(self, around: Surroundings, places: AbstractSet[int]) -> None:
+        """Replicas that run on these of the nodes around."""
+        for workload in tuple(self.total):
+            for place, count in around.replicas.get(workload, {}).items():
+                if place not in places:
+                    continue
+                self.total[workload] += count
+                own = around.nodes[place].node.labels
                 if own.get(labels.CAPACITY_TYPE) == labels.SPOT:
-                    self.load[pod.owners[0].uid][pool] += 1
+                    pool = (own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, ""))
+                    self.load[workload][pool] += count
 
     def dealt(self, node: PlannedNode) -> PlannedNode:
         """The node with offerings that leave every pool its share, if it is a spot node and has such."""

@@ -54,10 +54,9 @@ class Slots:
         self.ports = Ports(specs)
         self.volumes = volumes
         self._limits: dict[tuple[str, str], float] = {}
-        for node in snapshot.nodes.values():
-            found = snapshot.csi_nodes.get(node.name)
-            kind = node.node.labels.get(labels.INSTANCE_TYPE, "")
-            for driver, limit in found.limits.items() if found else ():
+        for name in snapshot.csi_nodes.keys() & snapshot.nodes.keys():
+            kind = snapshot.nodes[name].node.labels.get(labels.INSTANCE_TYPE, "")
+            for driver, limit in snapshot.csi_nodes[name].limits.items():
                 key = (kind, driver)
                 self._limits[key] = min(limit, self._limits.get(key, UNLIMITED))
         self._csi_nodes = snapshot.csi_nodes

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from controller.core.api.pod import Pod, PodKey, PodSpec
 from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.classes import Classifier, PodClass
 from controller.core.provisioning.commitments import within_commitments
 from controller.core.provisioning.compiler import MaskCompiler
-from controller.core.provisioning.daemons import daemons, with_ports
+from controller.core.provisioning.daemons import with_ports
 from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.levels import levels
 from controller.core.provisioning.limits import Limits, headroom
-from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
@@ -23,44 +24,51 @@ from controller.core.provisioning.preferences import Preferences
 from controller.core.provisioning.problem import in_order, pod_key
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
-from controller.core.provisioning.resources import ResourceSpace
+from controller.core.provisioning.resources import Bools, ResourceSpace
 from controller.core.provisioning.rounds import Progress, Rounds, Step, size_scale
 from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
 from controller.core.provisioning.sharing import share_pools
 from controller.core.provisioning.slots import Slots
 from controller.core.provisioning.styles import Style, styles
+from controller.core.provisioning.surroundings import Surroundings
 from controller.core.provisioning.table import Pool, pool_requirements
 from controller.core.provisioning.topology import Topology
 from controller.core.provisioning.volumes import Volumes
 from controller.core.provisioning.world import World, selector_keys
-from controller.core.state.snapshot import StateNode
 
 DEFAULTS = SolveOptions()
 
 
-def solve(problem: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
-    """Place the pending pods on the nodes there are and on new ones, for little money. Never raises for a bad pod."""
-    return within_commitments(problem, lambda each: Solver(each, options).solve())
+def solve(
+    problem: SchedulingProblem, options: SolveOptions = DEFAULTS, around: Surroundings | None = None
+) -> SchedulingPlan:
+    """Place the pending pods on the nodes there are and on new ones, for little money. Never raises for a bad pod.
+
+    `around`: what the problem's snapshot comes to, for those who solve many problems on one.
+    """
+    known = around if around is not None else Surroundings(problem.snapshot)
+    return within_commitments(problem, lambda each: Solver(each, options, known).solve())
 
 
 class Solver:
     """One problem being solved."""
 
-    def __init__(self, problem: SchedulingProblem, options: SolveOptions) -> None:
+    def __init__(self, problem: SchedulingProblem, options: SolveOptions, around: Surroundings | None = None) -> None:
         self.problem = problem
         self.options = options
+        self.around = around if around is not None else Surroundings(problem.snapshot)
         self.unplaced: dict[PodKey, str] = {}
-        standing = (node for node in problem.snapshot.nodes.values() if node.name not in problem.without_nodes)
-        self.standing = tuple(sorted(standing, key=lambda node: node.name))
+        gone = problem.without_nodes
+        self.stays: Bools = np.array([node.name not in gone for node in self.around.nodes], dtype=np.bool_)
         good = [pod for pod in in_order(problem.pending) if not pod.spec.malformed]
         self.batch = frozenset(map(pod_key, problem.pending))
         if len(good) < len(problem.pending):
             self._leave_out_malformed()
-        found = daemons(problem.snapshot)
+        found = self.around.daemons
         volumes = Volumes(problem.snapshot, good)
         classes = Classifier(self._label_keys(good)).classes(good, volumes.needs())
-        running = (pod.spec for node in self.standing for pod in node.pods if pod.spec.host_ports)
+        running = (one.pod.spec for one in self.around.with_ports)
         specs = (*(c.spec for c in classes), *(d.spec for d in found), *running)
         self.slots = Slots(problem.snapshot, specs, volumes)
         self.daemons = with_ports(found, self.slots.requests)
@@ -87,33 +95,35 @@ class Solver:
     def _label_keys(self, pods: list[Pod]) -> frozenset[str]:
         """Labels that some selector looks at: only these tell classes apart."""
         specs: dict[int, PodSpec] = {id(pod.spec): pod.spec for pod in pods}
-        running = (pod for node in self.standing for pod in node.pods)
-        specs.update((id(pod.spec), pod.spec) for pod in running if pod.spec.required_pod_anti_affinity)
+        specs.update((id(one.pod.spec), one.pod.spec) for one in self.around.repelling)
         return selector_keys(specs.values())
 
     def _compile(self) -> None:
         problem = self.problem
         provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
-        self.pools = [Pool(p, pool_requirements(p), headroom(p, self.standing)) for p in provisioners]
+        standing = [node for node in self.around.nodes if node.name not in problem.without_nodes]
+        self.pools = [Pool(p, pool_requirements(p), headroom(p, standing)) for p in provisioners]
         weights = [provisioner.weight for provisioner in provisioners]
         self.premiums = weight_premiums(weights, self.options.weight_premium).tolist()
         self.catalog = CompiledCatalog(
             self.pools, problem.catalog, self.space, self.daemons, lambda name: self.slots.on_new(self.space, name)
         )
-        nodes = tuple(sorted(problem.nodes, key=lambda node: node.name))
-        self.existing = ExistingNodes(nodes, self.space, self.daemons, self.slots.left_on)
-        self.standing_nodes = self._standing(nodes)
+        may_take = sorted(self.around.place[node.name] for node in problem.nodes)
+        self.existing = self.around.existing(np.array(may_take, np.int64), self.space, self.daemons, self.slots.left_on)
         self.masks = MaskCompiler(self.catalog, self.existing)
         self.soft_taints = any(
             taint.effect == "PreferNoSchedule"
-            for taints in ([p.taints for p in provisioners] + [node.taints for node in nodes])
+            for taints in ([p.taints for p in provisioners] + [node.taints for node in self.existing.nodes])
             for taint in taints
         )
 
-    def _standing(self, nodes: tuple[StateNode, ...]) -> ExistingNodes:
-        """All nodes of the cluster, those that take no pods included: topology counts what runs on them."""
-        same = len(nodes) == len(self.standing) and all(a is b for a, b in zip(nodes, self.standing, strict=True))
-        return self.existing if same else ExistingNodes(self.standing, self.space, (), self.slots.left_on)
+    def world(self, index: SelectorIndex) -> World:
+        """The pods of all nodes that stay, those that take no more included: topology counts what runs there."""
+        return World(self.around, self.stays, self.batch, index)
+
+    def domains(self) -> Domains:
+        """The values of topology keys, on nodes that stay and on new ones."""
+        return Domains(self.masks, self.around.standing, self.stays)
 
     def _steps(self, pod_class: PodClass) -> list[Step]:
         try:
@@ -143,7 +153,7 @@ class Solver:
         best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
         if self.options.budget_seconds > 0:
             plans.extend(self._refined(*attempts[best]))
-        return share_pools(min(plans, key=self._rank), self.problem, self.options)
+        return share_pools(min(plans, key=self._rank), self.problem, self.options, self.around)
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
         """Fewest pods left out first, then the least cost."""
@@ -174,13 +184,13 @@ class Solver:
         """A first packing in one style, and how far each class came. `careful`: unit by unit."""
         packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
         index = SelectorIndex(self.namespaces)
-        topology = Topology(World(self.standing, self.batch, index))
+        topology = Topology(self.world(index))
         progress = [Progress(c, self.ladders[c.index], len(c.pods)) for c in self.classes if c.index in self.ladders]
         for one in progress:
             for number, level in {number: level for number, level, _ in one.steps}.items():
                 topology.add(one.pod_class, number, level)
-        domains = Domains(self.masks, self.standing_nodes)
-        seed(topology, domains, packer.hosts, {node.name: row for row, node in enumerate(self.existing.nodes)})
+        domains = self.domains()
+        seed(topology, domains, packer.hosts, self.existing.rows)
         scale = size_scale(self.catalog.allocatable, self.existing.free)
         rounds = Rounds(topology, self.masks, domains, packer, scale)
         rounds.run(progress, careful=careful)

@@ -1,41 +1,37 @@
-"""The pods that run already, as topology sees them: which node each is on, which selectors match it, whom it repels."""
+"""The pods that run already, as a batch sees them: which node each is on, which selectors match it, whom it repels."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 
-from controller.core.api.pod import Pod, PodAffinityTerm, PodKey, PodSpec
+from controller.core.api.pod import PodAffinityTerm, PodKey, PodSpec
+from controller.core.provisioning.resources import Bools
 from controller.core.provisioning.selection import SelectorIndex, with_label_keys
-from controller.core.state.snapshot import StateNode
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A pod on node `node` (its place in the list of all nodes). Terminating pods repel, and count for nothing else."""
-
-    node: int
-    pod: Pod
+from controller.core.provisioning.surroundings import Running, Surroundings
 
 
 class World:
-    """Running pods of every node, our own and others', those of the batch left out."""
+    """Running pods of every node that stays, our own and others', those of the batch left out.
 
-    def __init__(self, nodes: tuple[StateNode, ...], batch: frozenset[PodKey], index: SelectorIndex) -> None:
-        self.nodes = nodes
+    `stays` tells of each of `around.nodes` whether it does.
+    """
+
+    def __init__(self, around: Surroundings, stays: Bools, batch: frozenset[PodKey], index: SelectorIndex) -> None:
+        self.nodes = around.nodes
         self.index = index
-        self.running = tuple(
-            Running(position, pod)
-            for position, node in enumerate(nodes)
-            for pod in node.pods
-            if (pod.namespace, pod.name) not in batch and not pod.terminal
-        )
+        self._around = around
+        self._stays: list[bool] = stays.tolist()
+        self._batch = batch
         self._matched: dict[int, list[Running]] | None = None
 
-    def repelling(self) -> Iterable[tuple[Running, PodAffinityTerm]]:
+    def _here(self, running: Iterable[Running]) -> Iterator[Running]:
+        stays, batch = self._stays, self._batch
+        return (one for one in running if stays[one.node] and (one.pod.namespace, one.pod.name) not in batch)
+
+    def repelling(self) -> Iterator[tuple[Running, PodAffinityTerm]]:
         """Every required anti-affinity term of a running pod."""
-        for one in self.running:
+        for one in self._here(self._around.repelling):
             for term in one.pod.spec.required_pod_anti_affinity:
                 yield one, term
 
@@ -43,9 +39,11 @@ class World:
         """The running pods that a selector matches. Ask once all selectors are in the index."""
         if self._matched is None:
             found: dict[int, list[Running]] = defaultdict(list)
-            for one in self.running:
-                for number in self.index.matching(one.pod.namespace, one.pod.labels):
-                    found[number].append(one)
+            for (namespace, labels), running in self._around.alike.items():
+                numbers = self.index.matching(namespace, labels)
+                here = list(self._here(running)) if numbers else []
+                for number in numbers:
+                    found[number] += here
             self._matched = found
         return self._matched.get(selector, [])
 
