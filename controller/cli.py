@@ -10,7 +10,7 @@ import click
 
 import controller
 from controller.errors import NodelessError, ValidationError
-from controller.settings import Options
+from controller.options import Options, without_effect
 from controller.telemetry.logging import LEVELS, configure
 
 MISUSE = 2
@@ -93,7 +93,7 @@ def version() -> None:
 )
 @click.option("--disable-webhook", metavar="BOOL", help="Serve no admission webhook. [env: DISABLE_WEBHOOK, false]")
 @click.option("--webhook-port", metavar="PORT", help="Admission over HTTPS. [env: WEBHOOK_PORT, 8443]")
-@click.option("--memory-limit", metavar="BYTES", help="The container's; -1: unknown. [env: MEMORY_LIMIT, -1]")
+@click.option("--memory-limit", metavar="BYTES", help="Of the container; -1: unknown. [env: MEMORY_LIMIT, -1]")
 @click.option(
     "--log-level",
     default="info",
@@ -113,13 +113,18 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
 
     Settings come from the ConfigMap karpenter-global-settings in the namespace SYSTEM_NAMESPACE, which must be set; the
     process waits until it exists. Changes are taken up while it runs, or by a restart where that is needed. Log levels
-    come from the ConfigMap config-logging there (or CONFIG_LOGGING_NAME). Credentials and region of AWS come from the
-    environment or the pod's identity, as for every AWS SDK.
+    come from the ConfigMap config-logging there (or CONFIG_LOGGING_NAME). An API server older than
+    KUBERNETES_MIN_VERSION is refused. Credentials and region of AWS come from the environment or the pod's identity, as
+    for every AWS SDK.
     """
+    import structlog
+
     from controller.process import run as run_operator  # boto3 is slow to import; help and version do without
 
     configure(log_level, "json" if log_format == "json" else "console" if log_format == "console" else "auto")
     given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}
+    for variable, because in without_effect(os.environ).items():
+        structlog.get_logger("operator").warning("Variable has no effect", variable=variable, because=because)
     try:
         code = run_operator(Options.parse(os.environ, given), kubeconfig=kubeconfig, level=log_level)
     except ValidationError as error:

@@ -25,10 +25,12 @@ from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
 from controller.kube.lease import LeaderElector
 from controller.kube.resources import SERVICES
+from controller.memorylimit import watch
 from controller.metrics import Recorder
 from controller.operator import Operator, OperatorTimes
-from controller.settings import Options, Settings
-from controller.startup import until_it_works, wait_for_settings
+from controller.options import Options
+from controller.settings import Settings
+from controller.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
 from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.serving import Serving
@@ -69,6 +71,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connection(options, kubeconfig), limits, clock, stop, serving.metrics)
     _stop_on_signals(stop)
+    watch(options.memory_limit_bytes, clock, stop)
     ledger = Ledger(clock, serving.metrics)
     serving.pages.routes["/decisions"] = ledger.page
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
@@ -83,6 +86,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
         times=times.configuration,
     )
     configuration.start()
+    refuse_old_kubernetes(kube, options.kubernetes_min_version, clock, stop)
     settings = wait_for_settings(kube, options.system_namespace, clock, stop)
     if settings is None:
         return 0

@@ -1,4 +1,4 @@
-"""The controller's settings: the ConfigMap `karpenter-global-settings`, and the process's own options.
+"""The controller's settings: the ConfigMap `karpenter-global-settings`.
 
 Names, defaults and meaning are Karpenter v0.27's; where it takes a wrong value in silence (an unknown
 `aws.nodeNameConvention`, an environment variable that cannot be read, an unknown key), we refuse it with a remedy.
@@ -127,7 +127,7 @@ class Settings:
         values = {
             name: value
             for name, (key, read) in _SETTINGS.items()
-            if key in data and (value := _read(report, key, data[key], read)) is not None
+            if key in data and (value := read_key(report, key, data[key], read)) is not None
         }
         if "aws.clusterName" not in data:
             report.add("aws.clusterName", "is missing", "set it to the name of the EKS cluster")
@@ -153,67 +153,8 @@ class Settings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Flags and environment of the process; a flag wins over the environment."""
-
-    system_namespace: str
-    """SYSTEM_NAMESPACE, required: where the ConfigMaps, the Lease and the certificate's Secret are."""
-    karpenter_service: str = ""
-    """KARPENTER_SERVICE, --karpenter-service: the webhook's Service; its certificate is in the Secret SERVICE-cert."""
-    disable_webhook: bool = False
-    """DISABLE_WEBHOOK, --disable-webhook: serve no admission webhooks."""
-    webhook_port: int = 8443
-    """WEBHOOK_PORT, --webhook-port."""
-    metrics_port: int = 8080
-    """METRICS_PORT, --metrics-port: /metrics; 0 is a free one."""
-    health_probe_port: int = 8081
-    """HEALTH_PROBE_PORT, --health-probe-port: /healthz and /readyz; 0 is a free one."""
-    kube_client_qps: int = 200
-    """KUBE_CLIENT_QPS, --kube-client-qps: requests a second to the API server, on average."""
-    kube_client_burst: int = 300
-    """KUBE_CLIENT_BURST, --kube-client-burst: requests at once."""
-    enable_profiling: bool = False
-    """ENABLE_PROFILING, --enable-profiling: serve /debug/stacks on the metrics port."""
-    leader_elect: bool = True
-    """LEADER_ELECT, --leader-elect: act only while holding the Lease `karpenter-leader-election`."""
-    memory_limit_bytes: int = -1
-    """MEMORY_LIMIT, --memory-limit: the container's limit in bytes; -1: unknown."""
-    config_logging_name: str = "config-logging"
-    """CONFIG_LOGGING_NAME: the ConfigMap of log levels."""
-    pod_name: str = ""
-    """POD_NAME: the identity in the Lease and the logs."""
-
-    @classmethod
-    def parse(cls, environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Options:
-        """From the environment and flags (by name, without dashes in front). Other variables are not looked at.
-
-        Raises ValidationError with all problems: a value that cannot be read never becomes the default in silence.
-        """
-        report = Report()
-        given = dict(flags or {})
-        known = {_flag(variable) for variable, _ in _OPTIONS.values()}
-        for flag in given:
-            if flag not in known:
-                report.add(f"--{flag}", "unknown flag", did_you_mean(flag, known))
-        values: dict[str, Any] = {}
-        for name, (variable, read) in _OPTIONS.items():
-            flag = _flag(variable)
-            place, text = (f"--{flag}", given[flag]) if flag in given else (variable, environment.get(variable, ""))
-            if text != "" and (value := _read(report, place, text, read)) is not None:
-                values[name] = value
-        if "system_namespace" not in values:
-            report.add("SYSTEM_NAMESPACE", "is missing", "set it to the namespace that the controller runs in")
-        if report.problems:
-            raise ValidationError("Options", report.problems)
-        return cls(**values)
-
-
-def _flag(variable: str) -> str:
-    return variable.lower().replace("_", "-")
-
-
-def _read(report: Report, key: str, text: str, read: Callable[[str], T]) -> T | None:
+def read_key(report: Report, key: str, text: str, read: Callable[[str], T]) -> T | None:
+    """What `read` makes of a key's text; None, with the problem and its remedy reported, where it raises ValueError."""
     if not isinstance(text, str):
         report.add(key, f"must be a string, not {text!r}", "quote it")
         return None
@@ -235,7 +176,8 @@ def _name(text: str) -> str:
     return text
 
 
-def _boolean(text: str) -> bool:
+def boolean(text: str) -> bool:
+    """Go's words for true and false. Raises ValueError."""
     if text in _TRUE:
         return True
     if text in _FALSE:
@@ -320,21 +262,16 @@ def _tags(text: str) -> FrozenMap[str, str]:
     return FrozenMap(tags)
 
 
-def _port(text: str) -> int:
-    number = _integer(text)
-    if not 0 <= number <= 65_535:
-        raise ValueError(f"{text!r} is not a port: write a number from 0 to 65535")
-    return number
-
-
-def _positive(text: str) -> int:
-    number = _integer(text)
+def positive(text: str) -> int:
+    """An integer of 1 or more. Raises ValueError."""
+    number = integer(text)
     if number < 1:
         raise ValueError(f"{text!r} is not above zero: write a positive integer")
     return number
 
 
-def _integer(text: str) -> int:
+def integer(text: str) -> int:
+    """Digits, perhaps with a sign. Raises ValueError."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
         raise ValueError(f"{text!r} is not an integer: write digits alone")
@@ -344,49 +281,32 @@ def _integer(text: str) -> int:
 _SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "batch_max_duration_seconds": ("batchMaxDuration", _duration),
     "batch_idle_duration_seconds": ("batchIdleDuration", _duration),
-    "drift_enabled": ("featureGates.driftEnabled", _boolean),
+    "drift_enabled": ("featureGates.driftEnabled", boolean),
     "cluster_name": ("aws.clusterName", _name),
     "cluster_endpoint": ("aws.clusterEndpoint", _url),
     "default_instance_profile": ("aws.defaultInstanceProfile", _text),
-    "enable_pod_eni": ("aws.enablePodENI", _boolean),
-    "enable_eni_limited_pod_density": ("aws.enableENILimitedPodDensity", _boolean),
-    "isolated_vpc": ("aws.isolatedVPC", _boolean),
+    "enable_pod_eni": ("aws.enablePodENI", boolean),
+    "enable_eni_limited_pod_density": ("aws.enableENILimitedPodDensity", boolean),
+    "isolated_vpc": ("aws.isolatedVPC", boolean),
     "node_name_convention": ("aws.nodeNameConvention", _convention),
     "vm_memory_overhead_percent": ("aws.vmMemoryOverheadPercent", _fraction),
     "interruption_queue_name": ("aws.interruptionQueueName", _text),
     "tags": ("aws.tags", _tags),
-    "enable_prefix_delegation": ("aws.enablePrefixDelegation", _boolean),
+    "enable_prefix_delegation": ("aws.enablePrefixDelegation", boolean),
     "instance_store_policy": ("aws.instanceStorePolicy", _store_policy),
-    "enable_zone_balance": ("aws.enableZoneBalance", _boolean),
+    "enable_zone_balance": ("aws.enableZoneBalance", boolean),
     "alternative_price_tolerance": ("aws.alternativePriceTolerance", _share),
-    "spot_offerings": ("aws.spotOfferings", _positive),
+    "spot_offerings": ("aws.spotOfferings", positive),
     "spot_pool_share": ("aws.spotPoolShare", _part),
     "weight_premium": ("weightPremium", _share),
     "preference_premium": ("preferencePremium", _share),
     "disruption_budgets": ("disruptionBudgets", parse_budgets),
     "termination_grace_period_seconds": ("terminationGracePeriod", _duration),
-    "surge_single_replicas": ("surgeSingleReplicas", _boolean),
+    "surge_single_replicas": ("surgeSingleReplicas", boolean),
     "price_rules": ("aws.priceRules", parse_price_rules),
     "launch_limits": ("launchLimits", parse_launch_limits),
 }
 """Key and reader of each field."""
-
-_OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    "system_namespace": ("SYSTEM_NAMESPACE", _text),
-    "karpenter_service": ("KARPENTER_SERVICE", _text),
-    "disable_webhook": ("DISABLE_WEBHOOK", _boolean),
-    "webhook_port": ("WEBHOOK_PORT", _port),
-    "metrics_port": ("METRICS_PORT", _port),
-    "health_probe_port": ("HEALTH_PROBE_PORT", _port),
-    "kube_client_qps": ("KUBE_CLIENT_QPS", _positive),
-    "kube_client_burst": ("KUBE_CLIENT_BURST", _positive),
-    "enable_profiling": ("ENABLE_PROFILING", _boolean),
-    "leader_elect": ("LEADER_ELECT", _boolean),
-    "memory_limit_bytes": ("MEMORY_LIMIT", _integer),
-    "config_logging_name": ("CONFIG_LOGGING_NAME", _text),
-    "pod_name": ("POD_NAME", _text),
-}
-"""Environment variable and reader of each field; the flag is the variable in lower case with dashes."""
 
 
 def setting_keys() -> tuple[str, ...]:

@@ -9,10 +9,11 @@ from typing import TypeVar
 import structlog
 
 from controller.clock import Clock
-from controller.errors import CloudError, KubeError, NotFoundError
+from controller.errors import CloudError, KubeError, NotFoundError, Problem, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.resources import CONFIG_MAPS
 from controller.loops import BackoffTimes
+from controller.options import version_of
 from controller.settings import CONFIG_MAP, Settings
 
 T = TypeVar("T")
@@ -35,6 +36,23 @@ def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: thre
             said = True
         clock.wait(stop, SETTINGS_POLL_SECONDS)
     return None
+
+
+def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: threading.Event) -> None:
+    """Wait for the API server, and raise ValidationError when it is older than `least`."""
+    found = until_it_works(kube.version, "Kubernetes", clock, stop)
+    if found is None:
+        return
+    version = str(found.get("gitVersion", ""))
+    try:
+        old = version_of(version) < version_of(least)
+    except ValueError as error:
+        _log.warning("Version of the API server is not known; going on", because=str(error))
+        return
+    if old:
+        message = f"the API server is {version}, and {least} is the least"
+        problem = Problem("KUBERNETES_MIN_VERSION", message, "upgrade the cluster, or set a lower version")
+        raise ValidationError("Options", [problem])
 
 
 def _config_map(kube: KubeClient, namespace: str) -> Sequence[dict[str, str]]:

@@ -1,4 +1,5 @@
-"""Writes docs/reference/{provisioner,awsnodetemplate,settings}.md from the CRDs and from controller/settings.py.
+"""Writes docs/reference/{provisioner,awsnodetemplate,settings}.md from the CRDs and from the docstrings of
+controller/settings.py and controller/options.py.
 
 uv run python scripts/api_reference.py
 """
@@ -81,8 +82,8 @@ def _rules(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _settings_page() -> str:
-    tree = ast.parse((ROOT / "controller" / "settings.py").read_text())
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    trees = [ast.parse((ROOT / "controller" / f"{name}.py").read_text()) for name in ("settings", "options")]
+    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     lines = ["# Settings of the controller", "", WRITTEN, "", "## ConfigMap `karpenter-global-settings`", ""]
     lines += [
         "In the controller's namespace; in a stack they are under `settings` ([stack-config.md](stack-config.md)).",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -45,3 +46,11 @@ def test_without_any_kubernetes_configuration_it_says_so(monkeypatch: pytest.Mon
     result = CliRunner().invoke(main, ["run", "--kubeconfig", "/nowhere/kubeconfig"])
     assert result.exit_code != 0
     assert "/nowhere/kubeconfig" in result.output
+
+
+def test_a_variable_that_does_nothing_here_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METRICS_PROMETHEUS_PORT", "9090")
+    result = CliRunner().invoke(main, ["run", "--kubeconfig", "/nowhere/kubeconfig", "--log-format", "json"])
+    told = json.loads(result.output.splitlines()[0])
+    assert (told["level"], told["message"]) == ("WARNING", "Variable has no effect")
+    assert told["variable"] == "METRICS_PROMETHEUS_PORT"

@@ -25,7 +25,7 @@ from controller.process import check
 from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
 from controller.settings import CONFIG_MAP, Settings
-from controller.startup import until_it_works, wait_for_settings
+from controller.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
 from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.serving import Serving
@@ -241,6 +241,15 @@ def test_settings_that_break_rules_end_the_start_with_all_of_them(world: World) 
     with pytest.raises(ValidationError) as caught:
         wait_for_settings(world.kube, "karpenter", SystemClock(), threading.Event())
     assert {problem.path for problem in caught.value.problems} >= {"batchIdleDuration", "aws.clustername"}
+
+
+def test_an_api_server_that_is_too_old_is_refused_with_a_remedy(world: World) -> None:
+    clock, stop = SystemClock(), threading.Event()
+    refuse_old_kubernetes(world.kube, "1.21", clock, stop)
+    with pytest.raises(ValidationError, match=r"the API server is v1\.\d+\.\S+, and 1\.99 is the least") as caught:
+        refuse_old_kubernetes(world.kube, "1.99", clock, stop)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.remedy) == ("KUBERNETES_MIN_VERSION", "upgrade the cluster, or set a lower version")
 
 
 def test_an_outage_at_the_start_is_said_once_and_its_end_too() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.resources import NAMESPACES
+from controller.options import Options
 from controller.process import LEAST_CONNECTIONS, connection
-from controller.settings import Options
 from tests.kube.conftest import server
 from tests.kube.server import Server
 

@@ -11,7 +11,7 @@ from controller.core.deprovisioning.budgets import Budget
 from controller.core.guards.spending import LaunchLimits
 from controller.core.pricerules import PriceRule
 from controller.errors import ValidationError
-from controller.settings import Options, Settings, setting_keys
+from controller.settings import Settings, setting_keys
 
 REQUIRED = {"aws.clusterName": "c"}
 
@@ -159,36 +159,6 @@ def test_all_problems_are_told_at_once_and_a_near_key_is_named() -> None:
     assert "write numbers with units" in found["batchIdleDuration"]
 
 
-def test_settings_and_options_are_frozen() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings.parse(REQUIRED).cluster_name = "other"  # type: ignore[misc]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Options.parse({"SYSTEM_NAMESPACE": "x"}).webhook_port = 1  # type: ignore[misc]
-
-
-def test_options_have_the_peers_defaults() -> None:
-    assert Options.parse({"SYSTEM_NAMESPACE": "karpenter"}) == Options(system_namespace="karpenter")
-    options = Options(system_namespace="x")
-    assert (options.webhook_port, options.metrics_port, options.health_probe_port) == (8443, 8080, 8081)
-    assert (options.kube_client_qps, options.kube_client_burst, options.memory_limit_bytes) == (200, 300, -1)
-    assert (options.leader_elect, options.disable_webhook, options.enable_profiling) == (True, False, False)
-
-
-def test_a_flag_wins_over_the_environment() -> None:
-    environment = {"SYSTEM_NAMESPACE": "x", "METRICS_PORT": "1", "LEADER_ELECT": "false", "PATH": "/bin"}
-    options = Options.parse(environment, {"metrics-port": "2", "disable-webhook": "true"})
-    assert (options.metrics_port, options.leader_elect, options.disable_webhook) == (2, False, True)
-
-
-def test_an_unreadable_variable_is_refused_where_the_peer_falls_back_in_silence() -> None:
-    environment = {
-        "METRICS_PORT": "x",
-        "WEBHOOK_PORT": "70000",
-        "KUBE_CLIENT_QPS": "0",
-        "LEADER_ELECT": "maybe",
-        "MEMORY_LIMIT": "1Gi",
-    }
-    with pytest.raises(ValidationError) as caught:
-        Options.parse(environment, {"metrics-prt": "1"})
-    assert {problem.path for problem in caught.value.problems} == {*environment, "SYSTEM_NAMESPACE", "--metrics-prt"}
-    assert "did you mean 'metrics-port'?" in str(caught.value)

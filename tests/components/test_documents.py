@@ -28,7 +28,8 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.guards.spending import LaunchLimits
 from controller.core.pricerules import PriceRule
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
-from controller.settings import Options, Settings, setting_keys
+from controller.options import Options
+from controller.settings import Settings, setting_keys
 from controller.webhook.admission import PATHS
 from controller.webhook.serving import Place
 from controller.webhook.trust import CONFIGURATIONS

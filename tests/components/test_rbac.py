@@ -6,7 +6,7 @@ from typing import Any
 
 from components.documents import rbac, webhook
 from components.documents.settings import CONFIG_MAP, LOGGING
-from controller import settings
+from controller import options, settings
 from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
 from tests.components.source import KubeCall, command_calls, kube_calls
 
@@ -62,7 +62,7 @@ def test_leases_config_maps_services_secrets_and_webhooks_are_allowed_by_name_al
             assert not allows(rules, KubeCall(group, resource, verb), "other")
             assert not allows(rbac.CLUSTER_RULES, KubeCall(group, resource, verb))
     assert settings.CONFIG_MAP == CONFIG_MAP == rbac.SETTINGS
-    assert settings.Options("karpenter").config_logging_name == LOGGING == rbac.LOGGING
+    assert options.Options("karpenter").config_logging_name == LOGGING == rbac.LOGGING
     assert not allows(rbac.NAMESPACE_RULES, KubeCall("", "configmaps", "patch"), rbac.SETTINGS), "the stack's to write"
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import boto3
 import pytest
 
-from controller.settings import Options, Settings
+from controller.options import Options
+from controller.settings import Settings
 from sandbox.demo.story import connected
 from sandbox.environment import Environment, EnvironmentSettings, start
 from sandbox.stack import stack_config

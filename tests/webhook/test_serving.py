@@ -18,8 +18,8 @@ from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import NAMESPACES, SECRETS
 from controller.operator import OperatorTimes
+from controller.options import Options
 from controller.process import serve_webhook
-from controller.settings import Options
 from controller.telemetry.health import Health
 from controller.webhook.certificates import RENEW_BEFORE, VALID_FOR, ServingCertificate, from_secret
 from controller.webhook.serving import Place, Webhook, WebhookTimes
