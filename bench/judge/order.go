@@ -18,8 +18,8 @@ type Refusal struct {
 }
 
 // attempts are the orders tried before a plan counts as refused: pods with rules on others first, then as the plan
-// names them, then shuffled.
-const attempts = 5
+// names them, then shuffled; always with those in front that were refused before.
+const attempts = 8
 
 // class is pods alike in everything but their names, with the nodes that they are for.
 type class struct {
@@ -35,36 +35,44 @@ type class struct {
 func bindable(ctx context.Context, problem *Problem, found *cluster) (*scheduler, []Refusal, error) {
 	var best *scheduler
 	var fewest []Refusal
+	front := map[string]bool{}
 	for attempt := 0; attempt < attempts; attempt++ {
 		made, err := newScheduler(ctx, problem, found)
 		if err != nil {
 			return nil, nil, err
 		}
-		refused := made.bind(ordered(classes(found), attempt))
+		refused := made.bind(ordered(classes(found), attempt, front))
 		if best == nil || len(refused) < len(fewest) {
 			best, fewest = made, refused
 		}
 		if len(refused) == 0 {
 			break
 		}
+		for _, each := range refused {
+			front[each.Pod] = true
+		}
 	}
 	return best, fewest, nil
 }
 
-func ordered(all []*class, attempt int) [][]*class {
-	if attempt == 0 {
-		var ruled []*class
-		for _, each := range all {
-			if each.ruled {
-				ruled = append(ruled, each)
-			}
-		}
-		return [][]*class{ruled, all}
-	}
-	if attempt > 1 {
+func ordered(all []*class, attempt int, front map[string]bool) [][]*class {
+	if attempt > 2 {
 		rand.New(rand.NewSource(int64(attempt))).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	}
-	return [][]*class{all}
+	first := func(each *class) bool {
+		return slices.ContainsFunc(each.pods, func(pod *core.Pod) bool { return front[nameOf(pod)] })
+	}
+	sort.SliceStable(all, func(i, j int) bool { return first(all[i]) && !first(all[j]) })
+	if attempt != 0 {
+		return [][]*class{all}
+	}
+	var ruled []*class
+	for _, each := range all {
+		if each.ruled {
+			ruled = append(ruled, each)
+		}
+	}
+	return [][]*class{ruled, all}
 }
 
 // bind takes pods until no more can be taken; those that are left.
