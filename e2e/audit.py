@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,11 +62,13 @@ def refused(requests: Iterable[Request], code: int = 403) -> list[Request]:
     return [request for request in requests if request.code == code]
 
 
-def never_granted(requests: Sequence[Request]) -> list[Request]:
-    """Those that were forbidden, and the like of which never was allowed: an API server that has just started forbids
-    for a moment what its roles allow, until it has read them."""
-    granted = {(each.verb, each.resource) for each in requests if each.code < 400}
-    return [each for each in refused(requests) if (each.verb, each.resource) not in granted]
+def never_granted(requests: Iterable[Request], ever: Callable[[], Iterable[Request]]) -> list[Request]:
+    """Those that were forbidden, and the like of which was allowed at no time of the log (`ever`, read only if need
+    be): an API server that has just started forbids for a moment what its roles allow, until it has read them."""
+    if not (forbidden := refused(requests)):
+        return []
+    granted = {(each.verb, each.resource) for each in ever() if each.code < 400}
+    return [each for each in forbidden if (each.verb, each.resource) not in granted]
 
 
 def tally(requests: Iterable[Request]) -> Counter[str]:
