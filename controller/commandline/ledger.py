@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
 
 from controller.clock import SystemClock
 from controller.commandline.figures import age, money
-from controller.core.api.document import Document
 from controller.core.lifecycle.decisions import Entry
 from controller.errors import KubeError
 from controller.kube.client import KubeClient
@@ -25,13 +23,8 @@ def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tu
         found = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except KubeError:
         return ()  # a user without that right still gets an answer, without the record
-    return on_record(found, subject, limit)
-
-
-def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
-    """The newest entries of the record, oldest first; what is no record is passed over."""
     ledger = Ledger(SystemClock())
-    for each in config_maps:
+    for each in found:
         try:
             ledger.restore(base64.b64decode(str((each.get("binaryData") or {}).get(KEY, "")), validate=True))
         except binascii.Error:

@@ -106,6 +106,7 @@ class DeprovisioningReconciler:
         self._failing = ItemBackoff(clock, self.name)
         self._due_at = clock.monotonic()
         self._cursors: dict[str, int] = {}
+        self._searched = consolidation.BEGIN
         self._proposed: dict[frozenset[str], tuple[Command, float]] = {}
         self._quiet: tuple[int, float] | None = None
         self._said: dict[str, str] = {}
@@ -158,7 +159,7 @@ class DeprovisioningReconciler:
                 begun = self._consolidate(present, view)
             if begun:
                 return self._times.again_seconds
-        pause = self._times.search_seconds if self._cursors.get(consolidation.CONSOLIDATION) else math.inf
+        pause = math.inf if self._searched == consolidation.BEGIN else self._times.search_seconds
         soonest = expiration.next_expiry(found, now)
         until_expiry = math.inf if soonest is None else soonest - now + 0.05
         return min(self._times.plan_seconds, pause, until_expiry)
@@ -200,7 +201,6 @@ class DeprovisioningReconciler:
     def _search(self, present: Pass, now: float) -> None:
         """One look for removals that save money; what is found is begun when it has held for a while."""
         version = present.stage.snapshot.version
-        cursor = self._cursors.get(consolidation.CONSOLIDATION, 0)
         if self._quiet is not None and self._quiet[0] == version and now < self._quiet[1]:
             return
         for command, _ in self._proposed.values():
@@ -209,13 +209,14 @@ class DeprovisioningReconciler:
         held = self._commands.held_back(consolidation.CONSOLIDATION, snapshot)
         pinned = needed(snapshot)
         free = [c for c in present.candidates if c.provisioner.name not in held and c.name not in pinned]
-        found = consolidation.find(free, present.stage, present.gate, resting(snapshot, present.now), cursor)
-        self._cursors[consolidation.CONSOLIDATION] = found.cursor
+        found = consolidation.find(free, present.stage, present.gate, resting(snapshot, present.now), self._searched)
+        self._searched = found.cursor
         for command in found.commands:
             names = frozenset(candidate.name for candidate in command.candidates)
             self._proposed[names] = (command, now)
             self._log.debug("Found a removal that saves money", command=command.text())
-        self._quiet = None if found.cursor or self._proposed else (version, now + self._times.quiet_seconds)
+        ended = found.cursor == consolidation.BEGIN and not self._proposed
+        self._quiet = (version, now + self._times.quiet_seconds) if ended else None
         kept = tuple((c, pinned[c.name]) for c in present.candidates if c.name in pinned and consolidation.wanted(c))
         self._say_kept(replace(found, kept=(*found.kept, *kept)), present)
 

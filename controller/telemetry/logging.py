@@ -18,7 +18,15 @@ from cachetools import LRUCache
 
 from controller.clock import Clock
 from controller.errors import Problem, ValidationError
-from controller.telemetry.levels import LEVELS
+
+LEVELS: Mapping[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+"""The names that `--log-level` and `config-logging` know."""
 
 Format = Literal["auto", "json", "console"]
 

@@ -69,6 +69,25 @@ def score(saved: float, cost: float, of: Scale) -> float:
     return (saved / of.price) / (cost / of.cost) if of.price > 0 else 0.0
 
 
+def hopeless(removed: Sequence[Candidate], least_price: float, of: Scale) -> str:
+    """Why the removal of these is not worth it, if new nodes cost that much at least; empty when it may be.
+
+    `least_price` in $ an hour. Never says no where `worth` would say yes to an outcome of that price or more.
+    """
+    before = sum(candidate.price or 0.0 for candidate in removed)
+    if math.isinf(least_price):
+        return "not all pods fit elsewhere: no instance type holds them all"
+    need = f"what its pods need beside other nodes' room costs ${least_price:.4f} an hour at least"
+    if least_price > 0 and before - least_price <= 0:
+        return need
+    reached = score(before - least_price, sum(candidate.cost for candidate in removed), of)
+    least = max(threshold(candidate.provisioner) for candidate in removed)
+    if reached < least:
+        what = need if least_price > 0 else f"saves ${before:.4f} an hour at most"
+        return f"{what}, a score of {reached:.2f} at most for the pods that move; the threshold is {least:g}"
+    return ""
+
+
 def worth(removed: Sequence[Candidate], outcome: Outcome, of: Scale, catalog: Catalog) -> Worth:
     """Judge the removal of these for that outcome, which has no problem."""
     if unpriced := [candidate.name for candidate in removed if candidate.price is None]:

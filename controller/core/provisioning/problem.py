@@ -62,10 +62,11 @@ def build(
     usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))
     wanted = pods if pods is not None else waiting(snapshot, without_nodes)
     served = [pod for pod in wanted if not (pod.spec.required_node_affinity and opted_out(pod))]
-    nodes = [node for node in snapshot.nodes.values() if not node.leaving and node.name not in without_nodes]
+    known = snapshot.nodes
+    nodes = [known[name] for name in sorted(known) if name not in without_nodes and not known[name].leaving]
     return SchedulingProblem(
         pending=tuple(in_order(served)),
-        nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+        nodes=tuple(nodes),
         provisioners=usable,
         catalog=FrozenMap({p.name: tuple(catalog[p.name]) for p in usable}),
         snapshot=snapshot,

@@ -9,13 +9,14 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Taint
 from controller.core.api.pod import Pod, PodAffinityTerm, TopologySpreadConstraint
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.command import Command
-from controller.core.deprovisioning.consolidation import Found, find, judge
+from controller.core.deprovisioning.consolidation import BEGIN, Cursor, Found, find, judge
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.memory import workload
 from controller.core.deprovisioning.simulation import Stage
@@ -63,7 +64,7 @@ def look(
     nodes: Iterable[StateNode],
     types: tuple[InstanceType, ...] = MARKET,
     provisioners: Iterable[Any] | None = None,
-    cursor: int = 0,
+    cursor: Cursor = BEGIN,
     most: int = 24,
     resting: frozenset[str] = frozenset(),
     **fields: Any,
@@ -156,19 +157,40 @@ def test_a_node_at_ninety_percent_is_not_swapped_for_pennies() -> None:
     assert look(nodes, market, [asked]).commands, "whoever wants the peer's rule may have it"
 
 
+def room_that_nobody_may_use() -> StateNode:
+    """Not ours, and tainted: what is told by amounts alone takes it for room."""
+    return standing("z", "c5.2xlarge", provisioner="", taints=[Taint("mine")])
+
+
 def test_no_node_is_never_looked_at() -> None:
     """ks#3305: each look goes on where the last one ended; in the end every node has been judged."""
-    nodes = [standing(f"n{i:02}", "c5.large", {"cpu": "1900m"}) for i in range(30)]
+    nodes = [standing(f"n{i:02}", "c5.large", {"cpu": "1900m"}) for i in range(16)]
     seen: set[str] = set()
-    cursor = 0
+    cursor = BEGIN
     for _ in range(20):
-        found = look(nodes, cursor=cursor, most=6)
+        found = look([*nodes, room_that_nobody_may_use()], cursor=cursor, most=6)
         assert found.simulations <= 6
         seen.update(candidate.name for candidate, _ in found.kept)
         cursor = found.cursor
-        if cursor == 0:
+        if cursor == BEGIN:
             break
     assert seen == {node.name for node in nodes}
+
+
+def test_nodes_that_come_and_go_between_two_looks_hide_no_other() -> None:
+    """The search goes on by name: with an index, as many nodes were passed over as had gone from before it."""
+    nodes = [standing(f"n{i:02}", "c5.large", {"cpu": "1900m"}) for i in range(16)]
+    first = look([*nodes, room_that_nobody_may_use()], most=8)
+    judged = {candidate.name for candidate, _ in first.kept}
+    left = [node for node in nodes if node.name not in sorted(judged)[:4]]
+    cursor, simulations = first.cursor, 0
+    while cursor != BEGIN:
+        found = look([*left, room_that_nobody_may_use()], cursor=cursor, most=8)
+        simulations += found.simulations
+        judged.update(candidate.name for candidate, _ in found.kept)
+        cursor = found.cursor
+    assert judged == {node.name for node in nodes}
+    assert simulations == len(nodes) - len(first.kept), "and none was looked at twice"
 
 
 def test_what_the_last_of_many_provisioners_wastes_is_found_too() -> None:
@@ -179,14 +201,14 @@ def test_what_the_last_of_many_provisioners_wastes_is_found_too() -> None:
     nodes = [standing(f"n{i:03}", "c6g.large", full, types=market, provisioner=f"pool-{i % 20:02}") for i in range(80)]
     small = {"cpu": "400m", "memory": "3Gi"}
     nodes += [standing(f"z{i}", "c6g.large", small, types=market, provisioner="zz") for i in range(8)]
-    cursor, looks = 0, 0
+    cursor, looks = BEGIN, 0
     while looks < 30:
         looks += 1
         found = look(nodes, market, owners, cursor)
         cursor = found.cursor
         if found.commands:
             break
-        assert cursor, "all was looked at, and nothing found"
+        assert cursor != BEGIN, "all was looked at, and nothing found"
     assert only(found).price_after == pytest.approx(0.2016)
     assert {candidate.provisioner.name for candidate in only(found).candidates} == {"zz"}
 

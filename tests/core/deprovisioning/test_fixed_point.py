@@ -76,7 +76,8 @@ def undone(pods: Sequence[Pod], types: Sequence[InstanceType] = MARKET) -> list[
     looked = candidates(view, catalog, NOW)
     assert len(looked) == len(nodes)
     found = find(looked, Stage(view, catalog), Gate(view, NOW))
-    assert found.simulations > 0 or not nodes
+    judged = {candidate.name for candidate, _ in found.kept}
+    assert judged == {node.name for node in nodes} or found.commands
     return [command.because for command in found.commands]
 
 

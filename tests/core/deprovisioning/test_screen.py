@@ -1,0 +1,100 @@
+"""What is told without a simulation is never told wrongly: the screen says no only where a simulation would, too."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import Commitment, Offering
+from controller.core.deprovisioning.candidates import Candidate
+from controller.core.deprovisioning.screen import Screen
+from controller.core.deprovisioning.simulation import Stage, simulate
+from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION, hopeless, scale, worth
+from controller.core.state.snapshot import StateNode
+from tests import factories
+from tests.core.deprovisioning.test_consolidation import FREE_BUDGET, MARKET, look, owner, parts, standing, types_of
+from tests.examples import examples
+
+MIXED = (
+    *types_of(("c5.large", "2", "4Gi", 0.085), ("m5.large", "2", "8Gi", 0.096), ("m5.xlarge", "4", "16Gi", 0.192)),
+    *types_of(("r5.xlarge", "4", "32Gi", 0.08), spot=True),
+    factories.instance_type(
+        name="c5.xlarge",
+        cpu="4",
+        memory="8Gi",
+        offered=(Offering(factories.ZONES[0], keys.ON_DEMAND, 0.05, commitment=Commitment(1, 1, 0.17)),),
+    ),
+)
+PODS = st.lists(
+    st.fixed_dictionaries(
+        {"cpu": st.sampled_from(("100m", "400m", "900m", "1500m")), "memory": st.sampled_from(("200Mi", "1Gi", "3Gi"))}
+    ),
+    max_size=4,
+)
+NODES = st.lists(st.tuples(st.sampled_from([kind.name for kind in MIXED]), PODS), min_size=2, max_size=4)
+
+
+def judged(removed: tuple[Candidate, ...], stage: Stage, everyone: tuple[Candidate, ...]) -> tuple[bool, bool]:
+    """Whether the screen leaves the removal open, and whether a simulation finds it worth it."""
+    of = scale(everyone)
+    least = Screen(stage).least_price(removed)
+    outcome = simulate(stage, [candidate.node for candidate in removed])
+    accepted = not outcome.problem and not worth(removed, outcome, of, stage.catalog).refusal
+    assert outcome.problem or outcome.price >= least, f"costs {outcome.price}, and {least} was said to be the least"
+    return not hopeless(removed, least, of), accepted
+
+
+@given(NODES, st.sampled_from(("0", "0.15", "1")))
+@examples(15)
+def test_the_screen_never_rules_out_what_a_simulation_accepts(
+    nodes: list[tuple[str, list[dict[str, str]]]], threshold: str
+) -> None:
+    provisioner = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: threshold}))
+    standing_nodes: list[StateNode] = [
+        standing(f"n{number}", kind, *pods, types=MIXED) for number, (kind, pods) in enumerate(nodes)
+    ]
+    view = factories.snapshot(nodes=standing_nodes, provisioners=[provisioner])
+    everyone, stage, _ = parts(view, MIXED)
+    sets = [removed for size in (1, 2) for removed in combinations(everyone, size)]
+    for removed in sets:
+        open_still, accepted = judged(removed, stage, everyone)
+        assert open_still or not accepted, [candidate.name for candidate in removed]
+
+
+@pytest.mark.parametrize(
+    ("pods", "least"),
+    [
+        ([{"cpu": "1500m"}], 0.1),
+        ([{"cpu": "400m"}], 0.0),
+        ([{"cpu": "400m"}] * 3, 0.1),
+        ([{"cpu": "1500m"}, {"cpu": "3"}, {"cpu": "1"}], 0.275),
+        ([{"cpu": "100"}], float("inf")),
+    ],
+    ids=["fits on no node", "fits", "two of three fit", "amounts that cost more than any one node", "fits nowhere"],
+)
+def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> None:
+    """Beside a node with 900m free; a cpu costs $0.05 an hour, and no instance less than $0.1."""
+    nodes = [standing("a", "c5.2xlarge", *pods), standing("b", "c5.large", {"cpu": "1100m"})]
+    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    (removed,) = (candidate for candidate in everyone if candidate.name == "a")
+    assert Screen(stage).least_price([removed]) == pytest.approx(least)
+
+
+def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
+    nodes = [standing(f"n{number:02}", "c5.large", {"cpu": "1900m"}) for number in range(40)]
+    found = look(nodes, MARKET)
+    assert found.simulations == 0
+    assert {candidate.name for candidate, _ in found.kept} == {node.name for node in nodes}
+    assert "costs $0.1000 an hour at least" in found.kept[0][1]
+
+
+def test_what_a_commitment_covers_is_counted_at_its_price() -> None:
+    everyone, stage, _ = parts(
+        factories.snapshot(nodes=[standing("a", "m5.xlarge", {"cpu": "3"}, types=MIXED)], provisioners=[owner()]), MIXED
+    )
+    assert Screen(stage).least_price(everyone) == pytest.approx(0.05), "a c5.xlarge"
