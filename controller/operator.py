@@ -16,12 +16,12 @@ from controller.clock import Clock
 from controller.commands.execution import Commands, CommandTimes, Wanted
 from controller.configuration import ConfigurationTimes
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.cloud import CloudProvider
+from controller.core.cloud import Catalog, CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.guards.spending import LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes
-from controller.core.lifecycle.fleet import Fleet, fleet
 from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift, Images, NetworkSource
 from controller.errors import KubeError
 from controller.kube.client import KubeClient
@@ -119,7 +119,7 @@ class Operator:
         self._events = EventRecorder(kube, clock)
         cloud = MeasuredCloud(cloud, recorder, clock)
         self._catalogs = Catalogs(cloud)
-        self._ledger.prices = self._prices
+        self._ledger.look = self._look
         self.adopted = threading.Event()
         self._drift: Drift | None = None
         if images is not None and settings.drift_enabled:
@@ -287,9 +287,9 @@ class Operator:
         for loop in self._acting:
             loop.start()
 
-    def _prices(self) -> Fleet:
+    def _look(self) -> tuple[Snapshot, Catalog]:
         snapshot = self.informers.snapshot()
-        return fleet(snapshot, self._catalogs.view(snapshot).types)
+        return snapshot, self._catalogs.view(snapshot).types
 
     def state_text(self) -> bytes:
         """Nodes, pods and Provisioners for Prometheus, of whoever leads alone: two replicas would tell all twice."""

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from controller.core.api.pod import PodKey
 from controller.core.lifecycle.decisions import Decision, digest, launch_details
-from controller.core.lifecycle.fleet import fleet
 from controller.core.lifecycle.outcome import LaunchOutcome
+from controller.core.lifecycle.standing import Standing
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem, UnplacedPod
 from controller.telemetry.ledger import Ledger
 
@@ -32,8 +32,9 @@ class PlanRecord:
 
     @cached_property
     def _price(self) -> float:
-        """$ an hour of our nodes when the plan was made."""
-        return fleet(self._problem.snapshot, self._problem.catalog).price_per_hour
+        """$ an hour of our nodes when the plan was made, without those whose removal is on record."""
+        standing = Standing(self._problem.snapshot, self._problem.catalog, "")
+        return sum(standing.prices(self._ledger.removed()).values())
 
     def launched(self, planned: PlannedNode, outcome: LaunchOutcome) -> None:
         """A node of the plan was launched."""

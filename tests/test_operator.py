@@ -144,6 +144,8 @@ def test_a_whole_life(world: World, serving: Serving) -> None:
     assert (launch.kind, launch.subject) == ("launch", removal.subject)
     assert removal.kind == "remove"
     assert (removal.price_before, removal.price_after) == (launch.price_after, 0.0)
+    assert len({launch.inputs, removal.inputs}) == 2, "each with the digest of what it was decided on"
+    assert "" not in (launch.inputs, removal.inputs)
 
 
 def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -136,11 +136,16 @@ class Commands:
         """
         snapshot = self._informers.snapshot()
         going = [candidate.node for candidate in command.candidates]
-        requests = launch_requests(command.replacements, going, view, snapshot)
         now = self._clock.now()
         names = tuple(sorted(candidate.name for candidate in command.candidates))
-        tokens = tuple(request.token for request in requests)
-        record = Record(command.id(now), command.method, command.because, names, tokens, now)
+        record = Record(command.id(now), command.method, command.because, names, (), now)
+        try:
+            requests = launch_requests(command.replacements, going, view, snapshot)
+        except NodelessError as error:
+            for node in going:
+                self._nodes.given_up(node, record, str(error), command.action)
+            raise
+        record = replace(record, replacements=tuple(request.token for request in requests))
         self._nodes.record((candidate.node for candidate in command.candidates), record)
         self._log.info(
             "Deprovisioning",
@@ -329,7 +334,7 @@ class Commands:
         """
         record = command.record
         if not command.committed:
-            self._nodes.discard(command.replacements.values())
+            self._nodes.discard(command.replacements.values(), record, because)
         for node in command.carriers:
             if node.node.deleted_at is None:
                 failed = because not in CRASHED

@@ -18,7 +18,7 @@ from controller.core.deprovisioning.memory import (
     write_resting,
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, read_record, write_record
-from controller.core.lifecycle.decisions import Decision, Kind
+from controller.core.lifecycle.decisions import Decision, Kind, node_details
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import StateNode
@@ -104,19 +104,19 @@ class NodeWrites:
             )
         return True
 
-    def given_up(self, node: StateNode, record: Record, because: str) -> None:
-        """The node stays after all: that is a decision too."""
-        self._record("skip", node, record, f"{record.reason}, but {because}")
+    def given_up(self, node: StateNode, record: Record, because: str, action: str = "") -> None:
+        """The node stays after all: that is a decision too. `action` where the record does not show it yet."""
+        self._record("skip", node, record, f"{record.reason}, but {because}", action)
 
-    def _record(self, kind: Kind, node: StateNode, record: Record, reason: str) -> None:
+    def _record(self, kind: Kind, node: StateNode, record: Record, reason: str, action: str = "") -> None:
         decision = Decision(
             kind=kind,
             method=record.method,
             subject=f"Node/{node.name}",
             reason=reason,
             provisioner=node.provisioner_name,
-            action="replace" if record.replacements else "delete",
-            details=FrozenMap({"command": record.id}),
+            action=action or ("replace" if record.replacements else "delete"),
+            details=FrozenMap({**node_details(node), "command": record.id}),
         )
         self._ledger.record(decision)
 
@@ -141,7 +141,7 @@ class NodeWrites:
         except NotFoundError:
             self._log.debug("Node was gone before it was annotated", node=node.name, annotation=key)
 
-    def discard(self, replacements: Iterable[StateNode]) -> None:
+    def discard(self, replacements: Iterable[StateNode], record: Record, because: str) -> None:
         """Replacements that nobody uses are not paid for."""
         for node in replacements:
             if leaving_pods(node) or node.leaving or not self._mark((node,)):
@@ -155,7 +155,8 @@ class NodeWrites:
                 text = "Unused replacement not removed; it stays as capacity"
                 self._log.warning(text, node=node.name, error=str(error))
             else:
-                self._log.info("Removed unused replacement", node=node.name)
+                self._record("remove", node, replace(record, replacements=()), f"unused replacement: {because}")
+                self._log.info("Removed unused replacement", id=record.id, node=node.name)
 
     def nominate(self, nodes: Iterable[StateNode], until: float) -> None:
         """Pods will come to them until then (Unix seconds): they are not empty for want of use."""

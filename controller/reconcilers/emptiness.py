@@ -14,7 +14,7 @@ from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
 from controller.core.deprovisioning.budgets import Budget
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
-from controller.core.lifecycle.decisions import Decision
+from controller.core.lifecycle.decisions import Decision, node_details
 from controller.core.lifecycle.emptiness import EmptinessAction, EmptinessVerdict, verdict
 from controller.core.lifecycle.timestamps import format_time
 from controller.core.state.cluster import Cluster
@@ -119,8 +119,10 @@ class EmptinessReconciler:
             self._informers.submit(lambda cluster: cluster.unmark([node.name]))
             raise
         self._log.info("Deleted empty node", node=node.name, because=reason)
-        owner = node.provisioner_name
-        self._ledger.record(Decision("remove", self.name, f"Node/{node.name}", reason, owner, action="delete"))
+        owner, details = node.provisioner_name, node_details(node)
+        self._ledger.record(
+            Decision("remove", self.name, f"Node/{node.name}", reason, owner, action="delete", details=details)
+        )
 
     def _mark(self, name: str) -> bool:
         """Mark it in the thread that owns the state, if the verdict still holds there: a nomination may have come."""

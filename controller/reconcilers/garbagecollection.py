@@ -14,11 +14,10 @@ from functools import partial
 import structlog
 
 from controller.clock import Clock
-from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.parse import parse_node
 from controller.core.cloud import CloudInstance, CloudProvider
 from controller.core.lifecycle.collection import CollectionPlan, CollectionTimes, Removal, plan_collection
-from controller.core.lifecycle.decisions import Decision
+from controller.core.lifecycle.decisions import Decision, instance_details, node_details
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
 from controller.kube.client import KubeClient
@@ -150,7 +149,16 @@ class GarbageCollectionReconciler:
         except InstanceNotFoundError:
             return
         self._log.warning("Terminated leaked instance", id=instance.id, because=removal.reason)
-        self._record("LeakedInstance", f"Instance/{instance.id}", removal.reason, instance.provisioner_name)
+        decision = Decision(
+            "remove",
+            self.name,
+            f"Instance/{instance.id}",
+            removal.reason,
+            instance.provisioner_name,
+            action="delete",
+            details=instance_details(instance),
+        )
+        self._record("LeakedInstance", decision)
         provisioner = snapshot.provisioners.get(instance.provisioner_name)
         if provisioner is not None:
             message = f"Terminated instance {instance.id} ({removal.name}): {removal.reason}"
@@ -158,7 +166,8 @@ class GarbageCollectionReconciler:
             self._events.publish(ref, "Warning", "TerminatedLeakedInstance", message, (instance.id,))
 
     def _delete_node(self, removal: Removal, snapshot: Snapshot) -> None:
-        node = snapshot.nodes[removal.name].node
+        seen = snapshot.nodes[removal.name]
+        node = seen.node
         gone = "instance does not exist" in removal.reason
         if gone and self._exists(removal.provider_id):
             return  # not by our tags, but it exists: not ours to remove
@@ -168,12 +177,16 @@ class GarbageCollectionReconciler:
             return
         self._log.warning("Deleted node", node=node.name, because=removal.reason)
         reason = "InstanceGone" if gone else "FailedRegistration"
-        self._record(reason, f"Node/{node.name}", removal.reason, node.labels.get(PROVISIONER_NAME, ""))
+        owner, details = seen.provisioner_name, node_details(seen)
+        self._record(
+            reason,
+            Decision("remove", self.name, f"Node/{node.name}", removal.reason, owner, action="delete", details=details),
+        )
         self._events.publish(ObjectRef.of(node), "Warning", reason, f"Deleting node: {removal.reason}", (node.uid,))
 
-    def _record(self, check: str, subject: str, reason: str, provisioner: str) -> None:
+    def _record(self, check: str, decision: Decision) -> None:
         self._ledger.recorder.count(CONSISTENCY_ERRORS, check)
-        self._ledger.record(Decision("remove", self.name, subject, reason, provisioner, action="delete"))
+        self._ledger.record(decision)
 
     def _exists(self, provider_id: str) -> bool:
         try:

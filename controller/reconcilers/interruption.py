@@ -12,7 +12,7 @@ from controller.clock import Clock, SystemClock
 from controller.core.api.labels import INSTANCE_TYPE, VOLUNTARY_DISRUPTION, ZONE
 from controller.core.deprovisioning.expiration import EXPIRED
 from controller.core.interruption import REBALANCE_ANNOTATION, Interruption, Kind, QueueMessage, parse_message
-from controller.core.lifecycle.decisions import Decision
+from controller.core.lifecycle.decisions import Decision, node_details
 from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import format_time
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -127,7 +127,9 @@ class InterruptionReconciler:
         self._say(node, "Warning", "NodeTerminatingOnInterruption", text)
         self._log.info("Deleted node", node=node.name, because=interruption.kind.value, state=interruption.state)
         reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
-        self._ledger.record(Decision("remove", self.name, f"Node/{node.name}", reason, owner))
+        self._ledger.record(
+            Decision("remove", self.name, f"Node/{node.name}", reason, owner, details=node_details(node))
+        )
 
     def _rebalance(self, interruption: Interruption, node: StateNode) -> None:
         """An instance at risk: where its Provisioner asks for it, the node expires now, which replaces it first."""

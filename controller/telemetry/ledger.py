@@ -16,8 +16,10 @@ import msgspec
 import structlog
 
 from controller.clock import Clock
+from controller.core.cloud import Catalog
 from controller.core.lifecycle.decisions import KINDS, Decision, Entry, entry_of, shortened
-from controller.core.lifecycle.fleet import Fleet
+from controller.core.lifecycle.standing import Standing
+from controller.core.state.snapshot import Snapshot
 from controller.metrics import DECISIONS, NODES_CREATED, NODES_TERMINATED, SILENT, Recorder
 from controller.telemetry.server import Page
 
@@ -37,8 +39,10 @@ class Ledger:
         self._clock = clock
         self.recorder = recorder
         """Where what is decided is counted; for other measures of who decides, too."""
-        self.prices: Callable[[], Fleet] | None = None
-        """What our nodes cost now: removals are on record with it, whoever decided them. Set once, at the start."""
+        self.look: Callable[[], tuple[Snapshot, Catalog]] | None = None
+        """The newest snapshot and the offerings now: what is decided without a plan is on record with their digest and
+        prices. Set once, at the start."""
+        self._standing: Standing | None = None
         self._most = most_entries
         self._lock = threading.Lock()
         self._entries: dict[int, Entry] = {}
@@ -51,7 +55,7 @@ class Ledger:
 
     def record(self, decision: Decision) -> Entry:
         """Put a decision on record."""
-        decision = shortened(self._priced(decision))
+        decision = shortened(self._completed(decision))
         self._count(decision)
         now = self._clock.now()
         with self._lock:
@@ -66,14 +70,19 @@ class Ledger:
             self._keep(entry)
             return entry
 
-    def _priced(self, decision: Decision) -> Decision:
-        """A removal with the price of all our nodes, and that price without the node."""
-        if decision.kind != "remove" or decision.price_before is not None or self.prices is None:
+    def _completed(self, decision: Decision) -> Decision:
+        if self.look is None or (decision.inputs and decision.price_before is not None):
             return decision
-        fleet = self.prices()
-        own = fleet.prices.get(decision.subject.partition("/")[2])
-        before = fleet.price_per_hour
-        return replace(decision, price_before=before, price_after=None if own is None else max(0.0, before - own))
+        seen, standing = self.look(), self._standing
+        if standing is None or not standing.still_of(*seen):
+            self._standing = standing = Standing.of(*seen)
+        return standing.completed(decision, self.removed())
+
+    def removed(self) -> frozenset[str]:
+        """Names of nodes whose removal was the last that was decided of them."""
+        with self._lock:
+            latest = [self._entries[number].decision for number in self._latest.values()]
+        return frozenset(each.subject.partition("/")[2] for each in latest if each.kind == "remove")
 
     def _keep(self, entry: Entry) -> None:
         self._entries[entry.number] = entry

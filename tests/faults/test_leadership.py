@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 from controller.errors import NotFoundError
 from controller.kube.lease import LEASE_NAME
@@ -19,11 +22,30 @@ def holder(world: CrashWorld) -> str:
         return ""
 
 
+def decisions(world: CrashWorld) -> list[dict[str, Any]]:
+    """What the process that started last has on record; none while it cannot be asked."""
+    lines = map(json.loads, world.log.read_text().splitlines())
+    ports = [line["port"] for line in lines if line["message"] == "Serves" and line["what"] == "metrics"]
+    try:
+        with urllib.request.urlopen(f"http://localhost:{ports[-1]}/decisions", timeout=5) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["decisions"]
+    except OSError:
+        return []
+    return found
+
+
 def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
     with crash_world(tmp_path, whens=()) as world:
         world.until(lambda: holder(world) == "karpenter-0", "leading")
         world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
         assert world.log.read_text().count("aws.interruptionQueueName is not set") == 1, "said once, and it goes on"
+        world.scale(1)
+        world.until(lambda: len(world.nodes()) == 1, "a node")
+        world.until(lambda: decisions(world) != [], "a decision")
+        launch, *_ = decisions(world)
+        assert (launch["kind"], launch["subject"]) == ("launch", f"Node/{world.nodes()[0]['metadata']['name']}")
+        assert launch["inputs"]
+        assert launch["pricePerHourAfter"] > launch["pricePerHourBefore"] == 0
         first = world.controller
         assert first is not None
         assert first.pid is not None
@@ -34,6 +56,7 @@ def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
 
         world.controller = None
         world.until(lambda: holder(world) == "karpenter-0", "leading again")
+        world.until(lambda: decisions(world)[:1] == [launch], "the next leader knows what the last one decided")
         second = world.controller
         assert second is not None
         lease = world.kube.get(LEASES, LEASE_NAME, NAMESPACE)

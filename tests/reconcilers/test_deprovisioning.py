@@ -32,7 +32,6 @@ from controller.core.deprovisioning.memory import (
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.deprovisioning.surge import RESTARTED_FOR
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
-from controller.core.lifecycle.fleet import fleet
 from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift, Images, NetworkSource
 from controller.errors import CloudError, InsufficientCapacityError, NotFoundError
@@ -88,7 +87,7 @@ def leader(
         wanted["drift"] = drift.wanted
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
-    ledger.prices = lambda: fleet(world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
+    ledger.look = lambda: (world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
     commands = Commands(
         kube=world.kube,
         informers=world.informers,
@@ -179,9 +178,14 @@ def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World)
     assert len(world.cloud.requests) == 1
     assert "ttlSecondsUntilExpired" in world.await_event("DeprovisioningTerminating")["message"]
     assert one.decided() == [("launch", new, "expiration/replace"), ("remove", "old", "expiration/replace")]
-    removal = one.ledger.entries()[-1].decision
-    assert removal.price_before is not None
-    assert removal.price_before > (removal.price_after or 0.0) > 0.0
+    launch, removal = (entry.decision for entry in one.ledger.entries())
+    old, fresh = removal.details["instance_type"], launch.details["instance_type"]
+    price = {entry.name: entry.offerings[0].price for entry in world.cloud.types}
+    assert launch.price_before == pytest.approx(price[old])
+    assert launch.price_after == removal.price_before == pytest.approx(price[old] + price[fresh])
+    assert removal.price_after == pytest.approx(price[fresh])
+    assert len({launch.inputs, removal.inputs}) == 2, "the cluster that they were decided in was another one"
+    assert "" not in (launch.inputs, removal.inputs)
     text = one.metrics.page({}).body.decode()
     for series in (
         'karpenter_deprovisioning_actions_performed{action="expiration/replace",deprovisioner="expiration"} 1.0',

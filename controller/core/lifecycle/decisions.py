@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.cloud import Catalog
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.api.pod import Pod
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, CloudInstance
 from controller.core.lifecycle.outcome import LaunchOutcome
 from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.state.snapshot import Snapshot, StateNode
 
 Kind = Literal["launch", "skip", "remove"]
 KINDS: Final = ("launch", "skip", "remove")
@@ -22,7 +26,8 @@ MOST_REASON = 1000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision. Prices are $ an hour of all our nodes before and after it; None: not known."""
+    """One decision. Prices are $ an hour of our nodes before and after it, without those that an earlier decision
+    removes; None: not known."""
 
     kind: Kind
     """launch: a node was launched. skip: a pod was left pending, or a launch or removal that was begun did not come
@@ -34,7 +39,7 @@ class Decision:
     reason: str
     provisioner: str = ""
     inputs: str = ""
-    """Digest of what it was decided on (see `digest`): equal digests, equal inputs."""
+    """Digest of what it was decided on (see `digest` and `standing`): equal digests, equal inputs."""
     price_before: float | None = None
     price_after: float | None = None
     pods: tuple[str, ...] = ()
@@ -137,6 +142,27 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
     return FrozenMap({name: text for name, text in details.items() if text})
 
 
+def node_details(node: StateNode) -> FrozenMap[str, str]:
+    """What the node of a decision is."""
+    labels, found = node.node.labels, {"instance": node.node.provider_id.rpartition("/")[2]}
+    for name, key in (("instance_type", INSTANCE_TYPE), ("zone", ZONE), ("capacity_type", CAPACITY_TYPE)):
+        found[name] = labels.get(key, "")
+    return FrozenMap({name: text for name, text in found.items() if text})
+
+
+def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
+    """What the instance of a decision is."""
+    own = instance
+    return FrozenMap(
+        {
+            "instance": own.id,
+            "instance_type": own.instance_type,
+            "zone": own.zone,
+            "capacity_type": own.capacity_type,
+        }
+    )
+
+
 def shortened(decision: Decision) -> Decision:
     """The same within the bounds of what is kept."""
     count = max(decision.pod_count, len(decision.pods))
@@ -145,14 +171,29 @@ def shortened(decision: Decision) -> Decision:
 
 def digest(problem: SchedulingProblem) -> str:
     """16 hex digits of what a plan depends on: pods, nodes with their pods, Provisioners, offerings, DaemonSets."""
-    snapshot = problem.snapshot
+    return _digest(problem.snapshot, problem.catalog, problem.pending, problem.nodes, problem.provisioners)
+
+
+def state_digest(snapshot: Snapshot, catalog: Catalog) -> str:
+    """The same of a whole cluster, for what is decided without a plan."""
+    waiting = (pod for pod in snapshot.pods.values() if not pod.node_name)
+    return _digest(snapshot, catalog, waiting, snapshot.nodes.values(), snapshot.provisioners.values())
+
+
+def _digest(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    pods: Iterable[Pod],
+    nodes: Iterable[StateNode],
+    provisioners: Iterable[Provisioner],
+) -> str:
     lines = [
-        *(f"pod {pod.uid} {_amounts(pod.spec.requests)}" for pod in problem.pending),
-        *(f"node {node.node.uid} {','.join(pod.uid for pod in node.pods)}" for node in problem.nodes),
-        *(f"provisioner {each.uid} {each.generation}" for each in problem.provisioners),
+        *(f"pod {pod.uid} {_amounts(pod.spec.requests)}" for pod in pods),
+        *(f"node {node.node.uid} {','.join(pod.uid for pod in node.pods)}" for node in nodes),
+        *(f"provisioner {each.uid} {each.generation}" for each in provisioners),
         *(f"template {each.uid} {each.generation}" for each in snapshot.node_templates.values()),
         *(f"daemons {each.uid} {_amounts(each.template.spec.requests)}" for each in snapshot.daemon_sets.values()),
-        *_offerings(problem.catalog),
+        *_offerings(catalog),
     ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -47,7 +47,12 @@ def owned(snapshot: Snapshot) -> Iterable[StateNode]:
 def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:
     """What the node's own offering costs, sold out or not; a price of 0 is that of an offering nobody priced."""
     labels = node.node.labels
+    return node_price_of(instance_type, labels.get(ZONE), labels.get(CAPACITY_TYPE))
+
+
+def node_price_of(instance_type: InstanceType | None, zone: str | None, capacity_type: str | None) -> float | None:
+    """The same of an offering; None where it is not known."""
     for offering in instance_type.offerings if instance_type else ():
-        if (offering.zone, offering.capacity_type) == (labels.get(ZONE), labels.get(CAPACITY_TYPE)):
+        if (offering.zone, offering.capacity_type) == (zone, capacity_type):
             return offering.price or None
     return None
