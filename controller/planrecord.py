@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -11,7 +10,7 @@ from controller.core.api.pod import PodKey
 from controller.core.lifecycle.decisions import Decision, digest, launch_details
 from controller.core.lifecycle.outcome import LaunchOutcome
 from controller.core.lifecycle.standing import Standing
-from controller.core.provisioning.plan import PlannedNode, SchedulingProblem, UnplacedPod
+from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
 from controller.telemetry.ledger import Ledger
 
 METHOD = "provisioning"
@@ -55,14 +54,6 @@ class PlanRecord:
             details=launch_details(outcome),
         )
         self._ledger.record(decision)
-
-    def unplaced(self, pods: Iterable[UnplacedPod]) -> None:
-        """Pods that the plan leaves pending: one entry for all that have the same reason."""
-        by_reason: dict[str, list[PodKey]] = defaultdict(list)
-        for each in pods:
-            by_reason[each.reason].append(each.pod)
-        for reason, keys in by_reason.items():
-            self.skipped(keys, reason)
 
     def skipped(self, pods: Iterable[PodKey], reason: str, provisioner: str = "") -> None:
         """Pods that get no node now."""

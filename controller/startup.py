@@ -75,11 +75,11 @@ def until_it_works(
         except (KubeError, CloudError) as error:
             failures += 1
             if (kind := type(error).__name__) != said:
-                _log.warning(f"{what} does not answer as it should; trying again", error=f"{kind}: {error}")
+                _log.warning("No answer as it should be; trying again", of=what, error=f"{kind}: {error}")
                 said = kind
             clock.wait(stop, backoff.delay_seconds(failures))
         else:
             if failures:
-                _log.info(f"{what} answers again", failures=failures)
+                _log.info("Answers again", of=what, failures=failures)
             return answer
     return None

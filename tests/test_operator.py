@@ -261,9 +261,9 @@ def test_an_outage_at_the_start_is_said_once_and_its_end_too() -> None:
             lambda: answers.pop(0)(), "Kubernetes", SystemClock(), threading.Event(), BackoffTimes(0.001, 0.002)
         )
     assert found == "up"
-    assert [entry["event"] for entry in logs] == [
-        "Kubernetes does not answer as it should; trying again",
-        "Kubernetes answers again",
+    assert [(entry["event"], entry["of"]) for entry in logs] == [
+        ("No answer as it should be; trying again", "Kubernetes"),
+        ("Answers again", "Kubernetes"),
     ]
 
 

@@ -217,7 +217,7 @@ class Informers:
                 self._snapshot = snapshot
                 self._changed.notify_all()
             if snapshot.synced and not before.synced:
-                _log.info("Cluster state is synced", nodes=len(snapshot.nodes), pods=len(snapshot.pods))
+                _log.info("Cluster state is synced", node_count=len(snapshot.nodes), pod_count=len(snapshot.pods))
         for done in waiting:
             done.set_result(snapshot)
         return snapshot is not before

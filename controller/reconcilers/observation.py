@@ -14,13 +14,16 @@ from controller import metrics
 from controller.catalogs import Catalogs, CatalogView
 from controller.clock import Clock
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
+from controller.core.api.pod import Pod
 from controller.core.deprovisioning.records import recorded
 from controller.core.lifecycle.comparison import Comparison, compare
 from controller.core.lifecycle.fleet import fleet, owned
 from controller.core.lifecycle.queues import Queue, queues
 from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.problem import provisionable
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.metrics import Recorder
+from controller.planlog import named
 
 LOOK_SECONDS = 15.0
 COMPARE_SECONDS = 300.0
@@ -51,6 +54,8 @@ class ObservationReconciler:
         self._compared: tuple[int, float] | None = None
         """Version of the snapshot that was compared last, and when."""
         self._pending: dict[str, float] = {}
+        self._awaited: frozenset[str] = frozenset()
+        """The uids of pods that were seen to wait for a node of ours, and do not run yet."""
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -58,6 +63,7 @@ class ObservationReconciler:
         if not snapshot.synced:
             return 1.0
         self._watch_pods(snapshot)
+        self._say_running(snapshot)
         now = self._clock.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
@@ -79,6 +85,23 @@ class ObservationReconciler:
                 elif not pod.terminal:
                     still[pod.uid] = pod.created
         self._pending = still
+
+    def _say_running(self, snapshot: Snapshot) -> None:
+        """The end of the way that began with a plan: pods that waited run, node by node."""
+        awaited: set[str] = set()
+        started: dict[str, list[Pod]] = defaultdict(list)
+        for pod in snapshot.pods.values():
+            if provisionable(pod) or (pod.phase == "Pending" and pod.uid in self._awaited):
+                awaited.add(pod.uid)
+            elif pod.uid in self._awaited and pod.node_name:
+                started[pod.node_name].append(pod)
+        self._awaited, now = frozenset(awaited), self._clock.now()
+        for node, pods in sorted(started.items()):
+            slowest = max(now - pod.created for pod in pods)
+            keys = [pod.key for pod in pods]
+            self._log.info(
+                "Pods run", node=node, pods=named(keys), pod_count=len(keys), slowest_seconds=round(slowest, 1)
+            )
 
     def _look(self, snapshot: Snapshot, view: CatalogView) -> None:
         found, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]]()

@@ -47,12 +47,12 @@ from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
 from controller.metrics import GUARD_REFUSALS, HEADROOM_UNITS, SCHEDULING_DURATION
+from controller.planlog import PlanLog, by_reason, named
 from controller.planrecord import PlanRecord
 from controller.telemetry.ledger import Ledger
 from controller.troubles import Troubles
 
 NOT_READY_SECONDS = 0.5
-MOST_LOGGED_PODS = 10
 HEADROOM_SECONDS = 10.0
 """How often room for pods to come is looked after, while none waits."""
 STATE_TIMEOUT_SECONDS = 10.0
@@ -112,7 +112,7 @@ class ProvisioningReconciler:
         self._held_back = ItemBackoff(clock, self.name, self._options.hold_back)
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
-        self._said: tuple[int, ...] = ()
+        self._plans = PlanLog(self.name)
         self._headroom_at = clock.monotonic()
         self._warned: LRUCache[str, bool] = LRUCache(REMEMBERED_WORKLOADS)
         self._log = structlog.get_logger(self.name)
@@ -163,7 +163,7 @@ class ProvisioningReconciler:
             self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
         self._tell_headroom(snapshot, units, plan)
         if plan.new_nodes:
-            self._say_plan(len(units), plan)
+            self._plans.computed(tuple(units.values()), plan, self._clock.now())
             self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
 
     def _tell_headroom(self, snapshot: Snapshot, units: Mapping[PodKey, Pod], plan: SchedulingPlan) -> None:
@@ -213,27 +213,13 @@ class ProvisioningReconciler:
         record = PlanRecord(self._ledger, problem)
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
-        self._say_plan(len(problem.pending), plan)
-        record.unplaced(plan.unplaced)
-        for unplaced in plan.unplaced:
-            self._say_unplaced(snapshot, [unplaced.pod], unplaced.reason)
+        self._plans.computed(problem.pending, plan, self._clock.now())
+        for reason, pods in by_reason(plan.unplaced).items():
+            self._skip(snapshot, record, pods, reason)
         for placement in plan.existing:
+            self._plans.have_room(placement.node, placement.pods)
             self._nominate(snapshot, placement.node, placement.pods)
         return self._launch_all(snapshot, view, plan, record)
-
-    def _say_plan(self, pods: int, plan: SchedulingPlan) -> None:
-        """Aloud when something new follows from it: pods that nothing can help are planned for again and again."""
-        counts = (pods, len(plan.new_nodes), len(plan.existing), len(plan.unplaced))
-        news = bool(plan.new_nodes) or counts != self._said
-        self._said = counts
-        (self._log.info if news else self._log.debug)(
-            "Computed plan",
-            pods=pods,
-            new_nodes=len(plan.new_nodes),
-            existing_nodes=len(plan.existing),
-            unplaced=len(plan.unplaced),
-            price_per_hour=round(plan.price_per_hour, 4),
-        )
 
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
@@ -293,8 +279,7 @@ class ProvisioningReconciler:
             self._skip(snapshot, record, pods, f"Launch failed: {type(error).__name__}: {error}")
             return ()
         record.launched(allotment.planned, launch_outcome(request, instance))
-        named = ["/".join(key) for key in pods[:MOST_LOGGED_PODS]]
-        self._log.info("Pods have a node on its way", node=instance.node_name, pods=named, pod_count=len(pods))
+        self._plans.on_its_way(instance.node_name, pods)
         self._held_back.succeeded(_version(request.provisioner))
         for lacking in (True, False):
             subject = _subject(allotment.planned, lacking)
@@ -318,7 +303,8 @@ class ProvisioningReconciler:
             error,
             provisioner=planned.provisioner,
             instance_type=planned.offering.instance_type,
-            pods=len(planned.pods),
+            pods=named(planned.pods),
+            pod_count=len(planned.pods),
         )
         launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
@@ -340,11 +326,9 @@ class ProvisioningReconciler:
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
 
     def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
-        """Pods that the plan had a node for, and that do not get it now."""
+        """Pods that get no node now."""
         record.skipped(pods, reason)
-        self._say_unplaced(snapshot, pods, reason)
-
-    def _say_unplaced(self, snapshot: Snapshot, pods: Iterable[PodKey], reason: str) -> None:
+        self._plans.stay_pending(pods, reason)
         for pod in _known(snapshot, pods):
             self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
 

@@ -36,6 +36,7 @@ from controller.kube.informers import Informers
 from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
 from controller.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.metrics import SILENT, TERMINATION_TIME, Recorder
+from controller.planlog import named
 
 GOING = frozenset({"shutting-down", "terminated"})
 """Instance states from which there is no way back."""
@@ -126,7 +127,9 @@ class TerminationReconciler:
         step = next_step(node.pods, now, until)
         if not step.drained:
             if self._instance_gone(node.node):
-                self._log.info("Instance is gone before its node was drained", node=node.name, pods=len(step.waiting))
+                keys = [pod.key for pod in step.waiting]
+                text = "Instance is gone before its node was drained"
+                self._log.info(text, node=node.name, pods=named(keys), pod_count=len(keys))
                 self._release(node.node)
                 return
             for pod in step.evict:
@@ -181,10 +184,12 @@ class TerminationReconciler:
 
     def _say_cut_off(self, node: Node, pods: list[Pod]) -> None:
         if pods:
-            named = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
-            message = f"The node's deadline is over; its instance goes with {len(pods)} pods on it: {named}"
+            first = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
+            message = f"The node's deadline is over; its instance goes with {len(pods)} pods on it: {first}"
             self._events.publish(ObjectRef.of(node), "Warning", "FailedDraining", message, (node.uid, "deadline"))
-            self._log.warning("Deadline over before the node was drained", node=node.name, pods=named)
+            keys = [pod.key for pod in pods]
+            text = "Deadline over before the node was drained"
+            self._log.warning(text, node=node.name, pods=named(keys), pod_count=len(keys))
 
     def _waits_for_volumes(self, node: Node, pods: list[Pod], snapshot: Snapshot) -> bool:
         """Whether the instance must stay a little longer, so that volumes are detached from it in order."""

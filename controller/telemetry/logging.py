@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from cachetools import LRUCache
 
-from controller.clock import Clock
+from controller.clock import Clock, SystemClock
 from controller.errors import Problem, ValidationError
 
 LEVELS: Mapping[str, int] = {
@@ -30,6 +30,7 @@ LEVELS: Mapping[str, int] = {
 
 Format = Literal["auto", "json", "console"]
 
+REPEAT_SECONDS = 60.0
 _MAX_REMEMBERED = 8192
 _METHOD_LEVELS = {**LEVELS, "exception": logging.ERROR, "critical": logging.CRITICAL, "fatal": logging.CRITICAL}
 
@@ -59,8 +60,10 @@ class _Logger(structlog.PrintLogger):
         self.name = name
 
 
-def configure(level: str = "info", style: Format = "auto", stream: TextIO | None = None) -> None:
-    """Set up logging for the process; `auto` is console on a terminal and JSON elsewhere.
+def configure(
+    level: str = "info", style: Format = "auto", stream: TextIO | None = None, clock: Clock | None = None
+) -> None:
+    """Set up logging for the process; `auto` is console on a terminal and JSON elsewhere. Repeats are thinned out.
 
     Raises ValidationError for a level that does not exist.
     """
@@ -71,6 +74,7 @@ def configure(level: str = "info", style: Format = "auto", stream: TextIO | None
         processors=[
             _threshold,
             structlog.contextvars.merge_contextvars,
+            _Thinned(clock or SystemClock()),
             _name,
             *(_console(out) if console else _json()),
         ],
@@ -118,6 +122,24 @@ def set_levels(levels: Mapping[str, str]) -> None:
     found = {name: LEVELS[level.lower()] for name, level in levels.items()}
     _threshold.level = found.pop("", _threshold.level)
     _threshold.by_name = found
+
+
+class _Thinned:
+    """The same line, to the last field, is said once in REPEAT_SECONDS; the next one says how many it stands for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._repeats = Repeats(REPEAT_SECONDS, clock)
+
+    def __call__(self, logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        if method == "debug":
+            return event  # who asked for all gets all
+        trace = sys.exc_info()[1] if event.get("exc_info") is True else None
+        times = self._repeats.admit((getattr(logger, "name", ""), method, repr(trace), repr(sorted(event.items()))))
+        if not times:
+            raise structlog.DropEvent
+        if times > 1:
+            event["repeats"] = times
+        return event
 
 
 class Repeats:

@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import parse_time
+from controller.kube.resources import PODS
 from tests.faults.crashworld import CLUSTER, CrashWorld, crash_world, initialized
 
 
@@ -18,6 +19,16 @@ def logged(world: CrashWorld) -> list[dict[str, Any]]:
 def said(world: CrashWorld, text: str) -> list[int]:
     """The places in the log at which it stands."""
     return [at for at, entry in enumerate(logged(world)) if text in str(entry.get("message", entry.get("event", "")))]
+
+
+def way_of(pod: str, lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What a person finds who looks for the pod, then for the node and the instance that its lines name."""
+    about = [line for line in lines if pod in line.get("pods", ())]
+    nodes = {line["node"] for line in about if "node" in line}
+    instances = {line["id"] for line in lines if line.get("node") in nodes and "id" in line}
+    found = [line for line in lines if line in about or line.get("node") in nodes or line.get("id") in instances]
+    assert all(isinstance(line["pods"], list) for line in lines if "pods" in line), "names; pod_count is the number"
+    return [(line["logger"], line["message"]) for line in found if line["message"] != "Registered node"]
 
 
 def waiting_messages(sqs: Any, url: str) -> int:
@@ -32,6 +43,15 @@ def test_a_spot_warning_brings_a_replacement_at_once_and_its_pods_move_in_time(t
         world.scale(1)
         world.start_kubelets()
         world.until(lambda: world.running() == 1 and all(map(initialized, world.nodes())), "a node in service")
+        world.until(lambda: said(world, "Pods run") != [], "the pod's running is in the log")
+        (pod,) = world.kube.list(PODS, "default", label_selector="app=inflate")
+        assert way_of(f"default/{pod['metadata']['name']}", logged(world)) == [
+            ("provisioning", "Computed plan"),
+            ("launcher", "Launched instance"),
+            ("provisioning", "Pods have a node on its way"),
+            ("registration", "Initialized node"),
+            ("observation", "Pods run"),
+        ]
         (old,) = world.nodes()
         (instance,) = world.instances()
         sqs = world.aws.client("sqs")

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller import metrics as names
 from controller.catalogs import Catalogs
 from controller.core.api import labels as keys
+from controller.core.api.pod import Pod
 from controller.core.cloud import Offering
 from controller.core.state.snapshot import Snapshot
 from controller.metrics import Metric
@@ -131,3 +133,24 @@ def test_before_the_caches_are_synced_nothing_is_told() -> None:
     one = Watcher()
     one.loop.reconcile(Snapshot())
     assert one.told == {}
+
+
+def test_pods_that_waited_for_a_node_are_said_to_run_once_and_others_never() -> None:
+    watcher = Watcher()
+    waits = factories.pending_pod(name="web")
+    starts = replace(waits, node_name="a", unschedulable=False)
+    runs = replace(starts, phase="Running")
+    other = factories.pod(name="other")
+    created = watcher.clock.now() - 12.0
+
+    def look(*pods: Pod) -> None:
+        watcher.loop.reconcile(factories.snapshot(pending=[replace(pod, created=created) for pod in pods]))
+
+    with capture_logs() as logs:
+        look(waits, other)
+        look(starts, replace(other, node_name="a"))
+        look(runs, replace(other, node_name="a", phase="Running"))
+        look(runs)
+    (line,) = [entry for entry in logs if entry["event"] == "Pods run"]
+    assert (line["node"], line["pods"], line["pod_count"]) == ("a", ["default/web"], 1)
+    assert line["slowest_seconds"] == 12.0

@@ -309,6 +309,31 @@ def test_a_provisioner_that_is_deleted_between_plan_and_launch_launches_nothing(
     assert "Provisioner" in world.await_event("FailedScheduling")["message"]
 
 
+def test_pods_that_stay_or_fit_are_named_in_the_log_with_news_alone(world: World) -> None:
+    """They are planned for again and again; the reason, or the node, is said once."""
+    world.add_provisioner()
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.02, 0.05), SolveOptions()))
+    world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
+    with capture_logs() as logs:
+        for _ in range(3):
+            world.passes(loop, lambda _: len(logs) > 1, "it is said")
+            for _ in range(5):
+                loop.reconcile(world.caught_up())
+                world.clock.wait(world.stop, 0.05)
+        world.add_pod("small")
+        (name,) = world.passes(loop, nodes_are(1), "a node").nodes
+        world.add_pod("late", spec={"containers": [{"name": "c", "image": "i"}]})
+        world.passes(loop, lambda _: any("default/late" in entry.get("pods", ()) for entry in logs[3:]), "placed")
+        for _ in range(5):
+            loop.reconcile(world.caught_up())
+    alone, beside_nodes = [entry for entry in logs if entry["event"] == "Pods stay pending"]
+    assert alone["pods"] == beside_nodes["pods"] == ["default/huge"]
+    assert "cpu" in alone["because"]
+    assert "none has room" in beside_nodes["because"], "that there are nodes now is news"
+    (fits,) = [entry for entry in logs if entry["event"] == "Pods have room on a node"]
+    assert (fits["node"], fits["pods"], fits["pod_count"]) == (name, ["default/late"], 1)
+
+
 def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world: World) -> None:
     """Launches add up: the second node's price before is the first one's price after."""
     world.add_provisioner()

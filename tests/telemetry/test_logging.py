@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
+import controller
 from controller.errors import ValidationError
-from controller.telemetry.logging import Repeats, configure, set_level
+from controller.telemetry.logging import REPEAT_SECONDS, Repeats, configure, set_level
 from tests.manual_clock import ManualClock
 
 
@@ -111,3 +114,58 @@ def test_repeats_are_held_back_and_counted() -> None:
     clock.advance(61.0)
     assert repeats.admit("a") == 5, "four that were held back, and this one"
     assert repeats.admit("a") == 0
+
+
+def test_the_same_line_is_said_once_a_minute_and_then_how_often_it_was_meant() -> None:
+    """To the last field: another node, another level or another error is another line. Debug lines are all there."""
+    clock, stream = ManualClock(), io.StringIO()
+    configure("debug", stream=stream, clock=clock)
+    log = structlog.get_logger("registration")
+    for _ in range(3):
+        log.warning("Node is odd", node="a")
+        log.debug("Looked")
+    log.warning("Node is odd", node="b")
+    log.info("Node is odd", node="a")
+    structlog.get_logger("other").warning("Node is odd", node="a")
+    for reason in ("one", "two", "two"):
+        try:
+            raise RuntimeError(reason)
+        except RuntimeError:
+            log.exception("Broken")
+    clock.advance(REPEAT_SECONDS + 1)
+    log.warning("Node is odd", node="a")
+    told = [(line["message"], line.get("node", ""), line.get("repeats", 1)) for line in lines(stream)]
+    assert told == [
+        ("Node is odd", "a", 1),
+        *[("Looked", "", 1)] * 3,
+        ("Node is odd", "b", 1),
+        ("Node is odd", "a", 1),
+        ("Node is odd", "a", 1),
+        ("Broken", "", 1),
+        ("Broken", "", 1),
+        ("Node is odd", "a", 3),
+    ]
+
+
+LEVEL_METHODS = {"debug", "info", "warning", "error", "exception"}
+
+
+def spoken() -> Iterator[tuple[str, ast.expr]]:
+    """Every message that the controller logs, with its place."""
+    for path in sorted(Path(controller.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Attribute)):
+                continue
+            source = ast.unparse(node.func.value)
+            if node.func.attr in LEVEL_METHODS and (source.split(".")[-1] in ("_log", "log") or "get_logger" in source):
+                yield f"{path.name}:{node.lineno}", node.args[0]
+
+
+def test_messages_are_constant_and_begin_with_a_capital() -> None:
+    """What differs is in the fields: a search for a message finds all of its lines."""
+    found = dict(spoken())
+    assert len(found) > 80, "the scan sees them"
+    for place, message in found.items():
+        assert not isinstance(message, ast.JoinedStr | ast.BinOp | ast.Call), f"{place}: {ast.unparse(message)}"
+        if isinstance(message, ast.Constant):
+            assert str(message.value)[0].isupper(), place
