@@ -65,7 +65,8 @@ class PlanLog:
         )
 
     def on_its_way(self, node: str, pods: Sequence[PodKey]) -> None:
-        """A node was launched for them."""
+        """A node was launched for them; that they still have room on it is no news."""
+        self._news(pods, node)
         self._log.info("Pods have a node on its way", node=node, pods=named(pods), pod_count=len(pods))
 
     def have_room(self, node: str, pods: Iterable[PodKey]) -> None:
