@@ -4,7 +4,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 KUBE ?= embedded
 RUN := $(UV) run --quiet --locked
 
-.PHONY: help install demo sandbox binaries test e2e e2e-pulumi check format lock clean
+.PHONY: help install demo sandbox binaries test e2e e2e-pulumi judge check format lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -33,6 +33,9 @@ e2e: install ## scenarios on a real control plane (KUBEBUILDER_ASSETS, or built 
 
 e2e-pulumi: install ## the stack by Pulumi itself, against the sandbox: preview to destroy (needs pulumi and its plugins)
 	@$(RUN) python -m e2e.engine
+
+judge: install ## kube-scheduler's own filters judge our plans for problems made up (JUDGE_FLAGS="FILE... --budget 0"; needs Go once)
+	@$(RUN) python -m bench judge $(or $(JUDGE_FLAGS),--seeds 20)
 
 check: install ## lint, format, types, import contracts, lock file
 	@$(UV) lock --check --quiet

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import orjson
 
-from bench import field, scalereport
+from bench import field, judging, scalereport
 from bench.curve import measure, picture, table
 from bench.generate import write
 from bench.image import image_table, measure_image
@@ -63,6 +63,28 @@ def solve_all(folder: Path, peer: Path | None, budget: float | None, against: st
     show(found, other=against is not None)
     if into:
         into.write_text(markdown(found, other=against is not None))
+
+
+@main.command("judge")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--seeds", type=int, default=0, help="So many problems made up, beside FILES.")
+@click.option("--from-seed", type=int, default=1, show_default=True, help="The first of those seeds.")
+@click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
+def judge_plans(files: tuple[Path, ...], seeds: int, from_seed: int, budget: float | None) -> None:
+    """Solve FILES, and have kube-scheduler's own filters judge the plans. Ends with 1 when one does not hold."""
+    try:
+        binary = judging.find_or_build(lambda line: click.echo(line, err=True))
+    except judging.JudgeMissingError as error:
+        click.echo(f"No judge: {error}", err=True)
+        sys.exit(os.EX_UNAVAILABLE)
+    options = SolveOptions() if budget is None else SolveOptions(budget_seconds=budget)
+    failed = 0
+    for name, each in judging.posed(files, range(from_seed, from_seed + seeds)):
+        verdict = judging.judge(binary, name, each, options)
+        failed += not verdict.holds
+        for line in verdict.lines():
+            click.echo(line)
+    sys.exit(1 if failed else 0)
 
 
 @main.command("made")

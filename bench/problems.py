@@ -3,6 +3,8 @@
     {"instanceTypes": [{"name", "capacity", "overhead", "requirements", "offerings"}], "nodePools": [...],
      "nodes": [v1.Node], "pods": [v1.Pod], "daemonSets": [apps/v1.DaemonSet]}
 
+and, where pods need them, "namespaces", "persistentVolumes", "persistentVolumeClaims", "storageClasses", "csiNodes".
+
 A nodePool is a Provisioner under its later name. Every requirement key of a type is a well-known label.
 """
 
@@ -20,10 +22,20 @@ import orjson
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
-from controller.core.api.parse import parse_daemon_set, parse_node, parse_pod
+from controller.core.api.parse import (
+    parse_claim,
+    parse_csi_node,
+    parse_daemon_set,
+    parse_namespace,
+    parse_node,
+    parse_pod,
+    parse_storage_class,
+    parse_volume,
+)
 from controller.core.api.pod import Pod, PodSpec, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
+from controller.core.api.workloads import CSINode, Namespace, PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.cloud import Catalog, InstanceType, Offering
 from controller.core.provisioning import SchedulingProblem
 from controller.core.provisioning.problem import build
@@ -43,6 +55,11 @@ class Objects:
     pods: tuple[Pod, ...]
     nodes: tuple[Any, ...]
     daemon_sets: tuple[Any, ...]
+    namespaces: tuple[Namespace, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
 
 
 def load(path: Path) -> Document:
@@ -60,6 +77,11 @@ def decode(document: Document) -> Objects:
         pods=tuple(_pod(obj) for obj in document["pods"]),
         nodes=tuple(_node(obj) for obj in document.get("nodes") or ()),
         daemon_sets=tuple(parse_daemon_set(obj) for obj in document.get("daemonSets") or ()),
+        namespaces=tuple(parse_namespace(obj) for obj in document.get("namespaces") or ()),
+        volumes=tuple(parse_volume(obj) for obj in document.get("persistentVolumes") or ()),
+        claims=tuple(parse_claim(obj) for obj in document.get("persistentVolumeClaims") or ()),
+        storage_classes=tuple(parse_storage_class(obj) for obj in document.get("storageClasses") or ()),
+        csi_nodes=tuple(parse_csi_node(obj) for obj in document.get("csiNodes") or ()),
     )
 
 
@@ -90,6 +112,11 @@ def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
         pods={pod.key: pod for pod in objects.pods},
         provisioners={p.name: p for p in sorted(objects.provisioners, key=lambda p: p.name)},
         daemon_sets={(d.namespace, d.name): d for d in objects.daemon_sets},
+        namespaces={each.name: each for each in objects.namespaces},
+        volumes={each.name: each for each in objects.volumes},
+        claims={each.key: each for each in objects.claims},
+        storage_classes={each.name: each for each in objects.storage_classes},
+        csi_nodes={each.name: each for each in objects.csi_nodes},
     )
     return snapshot, {p.name: objects.instance_types for p in objects.provisioners}
 

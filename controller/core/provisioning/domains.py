@@ -112,7 +112,8 @@ class Domains:
         bits, rows, _ = self._filter(group.key.node_filter)
         codes, cells = self.standing.columns.column(group.key.key)
         held = {cells[code] for code in set(codes[rows].tolist())}
-        return frozenset({str(v) for v in held if v is not None} | self._launchable(group.key.key, bits & self._reach))
+        launchable = self._launchable(group.key.key, bits & self._reach)
+        return frozenset({str(v) for v in held if v is not None} | _allowed(launchable, group))
 
     def counted(self, group: Group, mask: Mask) -> tuple[bool, bool]:
         """Whether pods that go where the mask says are surely, or maybe, counted by the group."""
@@ -126,3 +127,16 @@ class Domains:
             maybe = bool((mask.bits & bits).any()) or bool((mask.existing & rows).any())
             found = self._counted[key] = (surely, maybe)
         return found
+
+
+def _allowed(values: set[str], group: Group) -> set[str]:
+    """Those that the pods' own selectors leave open: a pool may leave a label open that they do not."""
+    key = group.key.key
+    return {
+        value
+        for value in values
+        if all(
+            any(key not in term or term[key].accepts(value) for term in terms)
+            for terms in group.key.node_filter.choices
+        )
+    }

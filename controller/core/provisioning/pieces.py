@@ -131,11 +131,13 @@ def unit_rules(topology: Topology, members: tuple[Member, ...]) -> tuple[UnitRul
 
 
 def host_rules(rules: tuple[UnitRule, ...], *, bundled: bool) -> tuple[UnitRule, ...]:
-    """The rules that rows decide. `bundled`: the unit brings its own affinity targets, so it needs none there."""
+    """The rules that rows decide. `bundled`: the unit brings its own affinity targets, so it needs none there, unless
+    some stand already: kube-scheduler then lets no pod be the first of a new host."""
     found = []
     for rule in rules:
         if not rule.host:
             continue
-        own = bundled and rule.group.key.kind is Kind.AFFINITY and rule.matched > 0
+        first = rule.group.key.kind is Kind.AFFINITY and not rule.group.anywhere
+        own = bundled and first and rule.matched > 0
         found.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
     return tuple(found)

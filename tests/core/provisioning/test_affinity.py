@@ -76,6 +76,22 @@ def test_pods_that_stand_bind_where_affine_pods_may_go() -> None:
     )
 
 
+def test_a_bundle_by_preference_is_no_first_pod_of_a_host_that_required_affinity_asks_for() -> None:
+    """Kube-scheduler lets a pod be the first of its kind only while none stands anywhere, whoever goes with it."""
+    team = {"team": "red", "app": "web"}
+    pods = pending_pods(
+        2,
+        labels=team,
+        required_pod_affinity=(near(keys.HOSTNAME, of=selector(team="red")),),
+        preferred_pod_affinity=(WeightedPodAffinityTerm(50, near(keys.HOSTNAME)),),
+    )
+    full = state_node(
+        node=node(name="full", allocatable={"cpu": "100m", "pods": 1}),
+        pods=[running_pod(node="full", labels={"team": "red"}, requests=SMALL)],
+    )
+    assert len(solved(problem(pending=pods, nodes=[full])).unplaced) == 2
+
+
 def test_followers_join_an_unconstrained_target_of_the_same_batch() -> None:
     """T62, better than the peer: the target's zone is committed, so its followers are placed at once."""
     followers = pending_pods(10, labels={"app": "f"}, required_pod_affinity=(near(),))

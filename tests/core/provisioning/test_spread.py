@@ -242,6 +242,13 @@ def test_min_domains_counts_the_zones_that_the_pod_s_pool_reaches_alone() -> Non
     assert skew(solved(posed), posed) == [1, 1]
 
 
+def test_values_of_an_open_label_that_the_pod_s_selector_rules_out_do_not_count() -> None:
+    """The pool leaves team open, red or blue; pods that ask for blue are not held back by a red that has none."""
+    pool = provisioner(requirements=[requirement("team", "In", "red", "blue")])
+    pods = pending_pods(3, labels=WEB, node_selector={"team": "blue"}, topology_spread=(spread("team"),))
+    assert solved(problem(pending=pods, provisioners=[pool])).unplaced == ()
+
+
 def test_match_label_keys_spread_each_revision_alone() -> None:
     constraint = spread(match_label_keys=("pod-template-hash",))
     old = pending_pods(3, labels={**WEB, "pod-template-hash": "1"}, topology_spread=(constraint,))
