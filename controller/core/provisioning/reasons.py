@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from controller.core.provisioning.pieces import UnitRule
 from controller.core.provisioning.resources import Bools, Floats
 from controller.core.provisioning.slots import is_slot
 from controller.core.provisioning.table import PAIR_KEYS
-from controller.core.provisioning.topology import Kind
+from controller.core.provisioning.topology import Group, Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
@@ -50,9 +50,13 @@ def _slot(name: str) -> str:
     return f"it attaches more volumes of {what} than a node can"
 
 
-def topology_reason(rules: Iterable[UnitRule]) -> str:
-    """What the topology rules of a pod that was left over say, as the plan's counts stand."""
-    return "; ".join(text for rule in rules if rule.obeys for text in [_rule(rule)] if text)
+def topology_reason(rules: Iterable[UnitRule], partners: Callable[[Group], str]) -> str:
+    """What the topology rules of a pod that was left over say, as the plan's counts stand.
+
+    `partners` tells of the pods that a group's owners must stand beside on one host, where some run already.
+    """
+    obeyed = [rule for rule in rules if rule.obeys]
+    return "; ".join(text for rule in obeyed for text in [partners(rule.group) or _rule(rule)] if text)
 
 
 def _rule(rule: UnitRule) -> str:

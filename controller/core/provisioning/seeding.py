@@ -15,11 +15,7 @@ def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[
     """Count running pods into every group. `rows`: the row of each node that may take pods, by name."""
     nodes = topology.world.nodes
     for group in topology.groups.values():
-        running = topology.world.matched(group.key.selectors[0])
-        for selector in group.key.selectors[1:]:
-            also = {id(one) for one in topology.world.matched(selector)}
-            running = [one for one in running if id(one) in also]
-        counted = [one for one in running if _counts(group, one)]
+        counted = [one for one in topology.world.matching(group.key.selectors) if _counts(group, one)]
         if group.key.key == labels.HOSTNAME:
             for one in counted:
                 group.most[nodes[one.node].name] += 1

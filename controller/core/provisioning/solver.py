@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from controller.core.provisioning.domains import Domains
 from controller.core.provisioning.levels import levels
 from controller.core.provisioning.limits import Limits, headroom
 from controller.core.provisioning.packing import Packer, weight_premiums
+from controller.core.provisioning.partners import Partners
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.preferences import Preferences
@@ -200,6 +202,7 @@ class Solver:
         assembler = Assembler(rounds.packer, self.existing)
         unplaced = dict(self.unplaced)
         reasons = Reasons(self.catalog, self.existing, rounds.packer.limits)
+        partners = Partners(rounds.topology.world, self.existing, rounds.packer.table.free, self.space)
         for one in progress:
             placed = assembler.placed.get(one.pod_class.index, 0)
             if placed < len(one.pod_class.pods):
@@ -207,7 +210,8 @@ class Solver:
                 request = self.space.vector(one.pod_class.requests)
                 question = Question(level, self.masks.mask(level, choices), request)
                 rules = unit_rules(rounds.topology, (Member(one.pod_class, 1, number),))
-                reason = reasons.explain(question, dict(self.problem.skipped), topology_reason(rules))
+                told = topology_reason(rules, partial(partners.reason, mask=question.mask, request=request))
+                reason = reasons.explain(question, dict(self.problem.skipped), told)
                 unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])
         return SchedulingPlan(
             new_nodes=assembler.new_nodes(),

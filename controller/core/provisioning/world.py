@@ -47,6 +47,14 @@ class World:
             self._matched = found
         return self._matched.get(selector, [])
 
+    def matching(self, selectors: tuple[int, ...]) -> list[Running]:
+        """The running pods that all of some selectors match."""
+        running = self.matched(selectors[0])
+        for selector in selectors[1:]:
+            also = {id(one) for one in self.matched(selector)}
+            running = [one for one in running if id(one) in also]
+        return running
+
 
 def term_selector(index: SelectorIndex, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> int:
     """The number of an affinity term's selector, for a pod of this namespace with these labels."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from controller.core.api.workloads import Namespace
+from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.plans import homes, near, skew, solved, spread
 from tests.factories import (
     ZONES,
@@ -90,6 +93,51 @@ def test_a_bundle_by_preference_is_no_first_pod_of_a_host_that_required_affinity
         pods=[running_pod(node="full", labels={"team": "red"}, requests=SMALL)],
     )
     assert len(solved(problem(pending=pods, nodes=[full])).unplaced) == 2
+
+
+def bound_elsewhere(zone: str = ZONES[2], **fields: Any) -> StateNode:
+    """The pod that others must stand beside, where kube-scheduler bound it: on a node with no room for them."""
+    partner = running_pod(name="cache", node="full", labels=WEB, requests=SMALL)
+    room: dict[str, str | int | float] = {"cpu": "150m", "memory": "1Gi", "pods": 10}
+    return state_node(node=node(name="full", zone=zone, allocatable=room, **fields), pods=[partner])
+
+
+def test_a_partner_that_was_bound_elsewhere_is_followed_into_its_zone() -> None:
+    """Whatever an earlier plan had in mind for the two: the next one goes by where the partner is."""
+    pods = pending_pods(2, required_pod_affinity=(near(keys.ZONE),))
+    posed = problem(pending=pods, nodes=[bound_elsewhere()])
+    assert set(homes(solved(posed), posed).values()) == {ZONES[2]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "default/cache on full (cpu 50m free)"),
+        (
+            {"taints": (Taint("dedicated", "x"),)},
+            "default/cache on full, which its selectors or tolerations do not match",
+        ),
+        ({"deleted_at": 5.0}, "default/cache on full, which takes no more pods"),
+    ],
+    ids=["no room", "taint", "leaving"],
+)
+def test_a_partner_on_a_host_that_takes_no_more_is_named_with_what_would_help(fields: dict[str, Any], why: str) -> None:
+    """No new node helps, for kube-scheduler wants the pod on that very host; none is launched in vain."""
+    pods = pending_pods(2, required_pod_affinity=(near(keys.HOSTNAME),))
+    plan = solved(problem(pending=pods, nodes=[bound_elsewhere(**fields)]))
+    assert plan.new_nodes == ()
+    assert all(why in left.reason for left in plan.unplaced)
+    assert "No new node helps: free room there, or cordon that node and delete the pod" in plan.unplaced[0].reason
+
+
+def test_once_its_host_is_cordoned_and_the_partner_made_anew_all_are_placed_on_one_node() -> None:
+    """What the reason advises does help."""
+    pods = pending_pods(2, required_pod_affinity=(near(keys.HOSTNAME),))
+    left = state_node(
+        node=node(name="full", unschedulable=True, allocatable={"cpu": "150m", "memory": "1Gi", "pods": 10})
+    )
+    plan = solved(problem(pending=[*pods, pending_pod(labels=WEB, requests=SMALL)], nodes=[left]))
+    assert [len(planned.pods) for planned in plan.new_nodes] == [3]
 
 
 def test_followers_join_an_unconstrained_target_of_the_same_batch() -> None:
