@@ -83,6 +83,21 @@ class Limits:
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return all(amount >= WASTE * need.get(name, 0.0) and amount > 0 for name, amount in left)
 
+    def share(self, pool: int, asked: Mapping[str, float]) -> float:
+        """The largest part of what is left of a limit that so much of each resource makes up."""
+        left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
+        return max((asked.get(name, 0) / max(amount, 1e-9) for name, amount in left), default=0.0)
+
+    def shares(self, configs: Ints, pools: Ints) -> Floats:
+        """Per configuration (with its pool), the largest part of what is left of a limit that one node takes."""
+        found = np.zeros(len(configs))
+        for pool in np.unique(pools).tolist():
+            if self._names[pool]:
+                parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]
+                here = pools == pool
+                found[here] = parts.max(axis=0)[configs[here] - self._first[pool]]
+        return found
+
     def spend(self, pool: int, config: int, copies: int) -> None:
         """Take what `copies` nodes of the configuration take."""
         if self._names[pool]:

@@ -58,8 +58,8 @@ class Packer:
         self.table = NodeTable(existing.free)
         self.hosts = HostCounts(self.table.room, bound_first=style.bound_first)
         self.placements: list[Placement] = []
-        self._expect(())
         self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)
+        self._expect(())
         self._first_open = 0
         weights = [pool.provisioner.weight for pool in catalog.pools]
         self.premium = weight_premiums(weights, options.weight_premium)[catalog.pool_of]
@@ -80,10 +80,17 @@ class Packer:
                 not d.standing_only,
                 not (bound := self.limited_only(d)),
                 -d.waited if bound or d.standing_only else 0,
+                self._limit_share(d) if bound else 0.0,
                 d.size if bound else -d.size,
                 d.index,
             ),
         )
+
+    def _limit_share(self, demand: Demand) -> float:
+        """The part of what is left of limits that a unit takes at least, of the pool where it takes least."""
+        pools = np.unique(self.catalog.pool_of[demand.mask.bits != 0]).tolist()
+        asked = dict(zip(self.catalog.space.names, demand.request.tolist(), strict=True))
+        return min((self.limits.share(pool, asked) for pool in pools), default=0.0)
 
     def _find_scarce(self, demands: Sequence[Demand]) -> Bools:
         """Configurations of pools that could not hold all who may come, with a margin for what nodes waste."""
@@ -131,12 +138,15 @@ class Packer:
         self._allowed_by = np.array([mask.bits != 0 for mask in masks.values()], dtype=np.float64)
         self._requests = np.array([demand.request for demand in demands], dtype=np.float64)
         self._left = np.array([demand.count for demand in demands], dtype=np.float64)
+        bound = [number for number, demand in enumerate(demands) if self.limited_only(demand)]
+        self._dependents = bound[-1] + 1 if bound else 0
+        """So many demands come first: those that depend on limits, and what goes before them."""
 
-    def _need(self, first: int) -> Floats:
-        """R x configurations: what each may yet have to hold, of the demands from `first` on."""
-        totals = self._requests[first:] * self._left[first:, None]
+    def _need(self, first: int, last: int | None = None) -> Floats:
+        """R x configurations: what each may yet have to hold, of the demands from `first` on (up to `last`)."""
+        totals = self._requests[first:last] * self._left[first:last, None]
         masks = len(self._allowed_by)
-        by_mask = [np.bincount(self._mask_of[first:], weights=total, minlength=masks) for total in totals.T]
+        by_mask = [np.bincount(self._mask_of[first:last], weights=total, minlength=masks) for total in totals.T]
         return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
     def fill_rows(self, demand: Demand) -> None:
@@ -295,14 +305,21 @@ class Packer:
         return config, int(room[config]), self.limits.copies(int(self.catalog.pool_of[config]), config)
 
     def _scores(self, demand: Demand, rows: Ints, number: int) -> Floats:
-        """What it would cost to hold all that is expected in nodes of each configuration alone."""
+        """What it would cost to hold all that is expected in nodes of each configuration alone.
+
+        Of demands that depend on limits which may run out: what part of the limits, first of all.
+        """
         price = (
             self.catalog.cheapest(demand.mask.bits[rows], rows) * self.premium[rows] + self.options.node_cost_per_hour
         )
+        dependent = number < self._dependents and self.limited_only(demand)
+        need = self._need(number, self._dependents if dependent else None)
         with np.errstate(divide="ignore", invalid="ignore"):
-            nodes = np.nanmax(self._need(number)[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
+            nodes = np.nanmax(need[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
         nodes = np.where(np.isfinite(nodes), np.maximum(np.ceil(nodes - 1e-9), 1.0), np.inf)
         scores = price * nodes
+        if dependent:
+            scores = self.limits.shares(rows, self.catalog.pool_of[rows]) * nodes + 1e-6 * scores
         if not np.isfinite(scores).any():
             return price
         return np.asarray(scores, dtype=np.float64)
