@@ -83,13 +83,18 @@ class Builder:
             if given is None:
                 prices = Prices(self.stock, self.counts, self.lefts, standing=False, work=self.work)
             assert prices is not None
-            goal = 0.0 if given else REFRESH * float(self.counts @ prices.worth)
             before = float(self.counts.sum())
+            spared = np.zeros(len(self.counts)) if given else prices.spared
+            self.counts -= spared
+            goal = 0.0 if given else REFRESH * float(self.counts @ prices.worth)
             while self.counts.any() and float(self.counts @ prices.worth) >= goal:
                 if not self._open_one(prices, taste, self.stock.dependent) and not self._open_one(prices, taste):
                     break
+            self.counts += spared
             if given or float(self.counts.sum()) == before:
-                return
+                break
+        while given is None and self.counts.any() and self._open_one(prices, taste):
+            pass
 
     def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
         """Fill these existing rows, one after the other."""

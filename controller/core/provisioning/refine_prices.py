@@ -70,6 +70,8 @@ class Prices:
         self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
         self.table[:, columns] = found.resource_prices
         self.worth: Floats = found.worth
+        self.spared: Floats = np.minimum(np.floor(found.unplaced + 1e-6), self.counts)
+        """Units that the limits leave no place for: others get them, by which more are placed."""
         self.cost: Floats = stock.price.copy()
         for limit, dual in zip(stock.limits, found.limit_prices.tolist(), strict=True):
             self.cost += limit.takes * dual
@@ -120,7 +122,17 @@ class Prices:
         worth = np.where(allowed[found.bins].T, needed, np.inf).min(axis=1, initial=np.inf)
         worth = np.where(np.isfinite(worth), worth, 0.0)
         worth = np.where((worth <= 0) & (self.counts > 0), found.worth[member] * 1e-3, worth)
-        return replace(found, worth=worth)
+        return replace(found, worth=worth, unplaced=self._unbundled(found.unplaced, member))
+
+    def _unbundled(self, unplaced: Floats, member: Ints) -> Floats:
+        """Units without a place by lot: of those taken together, the largest are the ones left out."""
+        size = self.stock.requests[:, : self.stock.dense] @ self.stock.inverse_sum
+        rest, found = unplaced.copy(), np.zeros(len(self.counts))
+        if unplaced.any():
+            for lot in np.argsort(-size, kind="stable").tolist():
+                found[lot] = min(rest[member[lot]], self.counts[lot])
+                rest[member[lot]] -= found[lot]
+        return found
 
     def _bundled(self, requests: Floats, allowed: Bools) -> tuple[Floats, Floats, Bools, Ints | None]:
         """Items for the linear program: many lots of like direction that may go to the same bins become one."""
