@@ -20,7 +20,7 @@ from controller.core.provisioning.limits import Limits
 from controller.core.provisioning.nodes import NodeTable
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
-from controller.core.provisioning.refine_build import Bin, Builder, Packing
+from controller.core.provisioning.refine_build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.refine_fill import Taste
 from controller.core.provisioning.refine_prices import Work
 from controller.core.provisioning.refine_search import Search
@@ -68,12 +68,14 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
 
 def _best(stock: Stock, work: Work) -> Packing:
     """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
-    best: Packing | None = None
-    in_vain = 0
+    best, in_vain = first_packing(stock), 0
+    kept: list[Bin] = []
     for taste in TASTES:
         before = work.done
-        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work).build(taste)
-        if best is None or built.cost(stock) < best.cost(stock) - 1e-9:
+        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work).build(taste, kept)
+        if built.left.sum() > best.left.sum():
+            kept = [one for one in best.bins if not one.standing and one.units[stock.dependent].any()]
+        if built.cost(stock) < best.cost(stock) - 1e-9:
             best, in_vain = built, 0
         else:
             in_vain += 1
@@ -82,7 +84,6 @@ def _best(stock: Stock, work: Work) -> Packing:
             return best
         if work.done + (work.done - before) > GREEDY * work.allowed:
             break
-    assert best is not None
     return best if work.over else Search(stock, best, TASTES, work).run()
 
 

@@ -6,6 +6,7 @@ worth is placed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,6 +53,28 @@ class Packing:
         return sum(float(stock.price[b.number]) for b in self.bins if not b.standing) + LOST * float(self.left.sum())
 
 
+def first_packing(stock: Stock) -> Packing:
+    """The first plan itself, each node in the cheapest offer of its own type that lets its units in.
+
+    Units of a node that no single offer stands for (they settle its open labels together) count as left out.
+    """
+    table, packed, left = stock.packer.table, list[Bin](), stock.counts.copy()
+    for row, held in sorted(stock.stands.items()):
+        units = np.zeros(len(left))
+        for lot, count in held:
+            units[lot] += count
+        left -= units
+        number = row
+        if row >= table.existing:
+            fine = stock.allowed[:, units > 0].all(axis=1) & (stock.offers.config == table.config[row])
+            if not fine.any():
+                left += units
+                continue
+            number = int(np.argmin(np.where(fine, stock.price, np.inf)))
+        packed.append(Bin(row < table.existing, number, units))
+    return Packing(packed, left)
+
+
 class Builder:
     """Packs counts of a stock's units; `lefts` is what is left of each limit."""
 
@@ -63,9 +86,11 @@ class Builder:
         self.bins: list[Bin] = []
         self._retyped: dict[int, int] = {}
 
-    def build(self, taste: Taste) -> Packing:
-        """All that can be placed, on existing rows and on new ones."""
+    def build(self, taste: Taste, kept: Iterable[Bin] = ()) -> Packing:
+        """All that can be placed, on existing rows and on new ones, beside new nodes that are kept as they are."""
         stock = self.stock
+        for one in kept:
+            self._commit(False, one.number, one.units, 1)
         if len(stock.room) and stock.open_to.any():
             prices = Prices(stock, self.counts, self.lefts, standing=True, work=self.work)
             self.fill_standing(prices, taste, np.arange(len(stock.room)))
@@ -78,23 +103,24 @@ class Builder:
 
     def open(self, taste: Taste, prices: Prices | None = None) -> None:
         """New nodes for what is left. With `prices` given, these are kept to the end."""
-        given = prices
+        if prices is not None:
+            self._open_until(0.0, prices, taste)
+            return
         while self.counts.any():
-            if given is None:
-                prices = Prices(self.stock, self.counts, self.lefts, standing=False, work=self.work)
-            assert prices is not None
+            prices = Prices(self.stock, self.counts, self.lefts, standing=False, work=self.work)
             before = float(self.counts.sum())
-            spared = np.zeros(len(self.counts)) if given else prices.spared
-            self.counts -= spared
-            goal = 0.0 if given else REFRESH * float(self.counts @ prices.worth)
-            while self.counts.any() and float(self.counts @ prices.worth) >= goal:
-                if not self._open_one(prices, taste, self.stock.dependent) and not self._open_one(prices, taste):
-                    break
-            self.counts += spared
-            if given or float(self.counts.sum()) == before:
-                break
-        while given is None and self.counts.any() and self._open_one(prices, taste):
-            pass
+            self.counts -= prices.spared
+            self._open_until(REFRESH * float(self.counts @ prices.worth), prices, taste)
+            self.counts += prices.spared
+            if float(self.counts.sum()) == before:
+                self._open_until(0.0, prices, taste)
+                return
+
+    def _open_until(self, goal: float, prices: Prices, taste: Taste) -> None:
+        """New nodes until the worth of what is left is below the goal ($/hour), or no more can be opened."""
+        while self.counts.any() and float(self.counts @ prices.worth) >= goal:
+            if not self._open_one(prices, taste, self.stock.dependent) and not self._open_one(prices, taste):
+                return
 
     def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
         """Fill these existing rows, one after the other."""

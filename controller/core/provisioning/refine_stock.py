@@ -88,10 +88,13 @@ class Stock:
         self.catalog: CompiledCatalog = packer.catalog
         self.lots: list[Lot] = []
         self.frozen: list[Frozen] = []
-        self._plain: dict[tuple[object, ...], Lot] = {}
+        self._plain: dict[tuple[object, ...], int] = {}
+        self.stands: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        """Per row of the first plan, the lots on it, and how many units of each."""
         self._collect()
         for demand in extra:
-            self._add_plain(demand, demand.count)
+            if demand.count:
+                self._add_plain(demand, demand.count)
         self.counts: Floats = np.array([lot.count for lot in self.lots], dtype=np.float64)
         self._find_columns()
         self._find_offers()
@@ -126,11 +129,12 @@ class Stock:
             together = self._together(held)
             for demand, count in held:
                 if id(demand) not in together:
-                    self._add_plain(demand, count)
+                    self.stands[row].append((self._add_plain(demand, count), count))
             bound = [(demand, count) for demand, count in held if id(demand) in together]
             if bound and row < self.packer.table.existing:
                 self.frozen.extend(Frozen(row, demand, count) for demand, count in bound)
             elif bound:
+                self.stands[row].append((len(self.lots), 1))
                 self._add_cluster(bound)
 
     def _together(self, held: Iterable[tuple[Demand, int]]) -> set[int]:
@@ -140,21 +144,22 @@ class Stock:
             return set()
         return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)}
 
-    def _add_plain(self, demand: Demand, count: int) -> None:
-        if count <= 0:
-            return
+    def _add_plain(self, demand: Demand, count: int) -> int:
+        """Units that depend on no other; the number of their lot."""
         key = (demand.mask.index, demand.request.tobytes(), tuple(rule.identity for rule in demand.rules))
-        lot = self._plain.get(key)
-        if lot is None:
+        number = self._plain.setdefault(key, len(self.lots))
+        if number == len(self.lots):
             mask = demand.mask
-            lot = Lot((Part(demand, 1),), 0, demand.request, mask.bits, mask.existing, mask.signature, demand.rules, [])
-            self._plain[key] = lot
-            self.lots.append(lot)
+            self.lots.append(
+                Lot((Part(demand, 1),), 0, demand.request, mask.bits, mask.existing, mask.signature, demand.rules, [])
+            )
+        lot = self.lots[number]
         lot.count += count
         if lot.sources and lot.sources[-1][0] is demand:
             lot.sources[-1] = (demand, lot.sources[-1][1] + count)
         else:
             lot.sources.append((demand, count))
+        return number
 
     def _add_cluster(self, held: list[tuple[Demand, int]]) -> None:
         masks: list[Mask] = [demand.mask for demand, _ in held]

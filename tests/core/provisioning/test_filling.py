@@ -22,6 +22,8 @@ from tests.factories import (
     requirement,
 )
 
+FIRST = SolveOptions(budget_seconds=0.0)
+
 
 def offers(*rows: tuple[float, float, float]) -> Candidates:
     """Candidates of (price, cpu, memory), open to one demand each way."""
@@ -119,6 +121,30 @@ def test_limits_that_are_too_small_go_to_as_many_pods_as_they_can() -> None:
     small, large = pending_pods(6, requests={"cpu": "600m"}), pending_pods(2, requests={"cpu": "3500m"})
     plan = solved(problem(pending=[*small, *large], provisioners=[pool]))
     assert {left.pod for left in plan.unplaced} == {pod.key for pod in large}
+
+
+def test_limits_on_one_resource_are_not_wasted_for_want_of_another() -> None:
+    """Pods that want memory, under a limit on cpus: the type with more of it holds more."""
+    catalog = [
+        instance_type(name="c6g.xlarge", cpu=4, memory="8Gi", price=0.10, capacity_types=(keys.ON_DEMAND,)),
+        instance_type(name="r6g.xlarge", cpu=4, memory="32Gi", price=0.14, capacity_types=(keys.ON_DEMAND,)),
+    ]
+    pods = pending_pods(30, requests={"cpu": "500m", "memory": "3500Mi"})
+    plan = solved(problem(pending=pods, provisioners=[provisioner(limits={"cpu": "8"})], catalog=catalog), FIRST)
+    assert {planned.offering.instance_type for planned in plan.new_nodes} == {"r6g.xlarge"}
+    assert sum(len(planned.pods) for planned in plan.new_nodes) >= 14
+
+
+def test_limits_go_first_to_the_pods_that_take_least_of_what_is_limited() -> None:
+    """A limit on cpus: pods of much memory and little cpu take less of it than pods of one cpu and little memory."""
+    pool = provisioner(limits={"cpu": "4"})
+    kind = instance_type(name="r5.xlarge", cpu=4, memory="32Gi", price=0.2, capacity_types=(keys.ON_DEMAND,))
+    lean = pending_pods(6, requests={"cpu": "250m", "memory": "4Gi"})
+    thirsty = pending_pods(6, requests={"cpu": "1", "memory": "256Mi"})
+    plan = solved(problem(pending=[*lean, *thirsty], provisioners=[pool], catalog=[kind]), FIRST)
+    placed = {key for planned in plan.new_nodes for key in planned.pods}
+    assert {pod.key for pod in lean} <= placed
+    assert len(placed) == 8
 
 
 def test_a_node_under_limits_is_cut_to_what_it_holds_so_that_more_fit() -> None:

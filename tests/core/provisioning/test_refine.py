@@ -99,6 +99,24 @@ def test_limits_go_to_the_pods_that_depend_on_them() -> None:
     assert solved(posed, REFINED).unplaced == ()
 
 
+def test_refinement_leaves_no_more_out_where_limits_are_tight_and_still_saves() -> None:
+    """What the first plan made of a tight limit is kept, and the pods that may go elsewhere are packed anew."""
+    pools = [provisioner(name="tight", limits={"cpu": "12"}, labels={"team": "red"}), provisioner(name="open")]
+    red = {"node_selector": {"team": "red"}}
+    pods = [
+        *pending_pods(10, requests={"cpu": "1700m", "memory": "1Gi"}, **red),
+        *pending_pods(10, requests={"cpu": "1100m", "memory": "1Gi"}, **red),
+        *pending_pods(10, requests={"cpu": "500m", "memory": "1Gi"}, **red),
+        *pending_pods(11, requests={"cpu": "300m", "memory": "2Gi"}),
+        *pending_pods(4, requests={"cpu": "2500m", "memory": "1Gi"}),
+        *pending_pods(7, requests={"cpu": "700m", "memory": "5Gi"}),
+    ]
+    posed = problem(pending=pods, provisioners=pools, catalog={"tight": C5A, "open": C5A})
+    first, plan = solved(posed, FIRST), solved(posed, REFINED)
+    assert len(plan.unplaced) == len(first.unplaced) == 15
+    assert plan.price_per_hour < 0.9 * first.price_per_hour
+
+
 def test_spread_over_hosts_is_kept_when_nodes_are_filled_anew() -> None:
     pods = [
         *pending_pods(6, requests={"cpu": "500m"}, topology_spread=(spread(keys.HOSTNAME, skew=2),), **WEB),
