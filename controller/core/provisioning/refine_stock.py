@@ -31,6 +31,8 @@ EACH = 6
 """Where there are more: how many for each lot, those where its share of the node costs least."""
 STEP = 2.0
 """And the best one of every size: those whose prices are within this factor of each other."""
+LEAN = 2
+"""Existing rows are told apart by how many times two they have more of a resource than of their scarcest, up to this."""
 MATCHED_ONLY = 1e-6
 """What a pod that some anti-affinity merely matches takes of the rule's column: any number fit where no owner is."""
 
@@ -235,11 +237,14 @@ class Stock:
         return np.unique(np.concatenate(found))
 
     def standing_groups(self) -> list[Ints]:
-        """Existing rows by the lots that may go there: what prices are asked for."""
+        """Existing rows by the lots that may go there and by what they are short of: what prices are asked for."""
         found: dict[bytes, list[int]] = defaultdict(list)
         here = np.stack([lot.existing for lot in self.lots], axis=1)
+        shares = self.room[:, : self.dense] * self.inverse_sum
+        leanest = np.maximum(np.where(self.inverse_sum > 0, shares, np.inf).min(axis=1, keepdims=True), 1e-12)
+        lean = np.clip(np.round(np.log2(np.maximum(shares, 1e-12) / leanest)), 0, LEAN).astype(np.int8)
         for row in np.flatnonzero(self.open_to.any(axis=1)).tolist():
-            found[here[row].tobytes()].append(row)
+            found[here[row].tobytes() + lean[row].tobytes()].append(row)
         return [np.array(rows, dtype=np.int64) for rows in found.values()]
 
     def _fit(self, allowed: Bools, capacity: Floats) -> None:
