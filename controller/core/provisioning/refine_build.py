@@ -123,25 +123,38 @@ class Builder:
                 return
 
     def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
-        """Fill these existing rows, one after the other."""
+        """Fill these existing rows, one after the other: with what the optimum puts there, then with what still fits."""
+        filled = np.zeros((len(rows), len(self.counts)))
+        planned = prices.standing_plan()
+        for most in (planned, None):
+            for place, row in enumerate(rows.tolist()):
+                counts = self.counts if most is None else np.minimum(self.counts, most.get(row, self.counts))
+                taken = self._fill_row(row, filled[place], counts, prices, taste)
+                filled[place] += taken
+                self.counts -= taken
+                if most is not None and row in most:
+                    most[row] -= taken
+        for place, row in enumerate(rows.tolist()):
+            if filled[place].any():
+                self.bins.append(Bin(True, row, filled[place]))
+
+    def _fill_row(self, row: int, filled: Floats, counts: Floats, prices: Prices, taste: Taste) -> Floats:
+        """What of these counts (D) goes into an existing row beside what is in it."""
         stock = self.stock
-        for row in rows.tolist():
-            active = np.flatnonzero((self.counts > 0) & stock.open_to[row])
-            if not len(active):
-                continue
-            units = stock.units.some(active)
-            taken = fill(
-                units,
-                stock.room[[row]],
-                prices.of_standing(row),
-                np.ones((1, len(active)), dtype=np.bool_),
-                self.counts[active],
-                prices.worth[active],
-                taste,
-            )
-            self.work.filled(len(active), 1, float((taken > 0).sum()))
-            if taken.any():
-                self._commit(True, row, self._whole(active, taken[0]), 1)
+        active = np.flatnonzero((counts > 0) & stock.open_to[row])
+        if not len(active):
+            return np.zeros(len(counts))
+        taken = fill(
+            stock.units.some(active),
+            np.maximum(stock.room[[row]] - filled @ stock.requests, 0.0),
+            prices.of_standing(row),
+            np.ones((1, len(active)), dtype=np.bool_),
+            counts[active],
+            prices.worth[active],
+            taste,
+        )
+        self.work.filled(len(active), 1, float((taken > 0).sum()))
+        return self._whole(active, taken[0])
 
     def _whole(self, active: Ints, taken: Floats) -> Floats:
         whole = np.zeros(len(self.counts))

@@ -200,3 +200,14 @@ class Prices:
         if not len(where):
             return np.ones((1, self.stock.requests.shape[1]))
         return self.table[where]
+
+    def standing_plan(self) -> dict[int, Floats]:
+        """Per existing row, how many units (D) the optimum puts on it and those like it, shared by all of them."""
+        found: dict[int, Floats] = {}
+        if len(self.found.amounts) != len(self.counts):
+            return found
+        for place, number in enumerate(self.found.bins.tolist()):
+            if number < len(self.groups):
+                most = np.ceil(self.found.amounts[:, place] - 1e-6)
+                found.update(dict.fromkeys(self.groups[number].tolist(), most))
+        return found
