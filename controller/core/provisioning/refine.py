@@ -22,9 +22,9 @@ from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member, Piece, RuleSet, unit_rules
 from controller.core.provisioning.refine_build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.refine_fill import Taste
-from controller.core.provisioning.refine_prices import Work
 from controller.core.provisioning.refine_search import Search
 from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.resources import Floats
 from controller.core.provisioning.rounds import Progress, Rounds
 from controller.core.provisioning.topology import Kind
@@ -38,7 +38,7 @@ TASTES = (
     Taste(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
 )
 """Ways of filling, tried in this order while the budget lasts."""
-GREEDY = 0.75
+GREEDY = 0.4
 """The part of the work that goes into packings from nothing; the rest goes into local search."""
 GOOD = 1.0005
 """A packing that costs no more than the divisible optimum, times this, is good enough."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.core.provisioning.refine_fill import SLACK, Taste, fill
-from controller.core.provisioning.refine_prices import Prices, Work
+from controller.core.provisioning.refine_prices import Prices
 from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.resources import Bools, Floats, Ints
 
 CANDIDATES = 12
@@ -123,7 +124,7 @@ class Builder:
                 return
 
     def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
-        """Fill these existing rows, one after the other: with what the optimum puts there, then with what still fits."""
+        """Fill these existing rows in turn: with what the optimum puts there, then with what still fits."""
         filled = np.zeros((len(rows), len(self.counts)))
         planned = prices.standing_plan()
         for most in (planned, None):
@@ -150,10 +151,10 @@ class Builder:
             prices.of_standing(row),
             np.ones((1, len(active)), dtype=np.bool_),
             counts[active],
-            prices.worth[active],
+            prices.worth_in_gaps[active],
             taste,
+            self.work,
         )
-        self.work.filled(len(active), 1, float((taken > 0).sum()))
         return self._whole(active, taken[0])
 
     def _whole(self, active: Ints, taken: Floats) -> Floats:
@@ -206,8 +207,8 @@ class Builder:
             self.counts[active],
             prices.worth[active] * urgency,
             taste,
+            self.work,
         )
-        self.work.filled(len(active), len(offers), float((taken > 0).sum(axis=1).max()))
         ratio = (taken @ prices.worth[active]) / prices.cost[offers]
         best = int(np.argmax(ratio))
         if not taken[best].any():

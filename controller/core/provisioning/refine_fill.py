@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.resources import Bools, Floats, Ints
 
 SLACK = 1e-9
@@ -77,7 +78,14 @@ class Units:
 
 
 def fill(
-    units: Units, capacity: Floats, prices: Floats, allowed: Bools, counts: Floats, worth: Floats, taste: Taste
+    units: Units,
+    capacity: Floats,
+    prices: Floats,
+    allowed: Bools,
+    counts: Floats,
+    worth: Floats,
+    taste: Taste,
+    work: Work,
 ) -> Floats:
     """K x D: K bins filled, each as if it alone could draw on all `counts`.
 
@@ -92,7 +100,7 @@ def fill(
     appeal = worth * np.maximum(size, 1e-6) ** taste.size
     taken = np.zeros((len(capacity), len(units)))
     left = np.where(allowed & (appeal > 0), counts, 0.0)
-    _Filling(units, capacity.copy(), basis * inverse, inverse, appeal, left, taste).run(taken)
+    _Filling(units, capacity.copy(), basis * inverse, inverse, appeal, left, taste).run(taken, work)
     return taken
 
 
@@ -107,8 +115,9 @@ class _Filling:
         self.column: Ints = np.arange(len(units))
         """Where each unit still looked at stands in `taken`."""
 
-    def run(self, taken: Floats) -> None:
+    def run(self, taken: Floats, work: Work) -> None:
         """Fill all bins; K x D units go into `taken`."""
+        steps = 0
         rows = np.arange(len(self.free))
         dense = self.units.dense
         while True:
@@ -117,7 +126,9 @@ class _Filling:
             self.left = np.where(usable, self.left, 0.0)
             some: Bools = np.asarray(usable.any(axis=0))
             if not some.any():
+                work.filled(steps, taken.shape[1], len(taken))
                 return
+            steps += 1
             if some.sum() < KEPT * len(some):
                 self._keep(np.flatnonzero(some))
                 room, usable = room[:, some], usable[:, some]

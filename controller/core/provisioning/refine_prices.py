@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from controller.core.provisioning.covering import Cover, Covering, Limit, cover
 from controller.core.provisioning.refine_stock import Pressing, Stock
+from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.resources import Bools, Floats, Ints
 
 NEAR = 60
@@ -18,29 +19,10 @@ MANY = 150
 """With more units than this, those alike are taken together in the linear program."""
 GRAIN = 0.05
 """How alike: the part of a unit's size that a resource makes up, to this."""
+FREE = 1e-6
+"""$/hour of all units together where free room would hold them: they are still worth placing there."""
 PRESSING = 40
 """Host rules that the linear program is told of."""
-
-
-@dataclass(slots=True)
-class Work:
-    """Seconds that the work done so far is about worth, by fixed figures: the core has no clock."""
-
-    allowed: float
-    done: float = 0.0
-
-    @property
-    def over(self) -> bool:
-        """Whether the allowance is spent."""
-        return self.done >= self.allowed
-
-    def filled(self, units: int, bins: int, kinds: float) -> None:
-        """Count a filling of so many bins out of so many units, of which one bin took `kinds` at most."""
-        self.done += kinds * (140e-6 + 8e-9 * units * bins)
-
-    def solved(self, cells: int) -> None:
-        """Count a linear program of so many pairs of unit and bin."""
-        self.done += 2e-3 + 6e-6 * cells
 
 
 class Prices:
@@ -70,6 +52,10 @@ class Prices:
         self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
         self.table[:, columns] = found.resource_prices
         self.worth: Floats = found.worth
+        self.worth_in_gaps: Floats = np.maximum(
+            found.worth, FREE * (stock.requests[:, : stock.dense] @ stock.inverse_sum)
+        )
+        """The same for free room on existing rows, where nothing is worth nothing."""
         self.spared: Floats = np.minimum(np.floor(found.unplaced + 1e-6), self.counts)
         """Units that the limits leave no place for: others get them, by which more are placed."""
         self.cost: Floats = stock.price.copy()

@@ -1,40 +1,46 @@
-"""Local search: a few bins that waste most are emptied, and what they held is packed anew, if that is cheaper.
+"""Local search: some bins are emptied, and what they held is packed anew; what is cheaper is kept.
 
-What a bin wastes is its price less the worth of what it holds, by the divisible optimum of all units. What was taken
-out first fills gaps of the bins that stay, then new ones; a round that is no cheaper is taken back. Every bin is tried
-with other partners and another way of filling, until no try helps or the work allowed is done.
+What a bin wastes is its price less the worth of what it holds, by the divisible optimum of all units. Bins that waste
+much are emptied more often; what was taken out first fills gaps of the bins that stay, then new ones, by worths that
+are a little off, so that no two tries are alike. A packing a little dearer than the best is searched on from as well,
+which leads out of dead ends; the best one is what is answered. The core has no chance: a fixed sequence stands for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
 from controller.core.provisioning.refine_build import LOST, Bin, Builder, Packing
 from controller.core.provisioning.refine_fill import Taste, fill
-from controller.core.provisioning.refine_prices import Prices, Work
+from controller.core.provisioning.refine_prices import Prices
 from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.resources import Bools, Floats, Ints
 
-PARTNERS = (1, 2, 4)
-"""How many bins are emptied beside the first one: try after try."""
-IN_VAIN = 30
-"""The search ends when so many rounds one after the other did not help."""
+PARTNERS = (2, 4, 1, 6, 3, 8)
+"""How many bins are emptied beside the first one: round after round."""
+IN_VAIN = 10
+"""The search ends when so many rounds for each bin, one after the other, found no better packing."""
+WORSE = 0.002
+"""A packing dearer than the best by this part of its price is still searched on from."""
+OFF = 0.2
+"""How far worths are off in a round, from the lowest to the highest."""
 GAPS = 6
 """Bins that stay and have room for emptied units: so many are filled up first."""
 BETTER = 1e-6
-"""$/hour by which a round must be cheaper."""
+"""$/hour by which a packing must be cheaper."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Held:
-    """A bin in the search. tries: rounds that began with it and did not help. waste: $/hour."""
+    """A bin in the search. waste: $/hour."""
 
     bin: Bin
     waste: float
-    tries: int = 0
 
 
 class Search:
@@ -54,16 +60,20 @@ class Search:
 
     def run(self) -> Packing:
         """The best packing found."""
-        in_vain = 0
-        while not self.work.over and in_vain < IN_VAIN:
-            waiting = [number for number, one in enumerate(self.held) if one.tries < len(PARTNERS) and one.waste > 0]
-            if not waiting:
-                break
-            first = min(waiting, key=lambda number: (self.held[number].tries, -self.held[number].waste, number))
-            tries = self.held[first].tries
-            self.held[first].tries += 1
-            helped = self._round(self._victims(first, PARTNERS[tries]), self.tastes[tries % len(self.tastes)])
-            in_vain = 0 if helped else in_vain + 1
+        best = self._packing()
+        least = cost = best.cost(self.stock)
+        most = least + WORSE * (least - LOST * float(best.left.sum()))
+        number = in_vain = 0
+        while not self.work.over and in_vain < IN_VAIN * len(self.held) and cost > self.stock.floor:
+            victims = self._victims(number, PARTNERS[number % len(PARTNERS)])
+            cost = self._round(number, victims, cost, most)
+            number, in_vain = number + 1, in_vain + 1
+            if cost < least - BETTER:
+                best, least, in_vain = self._packing(), cost, 0
+                most = least + WORSE * (least - LOST * float(best.left.sum()))
+        return best
+
+    def _packing(self) -> Packing:
         return Packing([one.bin for one in self.held], self.left)
 
     def _hold(self, one: Bin) -> _Held:
@@ -80,52 +90,51 @@ class Search:
         for place, limit in enumerate(self.stock.limits):
             self.lefts[place] -= sign * sum(float(limit.takes[one.number]) for one in bins if not one.standing)
 
-    def _victims(self, first: int, partners: int) -> Ints:
-        """The first bin, and those that waste most of the ones that could hold something of it or lend it something."""
-        mine = self.held[first].bin.units > 0
-        own = self._allowed([self.held[first].bin])[0]
-        numbers = np.array([number for number in range(len(self.held)) if number != first], dtype=np.int64)
-        if not len(numbers):
-            return np.array([first])
-        allowed = self._allowed([self.held[number].bin for number in numbers.tolist()])
-        holds = np.stack([self.held[number].bin.units > 0 for number in numbers.tolist()])
-        fine = allowed[:, mine].any(axis=1) | (holds & own).any(axis=1)
-        waste = np.array([self.held[number].waste for number in numbers.tolist()])
-        order = np.argsort(-np.where(fine, waste, -np.inf), kind="stable")[:partners]
-        return np.concatenate([[first], numbers[order[fine[order]]]])
+    def _victims(self, number: int, partners: int) -> Ints:
+        """A bin, and others that could hold something of it or lend it something: those that waste much, in turn."""
+        waste = np.sqrt(np.maximum([one.waste for one in self.held], BETTER))
+        first = int(np.argmax(waste * _chance(len(waste), 2 * number)))
+        allowed = self._allowed([one.bin for one in self.held])
+        holds = np.stack([one.bin.units > 0 for one in self.held])
+        fine = allowed[:, holds[first]].any(axis=1) | (holds & allowed[first]).any(axis=1)
+        fine[first] = False
+        order = np.argsort(-np.where(fine, waste * _chance(len(waste), 2 * number + 1), -1.0), kind="stable")[:partners]
+        return np.concatenate([[first], order[fine[order]]])
 
     def _allowed(self, bins: Sequence[Bin]) -> Bools:
         stock = self.stock
         return np.stack([stock.open_to[one.number] if one.standing else stock.allowed[one.number] for one in bins])
 
-    def _round(self, victims: Ints, taste: Taste) -> bool:
-        """Empty the victims and pack anew; False, and all as it was, if that is no cheaper."""
-        emptied = [self.held[number].bin for number in victims.tolist()]
-        before = self._cost(emptied, self.left)
+    def _round(self, number: int, victims: Ints, cost: float, most: float) -> float:
+        """Empty the victims and pack anew: what all costs then. All stays as it was if that is more than `most`."""
+        taste, prices = self.tastes[number % len(self.tastes)], copy(self.prices)
+        off = 1.0 + OFF * (_chance(len(prices.worth), number) - 0.5)
+        prices.worth, prices.worth_in_gaps = prices.worth * off, prices.worth_in_gaps * off
+        emptied = [self.held[place].bin for place in victims.tolist()]
         counts = np.sum([one.units for one in emptied], axis=0) + self.left
         self._spend(emptied, -1.0)
         builder = Builder(self.stock, counts, self.lefts, self.work)
-        builder.fill_standing(self.prices, taste, np.array([one.number for one in emptied if one.standing], dtype=int))
-        staying = np.setdiff1d(np.arange(len(self.held)), victims)
-        grown = self._fill_gaps(builder, staying, taste)
-        builder.open(taste, self.prices)
+        builder.fill_standing(prices, taste, np.array([one.number for one in emptied if one.standing], dtype=int))
+        grown = self._fill_gaps(builder, np.setdiff1d(np.arange(len(self.held)), victims), prices, taste)
+        builder.open(taste, prices)
         packed = builder.packing()
-        if self._cost(packed.bins, packed.left) > before - BETTER:
+        found = cost - self._cost(emptied, self.left) + self._cost(packed.bins, packed.left)
+        if found > most:
             self._spend(emptied, 1.0)
-            return False
-        for number, one in grown.items():
-            self.held[number] = self._hold(one)
+            return cost
+        for place, one in grown.items():
+            self.held[place] = self._hold(one)
         self.left = packed.left
         self._spend(packed.bins, 1.0)
         gone = set(victims.tolist())
-        self.held = [one for number, one in enumerate(self.held) if number not in gone]
+        self.held = [one for place, one in enumerate(self.held) if place not in gone]
         self.held.extend(self._hold(one) for one in packed.bins)
-        return True
+        return found
 
     def _cost(self, bins: Sequence[Bin], left: Floats) -> float:
         return sum(float(self.stock.price[one.number]) for one in bins if not one.standing) + LOST * float(left.sum())
 
-    def _fill_gaps(self, builder: Builder, staying: Ints, taste: Taste) -> dict[int, Bin]:
+    def _fill_gaps(self, builder: Builder, staying: Ints, worths: Prices, taste: Taste) -> dict[int, Bin]:
         """Units that go into bins that stay: the bins as they then are, by their place."""
         stock, grown = self.stock, dict[int, Bin]()
         active = np.flatnonzero(builder.counts > 0)
@@ -136,8 +145,7 @@ class Search:
         free = whole - np.stack([one.units for one in bins]) @ stock.requests
         allowed = self._allowed(bins)[:, active]
         room = stock.units.some(active).room(free, np.broadcast_to(builder.counts[active], allowed.shape))
-        gain = np.where(allowed, np.maximum(room, 0.0), 0.0) * self.prices.worth[active]
-        self.work.filled(len(active), len(bins), 1.0)
+        gain = np.where(allowed, np.maximum(room, 0.0), 0.0) * worths.worth[active]
         most = gain.max(axis=1)
         for place in np.argsort(-most, kind="stable")[:GAPS].tolist():
             if most[place] <= 0:
@@ -151,8 +159,9 @@ class Search:
                 prices,
                 allowed[[place]],
                 left,
-                self.prices.worth[active],
+                worths.worth[active],
                 taste,
+                self.work,
             )[0]
             if taken.any():
                 units = one.units.copy()
@@ -160,3 +169,9 @@ class Search:
                 builder.counts[active] -= taken
                 grown[int(staying[place])] = Bin(one.standing, one.number, units)
         return grown
+
+
+def _chance(count: int, number: int) -> Floats:
+    """So many numbers from 0 to 1 that look drawn by lot: a Kronecker sequence, of two irrational steps."""
+    drawn: Floats = np.mod((np.arange(count) + 1) * 0.6180339887498949 + number * 0.7548776662466927, 1.0)
+    return drawn

@@ -32,7 +32,7 @@ EACH = 6
 STEP = 2.0
 """And the best one of every size: those whose prices are within this factor of each other."""
 LEAN = 2
-"""Existing rows are told apart by how many times two they have more of a resource than of their scarcest, up to this."""
+"""Existing rows are told apart by what they have more of than of their scarcest resource: two times, four, or more."""
 MATCHED_ONLY = 1e-6
 """What a pod that some anti-affinity merely matches takes of the rule's column: any number fit where no owner is."""
 

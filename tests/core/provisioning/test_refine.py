@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -99,7 +100,7 @@ def test_limits_go_to_the_pods_that_depend_on_them() -> None:
     assert solved(posed, REFINED).unplaced == ()
 
 
-def test_refinement_leaves_no_more_out_where_limits_are_tight_and_still_saves() -> None:
+def test_where_limits_are_tight_refinement_leaves_out_as_few_as_can_be_and_still_saves() -> None:
     """What the first plan made of a tight limit is kept, and the pods that may go elsewhere are packed anew."""
     pools = [provisioner(name="tight", limits={"cpu": "12"}, labels={"team": "red"}), provisioner(name="open")]
     red = {"node_selector": {"team": "red"}}
@@ -113,8 +114,9 @@ def test_refinement_leaves_no_more_out_where_limits_are_tight_and_still_saves() 
     ]
     posed = problem(pending=pods, provisioners=pools, catalog={"tight": C5A, "open": C5A})
     first, plan = solved(posed, FIRST), solved(posed, REFINED)
-    assert len(plan.unplaced) == len(first.unplaced) == 15
-    assert plan.price_per_hour < 0.9 * first.price_per_hour
+    assert len(plan.unplaced) <= len(first.unplaced) <= math.ceil(bound(posed).unplaced) + 1
+    a_pod, before = (p.price_per_hour / (len(pods) - len(p.unplaced)) for p in (plan, first))
+    assert a_pod < 0.95 * before
 
 
 def test_spread_over_hosts_is_kept_when_nodes_are_filled_anew() -> None:

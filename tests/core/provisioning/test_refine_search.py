@@ -13,13 +13,13 @@ from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.refine import TASTES
 from controller.core.provisioning.refine_build import Bin, Packing
-from controller.core.provisioning.refine_prices import Work
 from controller.core.provisioning.refine_search import Search
 from controller.core.provisioning.refine_stock import Stock
+from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.solver import Solver
 from controller.core.provisioning.styles import QUICK
 from tests.core.provisioning.plans import near, solved
-from tests.factories import instance_type, pending_pod, pending_pods, problem, provisioner
+from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node
 
 WEB = {"labels": {"app": "web"}}
 KINDS = [
@@ -116,3 +116,27 @@ def test_where_pods_need_a_node_each_the_others_are_shared_out_among_these() -> 
     alone = [pending_pod(requests=amounts[11 * n % 30], **apart) for n in range(40)]
     posed = problem(pending=[*free, *alone], catalog=sizes)
     assert solved(posed, SolveOptions(budget_seconds=1.0)).price_per_hour <= 1.08 * bound(posed).price_per_hour
+
+
+def test_pods_that_want_cpu_and_pods_that_want_memory_are_paired_across_nodes() -> None:
+    """Packed apart they fill eight nodes, each short of one resource; together they fill four: the search sees it."""
+    kind = instance_type(name="m5.xlarge", cpu=4, memory="16Gi", price=0.2, capacity_types=(keys.ON_DEMAND,))
+    pods = [
+        *pending_pods(4, requests={"cpu": "3", "memory": "1Gi"}),
+        *pending_pods(4, requests={"cpu": "500m", "memory": "13Gi"}),
+    ]
+    stock = stock_of(problem(pending=pods, catalog=[kind]))
+    assert len(searched(stock, scattered(stock, "m5.xlarge")).bins) == 4
+
+
+def test_existing_nodes_get_what_each_of_them_is_rich_in() -> None:
+    """One node has cpu to spare, the other memory: each gets the pods that want it, and no node is launched."""
+    rich = [
+        state_node(node=node(name=name, allocatable={"cpu": cpu, "memory": memory, "pods": "50"}))
+        for name, cpu, memory in (("compute", "9", "5Gi"), ("memory", "3", "33Gi"))
+    ]
+    pods = [
+        *pending_pods(8, requests={"cpu": "1", "memory": "512Mi"}),
+        *pending_pods(8, requests={"cpu": "250m", "memory": "4Gi"}),
+    ]
+    assert solved(problem(pending=pods, nodes=rich, catalog=KINDS), SolveOptions()).new_nodes == ()
