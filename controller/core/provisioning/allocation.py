@@ -15,7 +15,7 @@ import numpy as np
 
 from controller.core.provisioning.compiler import Mask, MaskCompiler
 from controller.core.provisioning.domains import Domains
-from controller.core.provisioning.pieces import Piece, UnitRule
+from controller.core.provisioning.pieces import Piece, RuleSet, UnitRule
 from controller.core.provisioning.topology import Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -46,15 +46,48 @@ class Share:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What a set of rules asks of every cell."""
+
+    rules: RuleSet
+    active: list[tuple[UnitRule, int]]
+    """Rules over label values, each with the position of its key in a cell's values."""
+    must: tuple[bool, ...]
+    """Per key, whether a node needs the label."""
+    obeys: bool
+    """Whether any rule is obeyed; else its pods may be bound at any time."""
+    outside: tuple[UnitRule, ...]
+    """Running pods' anti-affinity over other keys."""
+
+    @classmethod
+    def of(cls, rules: RuleSet) -> _Terms:
+        places = {key: index for index, key in enumerate(rules.keys)}
+        obeyed = [r.group.key for r in rules.domain if r.obeys]
+        lasting = {key.key for key in obeyed if key.kind is not Kind.ANTI_AFFINITY}
+        active = [(rule, places[rule.group.key.key]) for rule in rules.domain if rule.group.key.key in places]
+        outside = tuple(
+            rule
+            for rule in rules.domain
+            if rule.group.key.key not in places and rule.matched and rule.group.key.kind is Kind.ANTI_AFFINITY
+        )
+        obeys = any(rule.obeys for rule, _ in active)
+        return cls(rules, active, tuple(key in lasting for key in rules.keys), obeys, outside)
+
+
 @dataclass(slots=True)
 class _Dealing:
     """A piece being dealt out."""
 
     piece: Piece
-    rules: list[tuple[UnitRule, int]]
-    """Each with the position of its key in a cell's values."""
+    terms: _Terms
     cells: list[Cell]
     left: int
+
+    @property
+    def rules(self) -> list[tuple[UnitRule, int]]:
+        """Rules over label values, each with the position of its key in a cell's values."""
+        return self.terms.active
 
 
 class Allocator:
@@ -66,6 +99,7 @@ class Allocator:
         self.bound_first = bound_first
         self._reach: Reach = {}
         self._cells: dict[object, list[Cell]] = {}
+        self._terms: dict[int, _Terms] = {}
 
     def allocate(self, pieces: Sequence[Piece], *, single: bool = False) -> list[Share]:
         """Shares for all that can be dealt out. `single`: one unit of each piece (then ask again)."""
@@ -95,32 +129,25 @@ class Allocator:
     def _turn(self, dealing: _Dealing) -> tuple[bool, int, int, str]:
         """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those that have waited
         longest, then those with least choice."""
-        obeys = any(rule.obeys for rule, _ in dealing.rules)
-        waited = dealing.piece.pod_class.waited
-        return (obeys != self.bound_first, -waited, len(dealing.cells), dealing.piece.name)
+        first = dealing.piece.pod_class
+        return (dealing.terms.obeys != self.bound_first, -first.waited, len(dealing.cells), first.name)
 
     def _dealing(self, piece: Piece) -> _Dealing:
-        rules, keys = piece.rules.domain, piece.rules.keys
-        pins = self._exclusions(rules, keys)
-        must = tuple(
-            any(r.obeys and r.group.key.key == key and r.group.key.kind is not Kind.ANTI_AFFINITY for r in rules)
-            for key in keys
-        )
-        cache = (piece.choices, piece.level.tolerations, piece.tolerations, piece.request_key, keys, must, pins)
-        cells = self._cells.get(cache)
+        terms = self._terms.get(id(piece.rules))
+        if terms is None:
+            terms = self._terms[id(piece.rules)] = _Terms.of(piece.rules)
+        pins = self._exclusions(terms.outside) if terms.outside else None
+        base = self.masks.mask(piece.level, piece.choices, pins, piece.tolerations)
+        key = (base.index, piece.request_key, piece.rules.keys, terms.must)
+        cells = self._cells.get(key)
         if cells is None:
-            cells = self._cells[cache] = self._find_cells(piece, keys, must, pins)
+            cells = self._cells[key] = self._find_cells(piece, base, terms.must, pins)
         if piece.blocked:
             cells = [cell for cell in cells if cell.values not in piece.blocked]
-        places = {key: index for index, key in enumerate(keys)}
-        active = [(rule, places[rule.group.key.key]) for rule in rules if rule.group.key.key in places]
-        return _Dealing(piece, active, cells, piece.count)
+        return _Dealing(piece, terms, cells, piece.count)
 
-    def _find_cells(
-        self, piece: Piece, keys: tuple[str, ...], must: tuple[bool, ...], pins: Requirements | None
-    ) -> list[Cell]:
-        base = self.masks.mask(piece.level, piece.choices, pins, piece.tolerations)
-        cells = []
+    def _find_cells(self, piece: Piece, base: Mask, must: tuple[bool, ...], pins: Requirements | None) -> list[Cell]:
+        cells, keys = [], piece.rules.keys
         values_of = [self.domains.values(key, base) for key in keys]
         options = [values if needed else [*values, ABSENT] for values, needed in zip(values_of, must, strict=True)]
         for values in product(*options):
@@ -133,15 +160,13 @@ class Allocator:
                 cells.append(Cell(values, mask, cost))
         return cells
 
-    def _exclusions(self, rules: tuple[UnitRule, ...], keys: tuple[str, ...]) -> Requirements | None:
+    def _exclusions(self, outside: tuple[UnitRule, ...]) -> Requirements | None:
         """Running pods' anti-affinity alone needs no cell: their domains are left out."""
         found = []
-        for rule in rules:
-            group = rule.group
-            if group.key.key not in keys and rule.matched and group.key.kind is Kind.ANTI_AFFINITY:
-                values = sorted(value for value, owners in group.owners.items() if owners)
-                if values:
-                    found.append(Requirement.of(group.key.key, "NotIn", values))
+        for rule in outside:
+            values = sorted(value for value, owners in rule.group.owners.items() if owners)
+            if values:
+                found.append(Requirement.of(rule.group.key.key, "NotIn", values))
         return Requirements(found) if found else None
 
     def _measure_reach(self, dealings: list[_Dealing]) -> None:

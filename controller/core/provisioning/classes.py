@@ -50,10 +50,8 @@ class PodClass:
     waited: int = 0
     """How many times `TURN_SECONDS` its oldest pod is older than the batch's youngest."""
 
-    @property
-    def name(self) -> str:
-        """The first pod's namespace/name, to call the class by."""
-        return f"{self.pods[0].namespace}/{self.pods[0].name}"
+    name: str = ""
+    """The first pod's namespace/name, to call the class by."""
 
 
 class Classifier:
@@ -90,6 +88,7 @@ class Classifier:
                 alike[replica] = group
         for group in groups.values():
             group.pods.sort(key=_age)
+            group.name = f"{group.namespace}/{group.pods[0].name}"
         youngest = max((group.pods[-1].created for group in groups.values()), default=0.0)
         for group in groups.values():
             group.waited = int((youngest - group.pods[0].created) // TURN_SECONDS)

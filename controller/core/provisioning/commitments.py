@@ -48,6 +48,8 @@ def _terms(catalog: Catalog) -> Terms:
 
 def _overrun(plan: SchedulingPlan, terms: Terms) -> frozenset[int]:
     """The rules of which the plan launches more instances than are left."""
+    if not terms:
+        return frozenset()
     found = [term for node in plan.new_nodes if (term := _term(terms, node, node.offering)[1]) is not None]
     wanted = Counter(term.rule for term in found)
     return frozenset(term.rule for term in found if wanted[term.rule] > term.left)

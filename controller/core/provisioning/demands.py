@@ -23,8 +23,8 @@ class Demand:
     count: int = 0
     """Units still to be placed."""
     placed: int = 0
-    columns: list[int] = field(default_factory=list)
-    """Resources that the request has."""
+    asked: list[tuple[int, float]] = field(default_factory=list)
+    """The resources that the request has, by column, and how much of each."""
     size: float = 0.0
     """The largest part of the largest node that a unit takes: what demands are sorted by."""
     waited: int = 0
@@ -42,7 +42,7 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
     `scale` is one over the largest amount of each resource that a node may have.
     """
     found: dict[tuple[object, ...], Demand] = {}
-    sizes: dict[bytes, tuple[list[int], float]] = {}
+    sizes: dict[bytes, tuple[list[tuple[int, float]], float]] = {}
     for share in shares:
         piece = share.piece
         key = (share.mask.index, piece.request_key, piece.rules.identity)
@@ -51,13 +51,15 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
             demand = found[key] = Demand(len(found), share.mask, piece.request, piece.rules.host, [])
             if piece.request_key not in sizes:
                 largest = float((piece.request * scale).max(initial=0.0))
-                sizes[piece.request_key] = piece.request.nonzero()[0].tolist(), largest
-            demand.columns, demand.size = sizes[piece.request_key]
+                asked = [(column, amount) for column, amount in enumerate(piece.request.tolist()) if amount]
+                sizes[piece.request_key] = asked, largest
+            demand.asked, demand.size = sizes[piece.request_key]
         demand.shares.append(share)
         demand.count += share.count
         demand.waited = max(demand.waited, piece.pod_class.waited)
     for demand in found.values():
-        demand.shares.sort(key=lambda share: (-share.piece.pod_class.waited, share.piece.name))
+        if len(demand.shares) > 1:
+            demand.shares.sort(key=lambda share: (-share.piece.pod_class.waited, share.piece.name))
     ordered = sorted(found.values(), key=_turn)
     for index, demand in enumerate(ordered):
         demand.index = index

@@ -22,7 +22,7 @@ from controller.core.provisioning.signatures import Signatures
 from controller.core.provisioning.styles import Style
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placement:
     """`counts[i]` units of the demand on row `rows[i]`."""
 
@@ -161,10 +161,11 @@ class Packer:
 
     def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
         """The rows from `first` up to `last` that resources, host rules, labels and taints let one more unit onto."""
-        free, request = self.table.free, demand.request
-        roomy: Bools = np.ones(last - first, dtype=np.bool_)
-        for column in demand.columns:
-            roomy &= free[column, first:last] >= request[column]
+        free = self.table.free
+        fits = [free[column, first:last] >= amount for column, amount in demand.asked]
+        roomy: Bools = fits[0] if fits else np.ones(last - first, dtype=np.bool_)
+        for each in fits[1:]:
+            roomy &= each
         for rule in demand.rules:
             admitted = self.hosts.admits(rule, slice(first, last))
             if admitted is not None:
@@ -175,7 +176,7 @@ class Packer:
     def _allowed(self, demand: Demand, rows: Ints) -> Bools:
         """Per row (in ascending order), whether labels and taints let the demand onto it."""
         table, mask = self.table, demand.mask
-        standing = int(rows.searchsorted(table.existing))
+        standing = int(rows.searchsorted(table.existing)) if table.existing else 0
         planned = rows[standing:]
         fine: Bools = (mask.bits[table.config[planned]] & table.pairs[planned]) != 0
         if mask.signature and fine.any():
@@ -198,16 +199,17 @@ class Packer:
 
     def _takes_all(self, demand: Demand, row: Ints) -> bool:
         """Whether one row has room for all units that are left: looked at first, as it is the usual case."""
-        free, request = self.table.free[:, row[0]].tolist(), demand.request.tolist()
-        if any(free[column] < request[column] * demand.count for column in demand.columns):
-            return False
-        return all(np.all(self.hosts.cap(rule, row) >= demand.count) for rule in demand.rules)
+        free, count = self.table.free[:, row[0]].tolist(), demand.count
+        for column, amount in demand.asked:
+            if free[column] < amount * count:
+                return False
+        return all(np.all(self.hosts.cap(rule, row) >= count) for rule in demand.rules)
 
     def _room(self, demand: Demand, rows: Ints) -> Floats:
         """Per row with room for one, how many units of the demand it can take (or all there are)."""
         room: Floats = np.full(len(rows), float(demand.count))
-        for column in demand.columns:
-            np.minimum(room, self.table.free[column, rows] / demand.request[column], out=room)
+        for column, amount in demand.asked:
+            np.minimum(room, self.table.free[column, rows] / amount, out=room)
         np.floor(room, out=room)
         for rule in demand.rules:
             np.minimum(room, self.hosts.cap(rule, rows), out=room)
@@ -229,7 +231,7 @@ class Packer:
     def _place_on(self, demand: Demand, row: int, units: int) -> None:
         """The same for one row, which is the usual case."""
         table = self.table
-        table.free[:, row] -= demand.request * units
+        table.free[:, row] -= demand.request if units == 1 else demand.request * units
         table.pods[row] += units
         for rule in demand.rules:
             self.hosts.add(rule, row, units)
@@ -288,8 +290,8 @@ class Packer:
         """Per configuration, how many pods of the demand an empty node would hold."""
         most = min((self.hosts.empty_cap(rule) for rule in demand.rules), default=np.inf)
         room: Floats = np.full(len(self.catalog), min(most, float(demand.count)))
-        for column in demand.columns:
-            np.minimum(room, self.catalog.allocatable[column] / demand.request[column], out=room)
+        for column, amount in demand.asked:
+            np.minimum(room, self.catalog.allocatable[column] / amount, out=room)
         np.floor(room, out=room)
         room[demand.mask.bits == 0] = 0
         return np.maximum(room, 0, out=room)

@@ -69,7 +69,7 @@ class Preferences:
         `taints`: whether any are to be avoided. Raises ValueError for a node affinity that cannot be read.
         """
         spec, premium = pod_class.spec, self.options.preference_premium
-        if premium is None or not (taints or _wishes(spec)):
+        if premium is None or not (taints or wishes(spec)):
             return spec, taints
         required = Level(required_choices(spec), (), pod_class.volumes.choices, spec.tolerations)
         request = self.catalog.space.vector(pod_class.requests)
@@ -162,7 +162,8 @@ def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[
     return [pod for pod in pods if pod.spec.preferred_pod_anti_affinity]
 
 
-def _wishes(spec: PodSpec) -> bool:
+def wishes(spec: PodSpec) -> bool:
+    """Whether the pods prefer something that has to be weighed."""
     soft = any(rule.when_unsatisfiable == "ScheduleAnyway" for rule in spec.topology_spread)
     return soft or bool(spec.preferred_node_affinity or spec.preferred_pod_anti_affinity)
 

@@ -16,13 +16,13 @@ from controller.core.provisioning.commitments import within_commitments
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.daemons import with_ports
 from controller.core.provisioning.domains import Domains
-from controller.core.provisioning.levels import levels
+from controller.core.provisioning.levels import Choice, levels
 from controller.core.provisioning.limits import Limits, headroom
 from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.partners import Partners
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
-from controller.core.provisioning.preferences import Preferences
+from controller.core.provisioning.preferences import Preferences, wishes
 from controller.core.provisioning.problem import in_order, pod_key
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
@@ -82,7 +82,7 @@ class Solver:
         self._compile()
         self.namespaces = {name: space.labels for name, space in problem.snapshot.namespaces.items()}
         self.preferences = Preferences(self.masks, options, self.namespaces)
-        self.ladders = {c.index: steps for c in self.classes if (steps := self._steps(c))}
+        self.ladders = self._ladders()
 
     def _leave_out_malformed(self) -> None:
         for pod in self.problem.pending:
@@ -126,6 +126,22 @@ class Solver:
     def domains(self) -> Domains:
         """The values of topology keys, on nodes that stay and on new ones."""
         return Domains(self.masks, self.around.standing, self.stays)
+
+    def _ladders(self) -> dict[int, list[Step]]:
+        """The steps of every class that has any. Classes of one spec share them, unless preferences are weighed: that
+        depends on labels too."""
+        shared: dict[tuple[int, tuple[Choice, ...]], list[Step]] = {}
+        found: dict[int, list[Step]] = {}
+        for one in self.classes:
+            key = (id(one.spec), one.volumes.choices)
+            steps = shared.get(key)
+            if steps is None:
+                steps = self._steps(one)
+                if steps and not self.soft_taints and not wishes(one.spec):
+                    shared[key] = steps
+            if steps:
+                found[one.index] = steps
+        return found
 
     def _steps(self, pod_class: PodClass) -> list[Step]:
         try:

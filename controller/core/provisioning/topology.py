@@ -8,10 +8,12 @@ Sources: kube-scheduler 1.34, plugins podtopologyspread and interpodaffinity.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from controller.core.api import labels
+from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import PodAffinityTerm, Toleration
 from controller.core.provisioning.classes import PodClass
 from controller.core.provisioning.levels import Choice, Level
@@ -97,6 +99,25 @@ class Involvement:
     """The owner's rule is required (not a preference taken for a demand)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnRules:
+    """What a level obeys: its groups, each with whether it must; `identity` is equal for levels that are alike."""
+
+    level: Level
+    groups: tuple[tuple[Group, bool], ...]
+    identity: tuple[tuple[int, bool], ...]
+
+
+def _asks_own_labels(level: Level) -> bool:
+    """Whether a rule depends on the labels of the pod that has it (matchLabelKeys and the like)."""
+    if not (level.spread or level.affinity or level.anti_affinity):
+        return False
+    terms = (*level.affinity, *level.anti_affinity)
+    return any(
+        [c.match_label_keys for c in level.spread] + [t.match_label_keys or t.mismatch_label_keys for t in terms]
+    )
+
+
 class Topology:
     """All groups of the batch. Add every class at every level first, then ask."""
 
@@ -105,6 +126,7 @@ class Topology:
         self.index = world.index
         self.groups: dict[GroupKey, Group] = {}
         self._of_selector: dict[int, list[Group]] = defaultdict(list)
+        self._rules: dict[tuple[int, str, FrozenMap[str, str]], _OwnRules] = {}
         self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
         self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
         self._listed: list[Group] = []
@@ -129,7 +151,25 @@ class Topology:
 
     def add(self, pod_class: PodClass, number: int, level: Level) -> None:
         """Register the rules of a class at its level `number`."""
-        own: list[tuple[Group, bool]] = []
+        own = self._rules_of(pod_class, level)
+        for group, _ in own.groups:
+            group.batch_owners += len(pod_class.pods)
+        self._own[(pod_class.index, number)] = own.identity
+
+    def _rules_of(self, pod_class: PodClass, level: Level) -> _OwnRules:
+        """The level's rules; classes at the same level share them where rules do not ask for their pods' own labels."""
+        key = (id(level), pod_class.namespace, pod_class.labels if _asks_own_labels(level) else EMPTY)
+        found = self._rules.get(key)
+        if found is None:
+            groups = tuple(self._own_groups(pod_class, level))
+            for group, required in groups:
+                group.hard |= required
+            identity = tuple(sorted({(group.index, required) for group, required in groups}))
+            found = self._rules[key] = _OwnRules(level, groups, identity)
+        return found
+
+    def _own_groups(self, pod_class: PodClass, level: Level) -> Iterator[tuple[Group, bool]]:
+        """Every group that the level obeys, and whether it must."""
         for constraint in level.spread:
             required = constraint.when_unsatisfiable != "ScheduleAnyway"
             selector = with_label_keys(constraint.label_selector, pod_class.labels, constraint.match_label_keys)
@@ -147,15 +187,11 @@ class Topology:
                 0 if host else constraint.min_domains or 0,
                 EVERY_NODE if host else nodes,
             )
-            own.append((self._group(key), required))
-        own += self._affinity(pod_class, level)
+            yield self._group(key), required
+        yield from self._affinity(pod_class, level)
         for term in level.anti_affinity:
             group = self._group(GroupKey(Kind.ANTI_AFFINITY, term.topology_key, (self._selector(pod_class, term),)))
-            own.append((group, term in pod_class.spec.required_pod_anti_affinity))
-        for group, required in own:
-            group.hard |= required
-            group.batch_owners += len(pod_class.pods)
-        self._own[(pod_class.index, number)] = tuple(sorted({(group.index, required) for group, required in own}))
+            yield group, term in pod_class.spec.required_pod_anti_affinity
 
     def _affinity(self, pod_class: PodClass, level: Level) -> list[tuple[Group, bool]]:
         """Required terms count pods that match all of them (kube-scheduler); preferred ones stand alone."""
