@@ -93,18 +93,17 @@ def owner_references(value: object) -> tuple[OwnerReference, ...]:
     """metadata.ownerReferences, interned."""
     if not isinstance(value, list) or not value:
         return ()
-    return tuple(
-        [
-            _owner(text(o.get("apiVersion")), text(o.get("kind")), text(o.get("name")), text(o.get("uid")))
-            for o in value
-            if isinstance(o, dict)
-        ]
-    )
+    found = [
+        (text(o.get("apiVersion")), text(o.get("kind")), text(o.get("name")), text(o.get("uid")))
+        for o in value
+        if isinstance(o, dict)
+    ]
+    return _owners(tuple(found))
 
 
 @lru_cache(maxsize=16_384)
-def _owner(api_version: str, kind: str, name: str, uid: str) -> OwnerReference:
-    return OwnerReference(api_version, kind, name, uid)
+def _owners(found: tuple[tuple[str, str, str, str], ...]) -> tuple[OwnerReference, ...]:
+    return tuple(OwnerReference(*each) for each in found)
 
 
 def selector_requirements(value: object) -> tuple[SelectorRequirement, ...]:

@@ -14,6 +14,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, CloudInstance
 from controller.core.lifecycle.outcome import LaunchOutcome
 from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning.problem import pod_key
 from controller.core.state.snapshot import Snapshot, StateNode
 
 Kind = Literal["launch", "skip", "remove"]
@@ -188,7 +189,7 @@ def _digest(
     provisioners: Iterable[Provisioner],
 ) -> str:
     lines = [
-        *(f"pod {pod.uid} {_amounts(pod.spec.requests)}" for pod in pods),
+        *(f"pod {pod.uid} {_amounts(pod.spec.requests)}" for pod in sorted(pods, key=pod_key)),
         *(f"node {node.node.uid} {','.join(pod.uid for pod in node.pods)}" for node in nodes),
         *(f"provisioner {each.uid} {each.generation}" for each in provisioners),
         *(f"template {each.uid} {each.generation}" for each in snapshot.node_templates.values()),

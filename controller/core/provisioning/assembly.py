@@ -10,7 +10,6 @@ import numpy as np
 
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.compiler import Mask
@@ -18,8 +17,8 @@ from controller.core.provisioning.flexibility import runner_up
 from controller.core.provisioning.nodes import ExistingNodes
 from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.pieces import Member
+from controller.core.provisioning.placed import Part, PlacedPods
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
-from controller.core.provisioning.problem import pod_key
 from controller.core.provisioning.resources import Bits, Bools, Floats, Ints
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -44,7 +43,7 @@ class Assembler:
         self.packer = packer
         self.catalog: CompiledCatalog = packer.catalog
         self.existing = existing
-        self._pods: dict[int, list[PodKey]] = defaultdict(list)
+        self._pods: dict[int, list[Part]] = defaultdict(list)
         self._masks: dict[int, set[int]] = defaultdict(set)
         self._mask: dict[int, Mask] = {}
         self._bits: dict[frozenset[int], Bits] = {}
@@ -52,7 +51,7 @@ class Assembler:
         self._requirements: dict[tuple[int, frozenset[int], int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._fittings: dict[tuple[int, bytes], _Fitting] = {}
-        self._alike: dict[tuple[int, frozenset[int], bytes], _Fitting] = {}
+        self._recipes: dict[tuple[int, int, frozenset[int], bytes, int], PlannedNode] = {}
         self._holds: dict[int, Floats] = {}
         self._hand_out()
 
@@ -79,7 +78,7 @@ class Assembler:
         for member in members:
             index = member.pod_class.index
             start, count = self.placed[index], member.pods * units
-            self._pods[row].extend(map(pod_key, member.pod_class.pods[start : start + count]))
+            self._pods[row].append(Part(member.pod_class, start, count))
             self.placed[index] = start + count
 
     def _held_by(self, pool: int) -> Floats:
@@ -92,28 +91,50 @@ class Assembler:
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
         """Pods on nodes that are there already."""
         found = []
-        for row, pods in sorted(self._pods.items()):
+        for row, parts in sorted(self._pods.items()):
             if row < self.packer.table.existing:
+                pods = PlacedPods(parts)
                 reason = f"{len(pods)} pods fit into what is free on this node"
-                found.append(ExistingPlacement(self.existing.nodes[row].name, tuple(sorted(pods)), reason))
+                found.append(ExistingPlacement(self.existing.nodes[row].name, pods, reason))
         return tuple(found)
 
     def new_nodes(self) -> tuple[PlannedNode, ...]:
-        """The nodes to launch, sorted by their pods."""
-        found = [self._node(row) for row in self._pods if row >= self.packer.table.existing]
-        found.sort(key=lambda node: node.pods)
-        return tuple(found)
+        """The nodes to launch, in the order of their first pods."""
+        rows = {row: PlacedPods(parts) for row, parts in self._pods.items() if row >= self.packer.table.existing}
+        return tuple(self._node(row, pods) for row, pods in sorted(rows.items(), key=lambda each: each[1].turn))
 
-    def _node(self, row: int) -> PlannedNode:
-        catalog, table = self.catalog, self.packer.table
-        config = int(table.config[row])
+    def _node(self, row: int, pods: PlacedPods) -> PlannedNode:
+        """The node of a row. Rows that are alike are made by one recipe."""
+        table = self.packer.table
+        config, signature, free = int(table.config[row]), int(table.signature[row]), table.free[:, row]
+        masks, count = frozenset(self._masks[row]), len(pods)
+        alike = (config, signature, masks, free.tobytes(), count)
+        recipe = self._recipes.get(alike)
+        if recipe is None:
+            recipe = self._recipes[alike] = self._recipe(config, signature, masks, free, count)
+        return PlannedNode(
+            recipe.provisioner,
+            recipe.offering,
+            recipe.alternatives,
+            recipe.requirements,
+            recipe.labels,
+            recipe.taints,
+            recipe.startup_taints,
+            pods,
+            recipe.requests,
+            recipe.reason,
+            recipe.runner_up,
+            recipe.price_spread,
+            recipe.spot_offerings,
+        )
+
+    def _recipe(self, config: int, signature: int, masks: frozenset[int], free: Floats, count: int) -> PlannedNode:
+        """A node of the configuration with so much left free by `count` pods, that has none yet."""
+        catalog = self.catalog
         pool = int(catalog.pool_of[config])
-        masks = frozenset(self._masks[row])
-        fitting = self._fitting(row, config, pool, masks)
+        used = catalog.allocatable[:, config] - free
+        fitting = self._offered(pool, self._holding(config, pool, masks, used))
         provisioner = catalog.pools[pool].provisioner
-        signature = int(table.signature[row])
-        pods = self._pods[row]
-        used = catalog.allocatable[:, config] - table.free[:, row] + catalog.overhead[:, config]
         return PlannedNode(
             provisioner=provisioner.name,
             offering=fitting.offering,
@@ -123,22 +144,12 @@ class Assembler:
             labels=self._node_labels(pool, signature),
             taints=provisioner.taints,
             startup_taints=provisioner.startup_taints,
-            pods=tuple(sorted(pods)),
-            requests=FrozenMap(catalog.space.mapping(used)),
-            reason=_reason(len(pods), fitting),
+            pods=(),
+            requests=FrozenMap(catalog.space.mapping(used + catalog.overhead[:, config])),
+            reason=_reason(count, fitting),
             price_spread=self.packer.options.price_spread,
             spot_offerings=self.packer.options.spot_offerings,
         )
-
-    def _fitting(self, row: int, config: int, pool: int, masks: frozenset[int]) -> _Fitting:
-        """What would hold the row's pods; its own offering is always among it. Rows that are alike share the answer."""
-        free = self.packer.table.free[:, row]
-        alike = (config, masks, free.tobytes())
-        found = self._alike.get(alike)
-        if found is None:
-            holds = self._holding(config, pool, masks, self.catalog.allocatable[:, config] - free)
-            found = self._alike[alike] = self._offered(pool, holds)
-        return found
 
     def _holding(self, config: int, pool: int, masks: frozenset[int], need: Floats) -> Ints:
         """The places of the pool's offerings that hold what a row of the configuration holds, cheapest first."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
 from operator import attrgetter
 
 from controller.core.api.frozen import EMPTY, FrozenMap
@@ -27,6 +29,8 @@ class VolumeNeeds:
 
 NO_VOLUMES = VolumeNeeds()
 _age = attrgetter("created")
+_name = attrgetter("name")
+_template = attrgetter("labels", "namespace", "volumes", "spec")
 TURN_SECONDS = 60.0
 """Pods that wait this much longer than others are served before them where not all can be: no pod starves because
 younger ones, that are easier to place, keep coming. Pods of about the same age are served so that most find a place."""
@@ -34,79 +38,110 @@ younger ones, that are easier to place, keep coming. Pods of about the same age 
 
 @dataclass(slots=True)
 class PodClass:
-    """Pods with the same spec, namespace, labels (those that some selector looks at) and volume needs.
-
-    `pods` are in the order in which they get places: oldest first.
-    """
+    """Pods with the same spec, namespace, labels (those that some selector looks at) and volume needs."""
 
     index: int
     spec: PodSpec
     namespace: str
     labels: FrozenMap[str, str]
     volumes: VolumeNeeds
-    pods: list[Pod]
+    members: list[Pod] = field(default_factory=list)
+    """In no order, until `pods` is asked for."""
     requests: Resources = EMPTY
     """Of one pod, slots included."""
     waited: int = 0
     """How many times `TURN_SECONDS` its oldest pod is older than the batch's youngest."""
-
     name: str = ""
-    """The first pod's namespace/name, to call the class by."""
+    """namespace/name of the first of its pods by name, to call the class by."""
+    _sorted: bool = False
+    _of_one_workload: bool | None = None
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """Its pods in the order in which they get places: oldest first, then by name. Sorted when first asked for."""
+        if not self._sorted:
+            self.members.sort(key=_name)
+            self.members.sort(key=_age)
+            self._sorted = True
+        return self.members
+
+    def workloads(self, first: int, count: int) -> Mapping[str, int]:
+        """How many of the pods from `first` on each workload has, by the uid of the pods' first owner."""
+        owners = self.members[0].owners
+        if self._of_one_workload is None:
+            self._of_one_workload = all(pod.owners is owners for pod in self.members)
+        if self._of_one_workload:
+            return {owners[0].uid: count} if owners else {}
+        return Counter(pod.owners[0].uid for pod in self.pods[first : first + count] if pod.owners)
 
 
-class Classifier:
-    """Groups pods. `label_keys` are the label keys that selectors look at; None: all."""
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Pods that share their very spec, labels and namespace, as replicas do: in no order. With volumes, it is one."""
 
-    def __init__(self, label_keys: frozenset[str] | None = None) -> None:
-        self._label_keys = label_keys
-        self._specs: dict[int, int] = {}
-        self._known_specs: dict[PodSpec, int] = {}
-        self._labels: dict[int, FrozenMap[str, str]] = {}
-        self._held: list[object] = []
+    spec: PodSpec
+    labels: FrozenMap[str, str]
+    namespace: str
+    pods: list[Pod]
 
-    def classes(self, pods: Iterable[Pod], needs: dict[PodKey, VolumeNeeds]) -> list[PodClass]:
-        """The classes of `pods`, in the order of their first pod; `needs` has the pods with volumes, by key.
 
-        Pods come by namespace and name. Specs and labels are interned, so most replicas are told by identity alone.
-        """
-        groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds], PodClass] = {}
-        alike: dict[tuple[int, str, int], PodClass] = {}
-        for pod in pods:
-            replica = (id(pod.spec), pod.namespace, id(pod.labels))
-            group = None if pod.volumes else alike.get(replica)
-            if group is not None:
-                group.pods.append(pod)
-                continue
-            projected = self._project(pod)
-            volumes = needs.get(pod.key, NO_VOLUMES) if pod.volumes else NO_VOLUMES
-            key = (self._spec(pod.spec), pod.namespace, projected, volumes)
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = PodClass(len(groups), pod.spec, pod.namespace, projected, volumes, [])
-            group.pods.append(pod)
-            if not pod.volumes:
-                alike[replica] = group
-        for group in groups.values():
-            group.pods.sort(key=_age)
-            group.name = f"{group.namespace}/{group.pods[0].name}"
-        youngest = max((group.pods[-1].created for group in groups.values()), default=0.0)
-        for group in groups.values():
-            group.waited = int((youngest - group.pods[0].created) // TURN_SECONDS)
-        return list(groups.values())
+def templates(pods: Iterable[Pod]) -> list[Template]:
+    """The pods by template. Specs and labels are interned, so replicas are told by identity alone."""
+    alike: dict[tuple[int, int, str], Template] = {}
+    apart: list[Template] = []
+    for (labels, namespace, volumes, spec), run in groupby(pods, _template):
+        members = list(run)
+        if volumes:
+            apart += [Template(spec, labels, namespace, [pod]) for pod in members]
+            continue
+        key = (id(spec), id(labels), namespace)
+        found = alike.get(key)
+        if found is None:
+            alike[key] = Template(spec, labels, namespace, members)
+        else:
+            found.pods.extend(members)
+    return [*alike.values(), *apart]
 
-    def _spec(self, spec: PodSpec) -> int:
-        code = self._specs.get(id(spec))
+
+def classify(
+    found: Iterable[Template], label_keys: frozenset[str], needs: Mapping[PodKey, VolumeNeeds]
+) -> list[PodClass]:
+    """The classes of all templates' pods, by namespace and the first name, whatever order the pods came in.
+
+    `label_keys` are the label keys that selectors look at; `needs` has the pods with volumes, by key.
+    """
+    codes: dict[int, int] = {}
+    known: dict[PodSpec, int] = {}
+    projected: dict[int, FrozenMap[str, str]] = {}
+    groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds], PodClass] = {}
+    for one in found:
+        code = codes.get(id(one.spec))
         if code is None:
-            code = self._known_specs.setdefault(spec, len(self._known_specs))
-            self._specs[id(spec)] = code
-            self._held.append(spec)
-        return code
+            code = codes[id(one.spec)] = known.setdefault(one.spec, len(known))
+        labels = projected.get(id(one.labels))
+        if labels is None:
+            labels = FrozenMap({key: value for key, value in one.labels.items() if key in label_keys})
+            projected[id(one.labels)] = labels
+        volumes = needs.get(one.pods[0].key, NO_VOLUMES) if one.pods[0].volumes else NO_VOLUMES
+        key = (code, one.namespace, labels, volumes)
+        group = groups.get(key)
+        if group is None:
+            groups[key] = PodClass(0, one.spec, one.namespace, labels, volumes, one.pods)
+        else:
+            group.members.extend(one.pods)
+    return _numbered(list(groups.values()))
 
-    def _project(self, pod: Pod) -> FrozenMap[str, str]:
-        projected = self._labels.get(id(pod.labels))
-        if projected is None:
-            keys = self._label_keys
-            projected = pod.labels if keys is None else FrozenMap({k: v for k, v in pod.labels.items() if k in keys})
-            self._labels[id(pod.labels)] = projected
-            self._held.append(pod.labels)
-        return projected
+
+def _numbered(groups: list[PodClass]) -> list[PodClass]:
+    ages = [(min(map(_age, group.members)), max(map(_age, group.members))) for group in groups]
+    youngest = max((latest for _, latest in ages), default=0.0)
+    for group, (oldest, _) in zip(groups, ages, strict=True):
+        group.name = f"{group.namespace}/{min(map(_name, group.members))}"
+        group.waited = int((youngest - oldest) // TURN_SECONDS)
+    groups.sort(key=lambda group: group.name.split("/", 1))
+    for index, group in enumerate(groups):
+        group.index = index
+    return groups

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY, FrozenMap
@@ -79,7 +79,8 @@ class PlannedNode:
     """Labels of the Node that the plan settled: the Provisioner's own, and values chosen for custom keys."""
     taints: tuple[Taint, ...]
     startup_taints: tuple[Taint, ...]
-    pods: tuple[PodKey, ...]
+    pods: Sequence[PodKey]
+    """Sorted."""
     requests: Resources
     """Of the pods and of the daemons that will run there."""
     reason: str
@@ -100,7 +101,8 @@ class ExistingPlacement:
     """Pods for which a node that exists, or is on its way, has room."""
 
     node: str
-    pods: tuple[PodKey, ...]
+    pods: Sequence[PodKey]
+    """Sorted."""
     reason: str
 
 

@@ -111,7 +111,7 @@ class Preferences:
     def _apart(self, case: _Case, selector: LabelSelector | None, key: str, together: int) -> float:
         """What pods cost that match the selector themselves, and of which `together` may share a domain of `key`."""
         own = case.pod_class
-        if len(own.pods) < 2 or not matches(selector, own.labels):
+        if len(own) < 2 or not matches(selector, own.labels):
             return case.cost
         if key == labels.HOSTNAME:
             return self._cost(case.required, case.request, most=together)

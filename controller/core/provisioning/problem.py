@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter, gt
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
@@ -65,7 +65,7 @@ def build(
     known = snapshot.nodes
     nodes = [known[name] for name in sorted(known) if name not in without_nodes and not known[name].leaving]
     return SchedulingProblem(
-        pending=tuple(in_order(served)),
+        pending=tuple(served),
         nodes=tuple(nodes),
         provisioners=usable,
         catalog=FrozenMap({p.name: tuple(catalog[p.name]) for p in usable}),
@@ -76,13 +76,7 @@ def build(
 
 
 pod_key: Callable[[Pod], PodKey] = attrgetter("namespace", "name")
-"""The key that pods are sorted by."""
-
-
-def in_order(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """The pods by namespace and name; the same sequence where they come so, which costs a look at each."""
-    keys = list(map(pod_key, pods))
-    return sorted(pods, key=pod_key) if any(map(gt, keys, keys[1:])) else pods
+"""A pod's (namespace, name)."""
 
 
 def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> Iterator[Provisioner]:

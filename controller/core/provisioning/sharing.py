@@ -14,9 +14,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from controller.core.api import labels
-from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.flexibility import runner_up, within_spread
+from controller.core.provisioning.placed import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.surroundings import Surroundings
 
@@ -32,11 +32,10 @@ def share_pools(
     """The plan with spot nodes' offerings dealt out; nodes that could only be spread at a price stay as they are."""
     if options.spot_pool_share >= 1.0:
         return plan
-    workload_of = {pod.key: pod.owners[0].uid for pod in problem.pending if pod.owners}
-    if not workload_of:
+    sharing = _Sharing(plan.new_nodes, options)
+    if not sharing.total:
         return plan
-    sharing = _Sharing(plan.new_nodes, workload_of, options)
-    if sharing.total and problem.nodes:
+    if problem.nodes:
         sharing.count_standing(around, {around.place[node.name] for node in problem.nodes})
     return replace(plan, new_nodes=tuple(sharing.dealt(node) for node in plan.new_nodes))
 
@@ -44,16 +43,12 @@ def share_pools(
 class _Sharing:
     """Replicas by workload, and how many of them each pool may come to carry."""
 
-    def __init__(self, nodes: Iterable[PlannedNode], workload_of: Mapping[PodKey, str], options: SolveOptions) -> None:
+    def __init__(self, nodes: Iterable[PlannedNode], options: SolveOptions) -> None:
         self.options = options
-        self.workload_of = workload_of
         self.total: Counter[str] = Counter()
         self.load: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
         for node in nodes:
-            self.total.update(self._replicas(node))
-
-    def _replicas(self, node: PlannedNode) -> Counter[str]:
-        return Counter(self.workload_of[key] for key in node.pods if key in self.workload_of)
+            self.total.update(workloads(node.pods))
 
     def count_standing(self, around: Surroundings, places: AbstractSet[int]) -> None:
         """Replicas that run on these of the nodes around."""
@@ -73,7 +68,7 @@ class _Sharing:
             return node
         spot = [o for o in (node.offering, *node.alternatives) if o.capacity_type == labels.SPOT]
         asked = within_spread(spot, node.price_spread, node.spot_offerings)
-        replicas = {w: n for w, n in self._replicas(node).items() if self.total[w] >= 2 and n <= self._cap(w)}
+        replicas = {w: n for w, n in workloads(node.pods).items() if self.total[w] >= 2 and n <= self._cap(w)}
         kept = self._kept(asked, replicas, node.spot_offerings) if replicas else None
         if kept is None or kept[0].price > node.offering.price * (1 + FREE_PREMIUM):
             kept = asked

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
-from controller.core.api.pod import Pod, PodKey, PodSpec
+from controller.core.api.pod import PodKey, PodSpec
 from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog
-from controller.core.provisioning.classes import Classifier, PodClass
+from controller.core.provisioning.classes import PodClass, Template, classify, templates
 from controller.core.provisioning.commitments import within_commitments
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.daemons import with_ports
@@ -23,7 +23,7 @@ from controller.core.provisioning.partners import Partners
 from controller.core.provisioning.pieces import Member, unit_rules
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.preferences import Preferences, wishes
-from controller.core.provisioning.problem import in_order, pod_key
+from controller.core.provisioning.problem import pod_key
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
 from controller.core.provisioning.resources import Bools, ResourceSpace
@@ -63,13 +63,16 @@ class Solver:
         self.unplaced: dict[PodKey, str] = {}
         gone = problem.without_nodes
         self.stays: Bools = np.array([node.name not in gone for node in self.around.nodes], dtype=np.bool_)
-        good = [pod for pod in in_order(problem.pending) if not pod.spec.malformed]
-        self.batch = frozenset(map(pod_key, problem.pending))
-        if len(good) < len(problem.pending):
-            self._leave_out_malformed()
+        alike = templates(problem.pending)
+        good = [one for one in alike if not one.spec.malformed]
+        for one in alike:
+            if one.spec.malformed:
+                reason = "the pod cannot be read: " + "; ".join(one.spec.malformed)
+                self.unplaced.update((pod.key, reason) for pod in one.pods)
         found = self.around.daemons
-        volumes = Volumes(problem.snapshot, good)
-        classes = Classifier(self._label_keys(good)).classes(good, volumes.needs())
+        with_volumes = [one.pods[0] for one in good if one.pods[0].volumes]
+        volumes = Volumes(problem.snapshot, sorted(with_volumes, key=pod_key))
+        classes = classify(good, self._label_keys(good), volumes.needs())
         running = (one.pod.spec for one in self.around.with_ports)
         specs = (*(c.spec for c in classes), *(d.spec for d in found), *running)
         self.slots = Slots(problem.snapshot, specs, volumes)
@@ -84,19 +87,19 @@ class Solver:
         self.preferences = Preferences(self.masks, options, self.namespaces)
         self.ladders = self._ladders()
 
-    def _leave_out_malformed(self) -> None:
-        for pod in self.problem.pending:
-            if pod.spec.malformed:
-                self.unplaced[pod.key] = "the pod cannot be read: " + "; ".join(pod.spec.malformed)
-
     def _resolved(self, pod_class: PodClass) -> bool:
         if pod_class.volumes.problem:
             self.unplaced.update((pod.key, pod_class.volumes.problem) for pod in pod_class.pods)
         return not pod_class.volumes.problem
 
-    def _label_keys(self, pods: list[Pod]) -> frozenset[str]:
+    @cached_property
+    def batch(self) -> frozenset[PodKey]:
+        """The keys of the pods to place."""
+        return frozenset(map(pod_key, self.problem.pending))
+
+    def _label_keys(self, pending: list[Template]) -> frozenset[str]:
         """Labels that some selector looks at: only these tell classes apart."""
-        specs: dict[int, PodSpec] = {id(pod.spec): pod.spec for pod in pods}
+        specs: dict[int, PodSpec] = {id(one.spec): one.spec for one in pending}
         specs.update((id(one.pod.spec), one.pod.spec) for one in self.around.repelling)
         return selector_keys(specs.values())
 
@@ -121,7 +124,7 @@ class Solver:
 
     def world(self, index: SelectorIndex) -> World:
         """The pods of all nodes that stay, those that take no more included: topology counts what runs there."""
-        return World(self.around, self.stays, self.batch, index)
+        return World(self.around, self.stays, lambda: self.batch, index)
 
     def domains(self) -> Domains:
         """The values of topology keys, on nodes that stay and on new ones."""
@@ -203,7 +206,7 @@ class Solver:
         packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
         index = SelectorIndex(self.namespaces)
         topology = Topology(self.world(index))
-        progress = [Progress(c, self.ladders[c.index], len(c.pods)) for c in self.classes if c.index in self.ladders]
+        progress = [Progress(c, self.ladders[c.index], len(c)) for c in self.classes if c.index in self.ladders]
         for one in progress:
             for number, level in {number: level for number, level, _ in one.steps}.items():
                 topology.add(one.pod_class, number, level)
@@ -221,7 +224,7 @@ class Solver:
         partners = Partners(rounds.topology.world, self.existing, rounds.packer.table.free, self.space)
         for one in progress:
             placed = assembler.placed.get(one.pod_class.index, 0)
-            if placed < len(one.pod_class.pods):
+            if placed < len(one.pod_class):
                 number, level, choices = one.steps[-1]
                 request = self.space.vector(one.pod_class.requests)
                 question = Question(level, self.masks.mask(level, choices), request)

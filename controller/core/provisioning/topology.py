@@ -153,7 +153,7 @@ class Topology:
         """Register the rules of a class at its level `number`."""
         own = self._rules_of(pod_class, level)
         for group, _ in own.groups:
-            group.batch_owners += len(pod_class.pods)
+            group.batch_owners += len(pod_class)
         self._own[(pod_class.index, number)] = own.identity
 
     def _rules_of(self, pod_class: PodClass, level: Level) -> _OwnRules:

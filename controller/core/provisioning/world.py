@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from controller.core.api.pod import PodAffinityTerm, PodKey, PodSpec
 from controller.core.provisioning.resources import Bools
@@ -14,10 +14,12 @@ from controller.core.provisioning.surroundings import Running, Surroundings
 class World:
     """Running pods of every node that stays, our own and others', those of the batch left out.
 
-    `stays` tells of each of `around.nodes` whether it does.
+    `stays` tells of each of `around.nodes` whether it does. `batch` is asked once some pod runs that matters.
     """
 
-    def __init__(self, around: Surroundings, stays: Bools, batch: frozenset[PodKey], index: SelectorIndex) -> None:
+    def __init__(
+        self, around: Surroundings, stays: Bools, batch: Callable[[], frozenset[PodKey]], index: SelectorIndex
+    ) -> None:
         self.nodes = around.nodes
         self.index = index
         self._around = around
@@ -26,8 +28,8 @@ class World:
         self._matched: dict[int, list[Running]] | None = None
 
     def _here(self, running: Iterable[Running]) -> Iterator[Running]:
-        stays, batch = self._stays, self._batch
-        return (one for one in running if stays[one.node] and (one.pod.namespace, one.pod.name) not in batch)
+        stays = self._stays
+        return (one for one in running if stays[one.node] and (one.pod.namespace, one.pod.name) not in self._batch())
 
     def repelling(self) -> Iterator[tuple[Running, PodAffinityTerm]]:
         """Every required anti-affinity term of a running pod."""

@@ -71,6 +71,8 @@ def test_equal_inputs_have_equal_digests_and_each_input_counts() -> None:
     provisioner = factories.provisioner()
     same = factories.problem(pending=pods, provisioners=(provisioner,), catalog=catalog)
     assert digest(same) == digest(factories.problem(pending=pods, provisioners=(provisioner,), catalog=catalog))
+    turned = factories.problem(pending=pods[::-1], provisioners=(provisioner,), catalog=catalog)
+    assert digest(turned) == digest(same)
     first = catalog[0]
     dearer = replace(first, offerings=tuple(replace(o, price=o.price + 0.01) for o in first.offerings))
     others = [
