@@ -81,6 +81,8 @@ class Launcher:
         self._backoff = ItemBackoff(clock, "launcher")
         self._lock = threading.Lock()
         self._unsettled: dict[str, _Launch] = {}
+        self._asked: set[str] = set()
+        """Launch tokens for which the cloud has not answered yet."""
 
     def launch(self, request: LaunchRequest) -> CloudInstance:
         """Launch one instance and make its Node.
@@ -89,12 +91,23 @@ class Launcher:
         yet: then `settle` goes on with it. A Node that the API server calls invalid has its instance terminated at
         once.
         """
-        instance = self._cloud.create(request)
+        with self._lock:
+            self._asked.add(request.token)
+        try:
+            instance = self._cloud.create(request)
+            began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
+            launch = _Launch(instance, request.provisioner, request.labels, request.token, began, marks)
+            self._note(launch)
+        finally:
+            with self._lock:
+                self._asked.discard(request.token)
         self._say(launch_outcome(request, instance))
-        began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
-        launch = _Launch(instance, request.provisioner, request.labels, request.token, began, marks)
-        self._note(launch)
         return self._register(launch)
+
+    def in_hand(self, instance: CloudInstance) -> bool:
+        """Whether a launch of this process will make the instance's Node by itself."""
+        with self._lock:
+            return instance.provider_id in self._unsettled or instance.tags.get(LAUNCH_TOKEN) in self._asked
 
     def _say(self, outcome: LaunchOutcome) -> None:
         """The decision in one line: what was launched, and how it differs from what the plan counted on."""

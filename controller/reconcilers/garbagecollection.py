@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -90,6 +90,8 @@ class GarbageCollectionReconciler:
         if now < self._due_at:
             return self._due_at - now
         plan = plan_collection(snapshot, self._cloud.list(), self._clock.now(), self._times.collection)
+        if self._adopted.is_set():  # before, nothing is launched, and nobody else goes on with what was adopted
+            plan = replace(plan, adopt=tuple(each for each in plan.adopt if not self._launcher.in_hand(each)))
         removals = (*plan.terminate, *plan.delete_nodes)
         self._items.keep({entry.provider_id for entry in plan.adopt} | {entry.provider_id for entry in removals})
         self._carry_out(plan, snapshot)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import structlog
+
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.cloud import CloudInstance, LaunchRequest, PricedOffering
 from controller.core.lifecycle.collection import CollectionTimes
 from controller.core.lifecycle.documents import LAUNCH_TOKEN, node_document
 from controller.errors import CloudError
@@ -54,6 +58,36 @@ def test_with_nothing_to_adopt_planning_may_begin(world: World) -> None:
     adopted = threading.Event()
     reconciler(world, adopted).reconcile(world.informers.snapshot())
     assert adopted.is_set()
+
+
+def test_what_a_launch_of_this_process_has_in_hand_is_not_adopted(world: World) -> None:
+    """EC2 shows the instance before CreateFleet has answered, and before the watch shows its Node."""
+    world.add_provisioner()
+    adopted = threading.Event()
+    loop = reconciler(world, adopted)
+    loop.reconcile(world.caught_up())
+    assert adopted.is_set()
+    create, stale, seen = world.cloud.create, world.caught_up(), []
+
+    def slow(request: LaunchRequest) -> CloudInstance:
+        instance = create(request)
+        loop.reconcile(stale)  # a pass while CreateFleet has not answered
+        seen.append(world.kube.list(NODES))
+        return instance
+
+    world.cloud.create = slow  # type: ignore[method-assign]
+    world.clock.ahead_seconds += 1.0
+    provisioner = stale.provisioners["default"]
+    planned = PricedOffering(0.1, "c5.large", "eu-west-1a", "on-demand")
+    template = stale.node_templates["default"]
+    request = LaunchRequest("token", provisioner, template, (planned,), {}, labels=FrozenMap({"team": "web"}))
+    instance = world.launcher.launch(request)
+    assert seen == [[]], "nobody made its Node meanwhile"
+    world.clock.ahead_seconds += 1.0
+    with structlog.testing.capture_logs() as said:
+        loop.reconcile(stale)
+    assert [entry for entry in said if entry["event"] == "Adopted instance"] == []
+    assert world.node(instance.node_name)["metadata"]["labels"]["team"] == "web"
 
 
 def test_after_a_crash_nothing_is_planned_until_ec2_shows_what_was_launched_last(world: World) -> None:
