@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.core.api.labels import INSTANCE_TYPE
+from controller.core.api.labels import INSTANCE_TYPE, PROVISIONER_NAME
 from controller.core.api.quantity import resources
-from controller.kube.resources import NODES, PODS
+from controller.core.deprovisioning.surge import RESTARTED_FOR
+from controller.kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from tests.reconcilers.conftest import READY, World
 
+REFERENCE = {"apiVersion": "apps/v1", "controller": True}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -20,9 +22,18 @@ class Inhabitants:
 
     world: World
     wanted: dict[str, tuple[int, str]] = field(default_factory=dict)
+    pools: dict[str, str] = field(default_factory=dict)
+    """The Provisioner on whose nodes alone the pods of a workload may run."""
     joining: bool = True
     """Whether kubelets of new instances come up."""
+    ending: bool = True
+    """Whether containers end when they are told to."""
+    grace_seconds: int = 0
+    deployments: dict[str, str] = field(default_factory=dict)
+    """Workloads of one replica that are Deployments, each with the ReplicaSet that makes its pods now."""
     _made: int = 0
+    _deployment: dict[str, Any] = field(default_factory=dict)
+    _owners: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def turn(self) -> None:
         """Once around."""
@@ -30,10 +41,47 @@ class Inhabitants:
         pods = [pod for pod in self.world.kube.list(PODS, "default") if "app" in (pod["metadata"].get("labels") or {})]
         self._join(nodes)
         staying = [pod for pod in pods if not self._ended(pod, nodes)]
+        for app in self.deployments:
+            self._roll_out(app, staying)
         self._replace(staying)
         for pod in staying:
             if not pod["spec"].get("nodeName"):
                 self._schedule(pod, staying, nodes)
+
+    def deploy(self, app: str, cpu: str) -> None:
+        """A Deployment of one; its pod is made at the next turn, unless it is made by hand after this."""
+        self.wanted[app] = (1, cpu)
+        containers = [{"name": "c", "image": "i"}]
+        template = {"metadata": {"labels": {"app": app}}, "spec": {"containers": containers}}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": app}}, "template": template}
+        made = {"metadata": {"name": app, "namespace": "default"}, "spec": spec}
+        self._deployment = self.world.kube.create(DEPLOYMENTS, made, "default")
+        self._replica_set(app, "first")
+
+    def _replica_set(self, app: str, revision: str) -> None:
+        """One of that revision makes the pods from now on."""
+        owner = {**REFERENCE, "kind": "Deployment", "name": app, "uid": self._deployment["metadata"]["uid"]}
+        metadata = {"name": f"{app}-{revision}", "namespace": "default", "ownerReferences": [owner]}
+        spec = {"replicas": 1, **{key: self._deployment["spec"][key] for key in ("selector", "template")}}
+        made = self.world.kube.create(REPLICA_SETS, {"metadata": metadata, "spec": spec}, "default")["metadata"]
+        self._owners[app] = [{**REFERENCE, "kind": "ReplicaSet", "name": made["name"], "uid": made["uid"]}]
+        self.deployments[app] = made["name"]
+
+    def _roll_out(self, app: str, pods: list[dict[str, Any]]) -> None:
+        """Where a rollout was asked for: the new pod first, then the old one's end (maxSurge 1, maxUnavailable 0)."""
+        template = self.world.kube.get(DEPLOYMENTS, app, "default")["spec"]["template"]
+        asked = (template["metadata"].get("annotations") or {}).get(RESTARTED_FOR)
+        if asked and self.deployments[app] != f"{app}-{asked}":
+            self._replica_set(app, asked)
+        mine = [pod for pod in pods if pod["metadata"]["labels"]["app"] == app]
+        old = [pod for pod in mine if pod["metadata"]["ownerReferences"][0]["name"] != self.deployments[app]]
+        if old and len(old) == len(mine):
+            self._made += 1
+            pods.append(self.make(f"{app}-{self._made}", app, self.wanted[app][1]))
+        elif any(pod["spec"].get("nodeName") for pod in mine if pod not in old):
+            for pod in old:
+                self.world.kube.delete(PODS, pod["metadata"]["name"], "default", grace_period_seconds=0)
+                pods.remove(pod)
 
     def running(self) -> int:
         """Pods that run on a node that exists."""
@@ -57,14 +105,15 @@ class Inhabitants:
 
     def _ended(self, pod: dict[str, Any], nodes: dict[str, Any]) -> bool:
         name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
-        if "deletionTimestamp" in pod["metadata"] or (node and node not in nodes):
+        if ("deletionTimestamp" in pod["metadata"] and self.ending) or (node and node not in nodes):
             self.world.kube.delete(PODS, name, "default", grace_period_seconds=0)
             return True
         return False
 
     def _replace(self, pods: list[dict[str, Any]]) -> None:
         for app, (count, cpu) in self.wanted.items():
-            have = sum(pod["metadata"]["labels"]["app"] == app for pod in pods)
+            mine = [pod["metadata"] for pod in pods if pod["metadata"]["labels"]["app"] == app]
+            have = sum("deletionTimestamp" not in metadata for metadata in mine)
             for _ in range(count - have):
                 self._made += 1
                 pods.append(self.make(f"{app}-{self._made}", app, cpu))
@@ -72,8 +121,16 @@ class Inhabitants:
     def make(self, name: str, app: str, cpu: str, node: str = "") -> dict[str, Any]:
         """A pod of a workload, bound to a node if one is named."""
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-        spec = {"containers": [container], "terminationGracePeriodSeconds": 0, **({"nodeName": node} if node else {})}
-        metadata = {"name": name, "namespace": "default", "labels": {"app": app}}
+        spec = {
+            "containers": [container],
+            "terminationGracePeriodSeconds": self.grace_seconds,
+            **({"nodeName": node} if node else {}),
+        }
+        if app in self.pools:
+            spec["nodeSelector"] = {PROVISIONER_NAME: self.pools[app]}
+        metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": {"app": app}}
+        if app in self.deployments:
+            metadata["ownerReferences"] = self._owners[app]
         made = self.world.kube.create(PODS, {"metadata": metadata, "spec": spec}, "default")
         status = {"phase": "Running"} if node else {"conditions": [UNSCHEDULABLE]}
         self.world.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
@@ -96,7 +153,9 @@ class Inhabitants:
         barred = node["spec"].get("unschedulable") or node["spec"].get("taints") or not ready
         if barred or "deletionTimestamp" in node["metadata"]:
             return False
-        name = node["metadata"]["name"]
+        name, labels = node["metadata"]["name"], node["metadata"]["labels"]
+        if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
+            return False
         used = sum(_cpu(other) for other in pods if other["spec"].get("nodeName") == name)
         return used + _cpu(pod) <= resources({"cpu": node["status"]["allocatable"]["cpu"]})["cpu"]
 

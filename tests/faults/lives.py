@@ -44,6 +44,8 @@ class Fate:
     """(write, before or after), in order."""
     spared: frozenset[str] = frozenset()
     """How writes begin around which nobody dies."""
+    immortal: bool = False
+    """Nobody dies around any."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def around(self, life: Life, write: str, deed: Callable[[], T]) -> T:
@@ -57,7 +59,7 @@ class Fate:
 
     def _dies(self, life: Life, death: tuple[str, str]) -> bool:
         with self._lock:
-            spared = death in self.deaths or death[0].startswith(tuple(self.spared))
+            spared = self.immortal or death in self.deaths or death[0].startswith(tuple(self.spared))
             if not life.dead.is_set() and not spared:
                 self.deaths.append(death)
                 life.dead.set()
@@ -148,6 +150,8 @@ class Lives:
     images: Images | None = None
     queue: Queue | None = None
     fate: Fate = field(default_factory=Fate)
+    surge: bool = False
+    """The setting surgeSingleReplicas."""
     count: int = 0
     _present: tuple[Life, Operator] | None = None
 
@@ -176,6 +180,7 @@ class Lives:
             batch_idle_duration_seconds=0.02,
             batch_max_duration_seconds=0.2,
             drift_enabled=self.images is not None,
+            surge_single_replicas=self.surge,
         )
         operator = Operator(
             settings=settings,

@@ -1,7 +1,7 @@
-"""Invariants 4, 5 and 8 for the real process: SIGKILL before and after every kind of write of a node's whole life.
+"""Invariants 4, 5 and 8 for the real process: SIGKILL before and after the writes that launch, move and terminate.
 
 It is started again at once. Pods that need three nodes get three, whatever happens: no instance is launched twice, none
-is left behind, and nothing stays cordoned. (test_every_write.py has every command kind, in one process.)
+is left behind, and nothing stays cordoned. (test_every_write.py has every write of every command kind, in one process.)
 """
 
 from __future__ import annotations
@@ -15,25 +15,14 @@ from controller.kube.resources import NODES
 from tests.faults.crashworld import crash_world, initialized
 
 REPLICAS = 3
-STEPS = {
-    "CreateLaunchTemplate",
-    "CreateFleet",
-    "POST nodes",
-    "initialize",
-    "record",
-    "stamp as empty",
-    "DELETE nodes",
-    "cordon",
-    "eviction",
-    "TerminateInstances",
-    "finalizer",
-}
-"""Steps that every life has: if the process did not die around one, the test did not test it."""
+STEPS = frozenset({"CreateLaunchTemplate", "CreateFleet", "POST nodes", "record", "eviction", "TerminateInstances"})
+"""Steps around which it dies: if it did not, the test did not test it."""
 
 
 @pytest.mark.timeout(240)
 def test_a_controller_that_dies_around_every_step_of_a_nodes_life_ends_right(tmp_path: Path) -> None:
     with crash_world(tmp_path) as world:
+        world.proxy.only = STEPS
         world.scale(REPLICAS)
         world.until(lambda: len(world.nodes()) == REPLICAS, f"{REPLICAS} Nodes")
         world.start_kubelets()

@@ -19,6 +19,7 @@ from controller.core.deprovisioning.memory import FAILURE_ANNOTATION
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.lifecycle.collection import CollectionTimes
 from controller.core.lifecycle.timestamps import format_time
+from controller.errors import InsufficientCapacityError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.loops import BackoffTimes
 from controller.operator import OperatorTimes
@@ -98,6 +99,7 @@ class Case:
 OLD = frozenset(f"aws:///eu-west-1a/i-{number:017x}" for number in range(100, 110))
 """Instances that were there before."""
 RECORD = f"PATCH nodes annotations.{COMMAND_ANNOTATION} spec.unschedulable"
+TAKEN_BACK = f"PATCH nodes annotations.-{COMMAND_ANNOTATION} annotations.{FAILURE_ANNOTATION} spec.-unschedulable"
 GOES = frozenset({"DELETE nodes", "terminate"})
 DRAINS = frozenset({"POST pods/eviction"}) | GOES
 REPLACES = frozenset({RECORD, "launch", "POST nodes", "DELETE nodes"})
@@ -110,6 +112,23 @@ def expiration(lives: Lives) -> list[str]:
     old = old_node(lives, 1, "c5.large", ("1",))
     mark(lives, old, **{keys.VOLUNTARY_DISRUPTION: "expired"})
     return [old]
+
+
+def surge(lives: Lives) -> list[str]:
+    """The only pod of a Deployment: a rollout is asked for, and the node goes when its pod runs elsewhere."""
+    lives.world.add_provisioner()
+    lives.surge = True
+    old = old_node(lives, 1, "c5.large", ())
+    lives.inhabitants.deploy("one", "1")
+    lives.inhabitants.make("one-old", "one", "1", old)
+    mark(lives, old, **{keys.VOLUNTARY_DISRUPTION: "expired"})
+    return [old]
+
+
+def no_capacity(lives: Lives) -> list[str]:
+    """The first launch that is answered finds none: the command is taken back, and begun anew."""
+    lives.world.cloud.create_errors = [InsufficientCapacityError("no capacity")]
+    return expiration(lives)
 
 
 def drift(lives: Lives) -> list[str]:
@@ -162,6 +181,8 @@ def termination(lives: Lives) -> list[str]:
 
 CASES = {
     "expiration": Case(expiration, 1, REPLACES | DRAINS),
+    "expiration: surge": Case(surge, 1, frozenset({RECORD, "PATCH deployments", "DELETE nodes"}), JOINS | ENDS),
+    "expiration: no capacity": Case(no_capacity, 1, frozenset({TAKEN_BACK, "launch"}), JOINS | ENDS | {"POST nodes"}),
     "drift": Case(drift, 1, REPLACES, JOINS | ENDS),
     "consolidation: delete": Case(consolidation_delete, 0, frozenset({RECORD, "DELETE nodes"}), JOINS | ENDS),
     "consolidation: replace": Case(consolidation_replace, 1, REPLACES, JOINS | ENDS),
