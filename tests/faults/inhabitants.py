@@ -132,7 +132,7 @@ class Inhabitants:
         if app in self.deployments:
             metadata["ownerReferences"] = self._owners[app]
         made = self.world.kube.create(PODS, {"metadata": metadata, "spec": spec}, "default")
-        status = {"phase": "Running"} if node else {"conditions": [UNSCHEDULABLE]}
+        status = {"phase": "Running", "conditions": [READY]} if node else {"conditions": [UNSCHEDULABLE]}
         self.world.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
         return made
 
@@ -143,7 +143,7 @@ class Inhabitants:
                 name = pod["metadata"]["name"]
                 binding = {"metadata": {"name": name}, "target": target}
                 self.world.kube.create(PODS, binding, "default", subresource="binding", name=name)
-                status = {"phase": "Running", "conditions": [SCHEDULED]}
+                status = {"phase": "Running", "conditions": [SCHEDULED, READY]}
                 self.world.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
                 pod["spec"]["nodeName"] = node["metadata"]["name"]
                 return

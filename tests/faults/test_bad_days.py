@@ -23,11 +23,11 @@ from controller.loops import BackoffTimes
 from tests.core.lifecycle.instances import cloud_instance
 from tests.faults.inhabitants import Inhabitants
 from tests.faults.lives import Lives, exists
-from tests.faults.test_every_write import QUICK
+from tests.faults.test_every_write import QUICK, deaths_are_silent
 from tests.reconcilers.conftest import World, world
 from tests.reconcilers.test_termination import volume_of
 
-__all__ = ["world"]
+__all__ = ["deaths_are_silent", "world"]
 
 SLOW = BackoffTimes(600.0, 600.0)
 """A method that failed is not tried again while the test looks."""

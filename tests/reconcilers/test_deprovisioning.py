@@ -42,7 +42,7 @@ from controller.reconcilers.emptiness import EmptinessReconciler
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.metrics import Metrics
 from tests.core.lifecycle.instances import cloud_instance
-from tests.reconcilers.conftest import World, apply_fault
+from tests.reconcilers.conftest import READY, World, apply_fault
 
 QUICK = CommandTimes(ready_seconds=600.0, appear_seconds=1.0, patience_seconds=0.3, hold_back=BackoffTimes(60.0, 60.0))
 
@@ -400,6 +400,9 @@ def single_replica(world: World, node: str) -> None:
     metadata = {"name": "one-1", "labels": labels, "ownerReferences": [owner]}
     made = world.kube.create(REPLICA_SETS, {"metadata": metadata, "spec": spec}, "default")
     world.add_pod("one-1-a", node=node, labels=labels, ownerReferences=[owned_by("apps/v1", "ReplicaSet", made)])
+    serving = {"status": {"phase": "Running", "conditions": [READY]}}
+    world.kube.patch(PODS, "one-1-a", serving, namespace="default", subresource="status")
+    world.until(lambda s: s.pods["default", "one-1-a"].ready)
 
 
 def owned_by(version: str, kind: str, owner: dict[str, Any]) -> dict[str, Any]:

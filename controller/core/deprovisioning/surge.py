@@ -19,8 +19,11 @@ _DEFAULT_SHARE: Final = "25%"
 
 
 def may_surge(pod: Pod) -> bool:
-    """Whether a second one of the pod could run beside it: its volumes are attached to one node at a time."""
-    return not pod.volumes and not pod.terminating
+    """Whether the pod serves, and a second one could run beside it: volumes are attached to one node at a time.
+
+    One that is not Ready has nothing to lose, and its rollout would not come up either: it is evicted like any other.
+    """
+    return pod.ready and not pod.volumes and not pod.terminating
 
 
 def surges(deployment: Mapping[str, Any]) -> bool:

@@ -39,6 +39,7 @@ def test_a_rollout_starts_the_new_pod_first(spec: dict[str, Any], expected: bool
 def test_a_pod_with_a_volume_is_evicted_like_any_other() -> None:
     """Its volume is attached to one node: the new pod would wait for the old one to go."""
     assert may_surge(factories.running_pod(node="a"))
+    assert not may_surge(factories.running_pod(node="a", pod_fields={"ready": False})), "nothing to lose"
     assert not may_surge(factories.running_pod(node="a", pod_fields={"volumes": (PodVolume("data", "claim"),)}))
 
 
