@@ -235,7 +235,13 @@ class Operator:
             self._deprovisioning,
             RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
             EmptinessReconciler(
-                kube=kube, informers=informers, events=events, clock=clock, budgets=budgets, ledger=self._ledger
+                kube=kube,
+                informers=informers,
+                events=events,
+                clock=clock,
+                budgets=budgets,
+                ledger=self._ledger,
+                planned=self._provisioning.planned,
             ),
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),

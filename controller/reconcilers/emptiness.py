@@ -6,6 +6,8 @@ pods is not empty for want of use.
 
 from __future__ import annotations
 
+import threading
+
 import structlog
 
 from controller.clock import Clock
@@ -44,8 +46,11 @@ class EmptinessReconciler:
         clock: Clock,
         budgets: tuple[Budget, ...] = (),
         ledger: Ledger | None = None,
+        planned: threading.Event | None = None,
     ) -> None:
-        """`budgets` are those of Provisioners without their own."""
+        """`budgets` are those of Provisioners without their own. Until `planned` is set nobody knows which nodes pods
+        or headroom are expected on: what the leader before nominated is forgotten, and no node is called empty."""
+        self._planned = planned
         self._budgets = budgets
         self._kube = kube
         self._informers = informers
@@ -57,7 +62,7 @@ class EmptinessReconciler:
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Stamp, clear or delete; the soonest time at which a verdict may change by itself."""
-        if not snapshot.synced:
+        if not snapshot.synced or (self._planned is not None and not self._planned.is_set()):
             return 1.0
         owned = [node for node in snapshot.nodes.values() if PROVISIONER_NAME in node.node.labels]
         self._nodes.keep({node.node.uid for node in owned})

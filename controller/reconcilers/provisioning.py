@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,11 +14,10 @@ from cachetools import LRUCache
 from controller.catalogs import Catalogs, CatalogView, template_of
 from controller.clock import Clock
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest
-from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods, is_unit
+from controller.core.guards.headroom import headroom_pods, is_unit
 from controller.core.guards.mix import with_mix
 from controller.core.guards.spending import Guards, LaunchLimits
 from controller.core.lifecycle.batching import BatchTimes, BatchWindow
@@ -42,11 +40,12 @@ from controller.errors import (
     NodelessError,
     ValidationError,
 )
+from controller.guardevents import GuardEvents
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.launcher import Launcher
 from controller.loops import BackoffTimes, ItemBackoff
-from controller.metrics import GUARD_REFUSALS, HEADROOM_UNITS, SCHEDULING_DURATION
+from controller.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.planlog import PlanLog, by_reason, named
 from controller.planrecord import PlanRecord
 from controller.telemetry.ledger import Ledger
@@ -113,7 +112,11 @@ class ProvisioningReconciler:
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._plans = PlanLog(self.name)
+        self._guards = GuardEvents(events, self._ledger.recorder)
         self._headroom_at = clock.monotonic()
+        self._scheduled = False
+        self.planned = threading.Event()
+        """Set when every pod that waited at the start was planned for once, and all headroom."""
         self._warned: LRUCache[str, bool] = LRUCache(REMEMBERED_WORKLOADS)
         self._log = structlog.get_logger(self.name)
         self._troubles = Troubles(clock, self.name)
@@ -130,26 +133,28 @@ class ProvisioningReconciler:
         now, times = self._clock.monotonic(), self._options.times
         self._window = self._window.observe(now, _waiting(snapshot), times)
         closes_at = self._window.closes_at(times)
-        if closes_at is None and now >= self._headroom_at:
+        first = self._scheduled and not self.planned.is_set()  # others wait for it: it does not wait for a quiet time
+        if (closes_at is None or first) and now >= self._headroom_at:
             self._headroom_at = now + HEADROOM_SECONDS
             self._keep_headroom(snapshot)
+            self.planned.set()
         if closes_at is None or closes_at > now:
             return max(0.0, min(self._window.wait_seconds(now, times), HEADROOM_SECONDS))
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         retry = self._schedule(self._teach_state(snapshot, view), view)
         self._window = self._window.forget(retry)
+        self._scheduled = True
         return 0.0
 
     def _keep_headroom(self, snapshot: Snapshot) -> None:
         """See that there is room for pods to come, and that nobody removes the nodes that have it."""
         units: dict[PodKey, Pod] = {}
-        for name, provisioner in snapshot.provisioners.items():
+        for provisioner in snapshot.provisioners.values():
             try:
                 units.update((pod.key, pod) for pod in headroom_pods(provisioner, snapshot, self._clock.now()))
             except ValueError as error:
-                message = f"annotation {HEADROOM_ANNOTATION}: {error}"
-                self._events.publish(ObjectRef.of(provisioner), "Warning", "HeadroomInvalid", message, (name, message))
+                self._guards.unreadable_headroom(provisioner, error)
         if not units:
             self._ledger.recorder.replace(HEADROOM_UNITS, {})
             return
@@ -161,24 +166,10 @@ class ProvisioningReconciler:
         until = self._clock.now() + 3 * HEADROOM_SECONDS
         for placement in plan.existing:
             self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
-        self._tell_headroom(snapshot, units, plan)
+        self._guards.headroom(units, plan, snapshot)
         if plan.new_nodes:
             self._plans.computed(tuple(units.values()), plan, self._clock.now())
             self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
-
-    def _tell_headroom(self, snapshot: Snapshot, units: Mapping[PodKey, Pod], plan: SchedulingPlan) -> None:
-        wanted = Counter(pod.spec.node_selector[PROVISIONER_NAME] for pod in units.values())
-        there = [key for placement in plan.existing for key in placement.pods]
-        kept = Counter(units[key].spec.node_selector[PROVISIONER_NAME] for key in there)
-        counts: dict[tuple[str, ...], float] = {(name, "wanted"): wanted[name] for name in wanted}
-        counts.update({(name, "kept"): kept[name] for name in wanted})
-        self._ledger.recorder.replace(HEADROOM_UNITS, counts)
-        for name, reason in {
-            units[u.pod].spec.node_selector[PROVISIONER_NAME]: u.reason for u in plan.unplaced
-        }.items():
-            message = f"Headroom is not kept: {reason}"
-            ref = ObjectRef.of(snapshot.provisioners[name])
-            self._events.publish(ref, "Warning", "HeadroomUnmet", message, (name, message))
 
     def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
         """Leave out Provisioners whose last launch failed a moment ago, so that others may have their pods."""
@@ -240,7 +231,9 @@ class ProvisioningReconciler:
             except (CloudError, ValidationError) as error:
                 self._skip(snapshot, record, _pods_of(planned), str(error))
                 continue
-            planned = list(with_mix(planned, provisioner, types, fresh))
+            mixed = with_mix(planned, provisioner, types, fresh)
+            self._guards.mixed(provisioner, planned, mixed)
+            planned = list(mixed)
             for allotted in allot(planned, provisioner, types, usage(fresh, name)):
                 allotment = guards.judge(allotted, provisioner, types)
                 node = allotment.planned
@@ -251,17 +244,9 @@ class ProvisioningReconciler:
                 token = launch_token(provisioner, template, uids, taken)
                 request = launch_request(node, provisioner, template, allotment.offerings, types, token)
                 jobs.append((allotment, request))
-        self._say_guards(guards, fresh)
+        self._guards.refused(guards, fresh)
         answers = self._pool.map(lambda job: self._launch(snapshot, record, *job), jobs)
         return tuple(uid for answer in answers for uid in answer)
-
-    def _say_guards(self, guards: Guards, snapshot: Snapshot) -> None:
-        """Limits that bind are told to whom they bind, and counted."""
-        for guard, name, refusal in guards.refused:
-            self._ledger.recorder.count(GUARD_REFUSALS, guard, name)
-            message = f"A node was not launched: {refusal}"
-            ref = ObjectRef.of(snapshot.provisioners[name])
-            self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
 
     def _launch(
         self, snapshot: Snapshot, record: PlanRecord, allotment: Allotment, request: LaunchRequest

@@ -233,6 +233,29 @@ def test_it_ends_right_around_whichever_write_the_controller_dies(lives: Lives, 
     assert lives.count == len(lives.fate.deaths) + 1, "each life ended around one write, and the last one did not"
 
 
+def test_headroom_is_launched_once_around_whichever_write_the_controller_dies(lives: Lives) -> None:
+    """There is no pod to plan for again: what was launched for nobody is found by its tags, and is the room."""
+    world = lives.world
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    annotation = {"karpenter.sh/headroom": json.dumps([{"cpu": "1", "count": 1}])}
+    world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
+    world.until(lambda s: s.provisioners["default"].object_annotations, "annotated")
+    initialized = {keys.INITIALIZED: "true"}
+    lives.until(
+        lambda: [one for one in world.kube.list(NODES) if initialized.items() <= one["metadata"]["labels"].items()],
+        "a node in service for nobody",
+    )
+    lives.until(lambda: lives.alive, "a last life")
+    kept = world.clock.monotonic() + 0.5
+    lives.until(lambda: world.clock.monotonic() > kept, "and nobody calls it empty")
+    (node,) = world.kube.list(NODES)
+    assert node["metadata"].get("deletionTimestamp") is None
+    assert len(world.cloud.instances) == 1, "launched twice, or given back and launched again"
+    died_around = {write for write, _ in lives.fate.deaths}
+    assert died_around >= {"launch", "POST nodes"}, died_around
+    assert lives.count == len(lives.fate.deaths) + 1
+
+
 def _touched(node: dict[str, Any]) -> bool:
     annotations = node["metadata"].get("annotations") or {}
     return bool(node["spec"].get("unschedulable")) or COMMAND_ANNOTATION in annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from controller.core.api.labels import EMPTINESS_TIMESTAMP, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
@@ -42,6 +43,22 @@ def test_an_empty_node_is_stamped_then_deleted_when_its_time_is_over(world: Worl
     world.clock.ahead_seconds = 31.0
     world.passes(loop, lambda s: s.nodes["node"].node.deleted_at is not None)
     assert "empty for 30 s" in world.await_event("DeprovisioningTerminating")["message"]
+
+
+def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: World) -> None:
+    """A new leader has forgotten the nominations of the one before."""
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    empty_node(world)
+    planned = threading.Event()
+    loop = EmptinessReconciler(
+        kube=world.kube, informers=world.informers, events=world.events, clock=world.clock, planned=planned
+    )
+    some_passes(world, loop)
+    metadata = world.node("node")["metadata"]
+    assert "deletionTimestamp" not in metadata
+    assert EMPTINESS_TIMESTAMP not in metadata.get("annotations", {})
+    planned.set()
+    world.passes(loop, lambda s: s.nodes["node"].node.deleted_at is not None)
 
 
 def test_a_pod_that_comes_back_clears_the_stamp(world: World) -> None:

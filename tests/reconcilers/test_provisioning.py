@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE
 from controller.core.cloud import PricedOffering
 from controller.core.guards.spending import LaunchLimits
@@ -422,14 +423,38 @@ def test_a_limit_that_binds_is_told_to_the_pod_and_the_provisioner_and_counted(w
     loop.close()
 
 
-def test_limits_of_the_settings_hold_for_all_provisioners_together(world: World) -> None:
+def test_each_limit_is_told_to_the_pod_and_to_the_provisioner_when_it_binds(world: World) -> None:
+    """Those of the settings hold for all Provisioners together; each is told by its own event, with its own words."""
     world.add_provisioner()
+    often, plan = BatchTimes(0.01, 0.02, 0.05), QUICK.solve
+    loop = reconciler(world)
     world.add_pod("a")
-    loop = reconciler(world, replace(QUICK, limits=LaunchLimits(price_per_hour=0.001)))
-    world.passes(loop, lambda _: world.said("LaunchLimited"), "a refusal")
-    assert "launchLimits.pricePerHour of the settings" in world.await_event("FailedScheduling")["message"]
-    assert world.cloud.requests == []
+    for limits, words in (
+        (LaunchLimits(price_per_hour=0.001), "launchLimits.pricePerHour of the settings"),
+        (LaunchLimits(resources=FrozenMap({"cpu": 500})), "launchLimits.resources.cpu of the settings"),
+    ):
+        loop.tune(often, plan, limits)
+        assert world.passes(loop, partial(_told_of, world, words), words).nodes == {}
+    loop.tune(often, plan, LaunchLimits(nodes_per_minute=1))
+    world.passes(loop, nodes_are(1), "the one node of this minute")
+    world.add_pod("b", spec={"containers": [{"name": "c", "image": "i", "resources": BIG}]})
+    rate = "launchLimits.nodesPerMinute of the settings: 1 nodes were launched within a minute, 1 may be"
+    world.passes(loop, lambda _: _told(world, rate), "the rate binds")
+    assert len(world.cloud.running) == 1
+    annotate(world, "default", price_limit="cheap")
+    unreadable = "annotation karpenter.sh/price-limit: 'cheap' is no number"
+    world.passes(loop, lambda _: _told(world, unreadable), unreadable)
     loop.close()
+
+
+def _told_of(world: World, words: str, _snapshot: Snapshot) -> bool:
+    return _told(world, words)
+
+
+def _told(world: World, words: str) -> bool:
+    """Whether both the pod's and the Provisioner's event say so."""
+    events = (world.said("LaunchLimited"), world.said("FailedScheduling"))
+    return all(any(words in event["message"] for event in found) for found in events)
 
 
 def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: World) -> None:
@@ -441,6 +466,14 @@ def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: Wo
     loop = reconciler(world)
     world.passes(loop, nodes_are(2), "two nodes")
     assert sorted(instance.capacity_type for instance in world.cloud.running) == ["on-demand", "spot"]
+    told = world.await_event("OnDemandMix")
+    assert (told["type"], told["involvedObject"]["kind"]) == ("Normal", "Provisioner")
+    assert "1 of 2 new nodes on demand, at $0.0" in told["message"]
+    assert "karpenter.sh/on-demand-base 1, karpenter.sh/on-demand-percentage 0" in told["message"]
+    annotate(world, "default", on_demand_base="many")
+    world.add_pod("c", spec={"affinity": apart}, labels={"app": "x"})
+    world.passes(loop, nodes_are(3), "a third node")
+    world.passes(loop, lambda _: any("'many' is not 0 to" in e["message"] for e in world.said("OnDemandMix")), "said")
     loop.close()
 
 
@@ -451,7 +484,9 @@ def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(w
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
     loop = reconciler(world, ledger=ledger)
+    assert not loop.planned.is_set()
     (name,) = world.passes(loop, nodes_are(1), "a node for nobody").nodes
+    assert loop.planned.is_set()
     assert ledger.entries()[0].decision.pods == ("karpenter.sh/headroom-default-0-0",)
     world.come_up(name)
     world.clock.ahead_seconds += 60
@@ -465,10 +500,32 @@ def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(w
     loop.close()
 
 
-def test_a_headroom_that_cannot_be_read_is_said_to_its_provisioner_and_launches_nothing(world: World) -> None:
+def test_the_first_headroom_after_a_start_waits_for_pods_but_for_no_quiet_time(world: World) -> None:
+    """Others wait until it is known which nodes are kept; pods that come all the time do not put that off."""
+    world.add_provisioner()
+    annotate(world, "default", headroom='[{"cpu": "1", "count": 1}]')
+    world.add_pod("a")
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.02, 5.0), SolveOptions()))
+    world.passes(loop, nodes_are(1), "the pod's node")
+    assert not loop.planned.is_set(), "the pods that wait come first"
+    loop.tune(BatchTimes(600.0, 600.0, 5.0), SolveOptions(), LaunchLimits())
+    world.add_pod("b")
+    world.passes(loop, lambda _: loop.planned.is_set(), "although the window for the next pod is open")
+    assert len(world.cloud.requests) >= 1
+    loop.close()
+
+
+def test_a_headroom_that_cannot_be_read_or_kept_is_said_to_its_provisioner_and_launches_nothing(world: World) -> None:
     world.add_provisioner()
     annotate(world, "default", headroom='[{"cpu": "some"}]')
     loop = reconciler(world)
     world.passes(loop, lambda _: world.said("HeadroomInvalid"), "said")
+    annotate(world, "default", headroom='[{"cpu": "900"}]')
+    world.clock.ahead_seconds += 60
+    world.passes(loop, lambda _: world.said("HeadroomUnmet"), "no type has that much")
+    told = world.await_event("HeadroomUnmet")
+    assert (told["type"], told["involvedObject"]["name"]) == ("Warning", "default")
+    assert "Headroom is not kept: " in told["message"]
+    assert "cpu" in told["message"]
     assert world.cloud.requests == []
     loop.close()
