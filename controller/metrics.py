@@ -161,10 +161,13 @@ PROVISIONER_USAGE_PCT = _gauge(
 SCHEDULING_DURATION = _histogram(
     "karpenter_provisioner_scheduling_duration_seconds", "How long the solver took for a batch of pending pods."
 )
+CONSISTENCY_CHECKS: Final = (
+    *("FailedInit", "Termination", "NodeShape"),  # the peer's
+    *("FailedRegistration", "InstanceGone", "LeakedInstance"),
+)
 CONSISTENCY_ERRORS = _counter(
     "karpenter_consistency_errors",
-    "Nodes found not to be what they should be. check: FailedInit, Termination, NodeShape, FailedRegistration, "
-    "InstanceGone, LeakedInstance.",
+    f"Nodes found not to be what they should be. check: {', '.join(CONSISTENCY_CHECKS)}.",
     "check",
 )
 CLOUD_DURATION = _histogram(

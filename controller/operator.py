@@ -288,6 +288,8 @@ class Operator:
         loops: dict[tuple[str, ...], float] = {(loop.name,): 1.0 for loop in (*self._standing, *self._acting)}
         self._recorder.replace(metrics.ACTIVE_WORKERS, loops)
         self._recorder.replace(metrics.MOST_WORKERS, loops)
+        for check in metrics.CONSISTENCY_CHECKS:  # an increase is seen from a zero on: the first error counts, too
+            self._recorder.count(metrics.CONSISTENCY_ERRORS, check, amount=0.0)
         self._leads = True
         self._events.start()
         for loop in self._acting:

@@ -117,6 +117,7 @@ def test_a_whole_life(world: World, serving: Serving) -> None:
             'karpenter_provisioner_usage{resource_type="cpu",provisioner="default"} 2',
             'karpenter_provisioner_usage_pct{resource_type="cpu",provisioner="default"} 2',
             'controller_runtime_active_workers{controller="provisioning"} 1.0',
+            'karpenter_consistency_errors{check="LeakedInstance"} 0.0',
             'controller_runtime_max_concurrent_reconciles{controller="provisioning"} 1.0',
         ):
             assert start in ran, start
