@@ -10,8 +10,7 @@ import click
 
 import controller
 from controller.errors import NodelessError, ValidationError
-from controller.options import Options, without_effect
-from controller.telemetry.logging import LEVELS, configure
+from controller.telemetry.levels import LEVELS
 
 MISUSE = 2
 
@@ -117,9 +116,12 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
     KUBERNETES_MIN_VERSION is refused. Credentials and region of AWS come from the environment or the pod's identity, as
     for every AWS SDK.
     """
+    # Slow to import: help, version and the commands for people do without.
     import structlog
 
-    from controller.process import run as run_operator  # boto3 is slow to import; help and version do without
+    from controller.options import Options, without_effect
+    from controller.process import run as run_operator
+    from controller.telemetry.logging import configure
 
     configure(log_level, "json" if log_format == "json" else "console" if log_format == "console" else "auto")
     given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}

@@ -18,15 +18,7 @@ from cachetools import LRUCache
 
 from controller.clock import Clock, SystemClock
 from controller.errors import Problem, ValidationError
-
-LEVELS: Mapping[str, int] = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
-"""The names that `--log-level` and `config-logging` know."""
+from controller.telemetry.levels import LEVELS
 
 Format = Literal["auto", "json", "console"]
 
