@@ -21,7 +21,8 @@ from controller.errors import KubeError, NotFoundError, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.resources import CONFIG_MAPS
 from controller.settings import CONFIG_MAP, Settings
-from controller.telemetry.logging import LEVELS, set_levels
+from controller.telemetry.levels import LEVELS
+from controller.telemetry.logging import set_levels
 
 LEVEL_PREFIX: Final = "loglevel."
 EVERYTHING: Final = "controller"

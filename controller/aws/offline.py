@@ -117,6 +117,10 @@ class OfflineTypes:
             return on_demand * self.spot_share
         return self.catalog.spot.get(name, {}).get(zone)
 
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        """$ an hour of any type of the region, whoever launched it; None where it is not known."""
+        return self._market.prices.of(capacity_type, instance_type, zone)
+
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """See CloudProvider. Raises NodeTemplateError for kubelet settings that cannot be read."""
         catalog = self.catalog

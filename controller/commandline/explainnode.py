@@ -12,7 +12,6 @@ from controller.commandline.figures import age, money, month, percent
 from controller.commandline.ledger import decisions, line
 from controller.commandline.nodefacts import NodeFacts, node_facts
 from controller.commandline.present import Present
-from controller.commandline.simulation import node_prices
 from controller.commandline.simulationreport import workload_of
 from controller.core.api.quantity import format_quantity
 from controller.core.deprovisioning import consolidation, expiration
@@ -32,7 +31,7 @@ def explain_node(present: Present, name: str, now: float) -> Answer:
     node = present.snapshot.nodes.get(name)
     if node is None:
         raise NotFoundError(f"There is no node {name}")
-    facts = node_facts(node, node_prices(present.view.types), now)
+    facts = node_facts(node, present.prices, now)
     everyone = candidates(present.snapshot, present.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
     stage = Stage(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)

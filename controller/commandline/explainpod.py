@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from controller.commandline.answer import Answer, Section
 from controller.commandline.events import lines
 from controller.commandline.figures import age, money
+from controller.commandline.foresight import Foresight, foresee
 from controller.commandline.ledger import decisions, line
 from controller.commandline.present import Present
-from controller.commandline.simulation import node_prices, price_of
+from controller.commandline.simulation import price_of
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.quantity import format_quantity
-from controller.core.provisioning import PlannedNode, SchedulingPlan
+from controller.core.provisioning import PlannedNode
 from controller.core.provisioning.problem import opted_out, provisionable
 from controller.errors import NotFoundError
 
@@ -23,7 +24,7 @@ def explain_pod(present: Present, namespace: str, name: str, now: float) -> Answ
     pod = present.snapshot.pods.get((namespace, name))
     if pod is None:
         raise NotFoundError(f"There is no pod {namespace}/{name}; -n NAMESPACE looks in another namespace")
-    verdict, sections = _bound(present, pod) if pod.node_name else _waiting(present, pod)
+    verdict, sections = _bound(present, pod) if pod.node_name else _waiting(present, pod, now)
     on_record = decisions(present.kube, f"{namespace}/{name}")
     decided = Section("Decisions", tuple(line(entry, now) for entry in on_record))
     said = Section("Events", lines(present.kube, "Pod", name, namespace, now))
@@ -51,13 +52,13 @@ def _bound(present: Present, pod: Pod) -> tuple[str, tuple[Section, ...]]:
         return f"is bound to node {pod.node_name}, which does not exist any more", ()
     labels = node.node.labels
     kind = " ".join(filter(None, (labels.get(INSTANCE_TYPE), labels.get(CAPACITY_TYPE), labels.get(ZONE))))
-    price = price_of(node, node_prices(present.view.types))
+    price = price_of(node, present.prices)
     cost = f", {money(price)}/h" if price is not None else ""
     verdict = f"runs on {node.name} ({kind or 'type unknown'}{cost})"
     return verdict, (Section("More", (f"nodeless explain node {node.name}",)),)
 
 
-def _waiting(present: Present, pod: Pod) -> tuple[str, tuple[Section, ...]]:
+def _waiting(present: Present, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
     """By the controller's own predicate and plan."""
     if not provisionable(pod):
         return f"gets no node: {_not_served(pod)}", ()
@@ -68,7 +69,10 @@ def _waiting(present: Present, pod: Pod) -> tuple[str, tuple[Section, ...]]:
         if left.pod == pod.key:
             reasons = tuple(f"{each.rstrip('.')}" for each in left.reason.split(". "))
             return "cannot be placed", (Section("Why, and what would help", reasons),)
-    return _planned(plan, pod)
+    seen = foresee(present, plan, now)
+    if refusal := seen.refused.get(pod.key):
+        return "waits, because a limit binds", (Section("Why", (f"not launched: {refusal}",)),)
+    return _planned(seen, pod)
 
 
 def _not_served(pod: Pod) -> str:
@@ -89,11 +93,11 @@ def _not_served(pod: Pod) -> str:
     return "kube-scheduler has not said that it finds no place (condition PodScheduled); wait a moment, or see its log"
 
 
-def _planned(plan: SchedulingPlan, pod: Pod) -> tuple[str, tuple[Section, ...]]:
-    for each in plan.existing:
+def _planned(seen: Foresight, pod: Pod) -> tuple[str, tuple[Section, ...]]:
+    for each in seen.plan.existing:
         if pod.key in each.pods:
             return f"has a place on node {each.node}; kube-scheduler will bind it", (Section("Why", (each.reason,)),)
-    for node in plan.new_nodes:
+    for node in seen.launched:
         if pod.key in node.pods:
             offering = node.offering
             where = f"{offering.instance_type} {offering.capacity_type} in {offering.zone} at {money(offering.price)}/h"

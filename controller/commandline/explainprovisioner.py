@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.commandline.answer import Answer, Section
+from controller.commandline.bounds import bounds_of
 from controller.commandline.events import lines
 from controller.commandline.figures import count, money
 from controller.commandline.nodefacts import node_facts
 from controller.commandline.present import Present
-from controller.commandline.simulation import node_prices
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.quantity import format_quantity
 from controller.core.cloud import InstanceType, PricedOffering
 from controller.core.deprovisioning.budgets import REASONS, allowance
-from controller.core.lifecycle.limits import usage
 from controller.core.lifecycle.usable import meets
 from controller.core.scheduling.requirements import Requirements
 from controller.errors import NotFoundError
@@ -40,7 +38,7 @@ def explain_provisioner(present: Present, name: str, now: float) -> Answer:
         Section("Problems", tuple(problem.split(" | ")) if problem else ()),
         Section("What its requirements leave", tuple(_funnel(provisioner, types))),
         Section("Cheapest offerings", tuple(_cheapest(provisioner, types))),
-        Section("Limits", tuple(_limits(present, provisioner))),
+        Section("Limits", tuple(_limits(present, provisioner, now))),
         Section("Nodes that may be on their way out at once", tuple(_budgets(present, provisioner, now))),
         said,
     )
@@ -49,7 +47,7 @@ def explain_provisioner(present: Present, name: str, now: float) -> Answer:
 
 
 def _facts(present: Present, provisioner: Provisioner, now: float) -> dict[str, str]:
-    prices = node_prices(present.view.types)
+    prices = present.prices
     own = [node for node in present.snapshot.nodes.values() if node.provisioner_name == provisioner.name]
     known = [node_facts(node, prices, now).price_per_hour for node in own]
     total = sum(price for price in known if price is not None)
@@ -95,13 +93,12 @@ def _cheapest(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iter
         yield f"{each.instance_type} {each.capacity_type} in {each.zone}, {money(each.price)}/h"
 
 
-def _limits(present: Present, provisioner: Provisioner) -> Iterator[str]:
+def _limits(present: Present, provisioner: Provisioner, now: float) -> Iterator[str]:
     if provisioner.limits is None:
-        yield "none"
-        return
-    used = usage(present.snapshot, provisioner.name)
-    for name, limit in sorted(provisioner.limits.items()):
-        yield f"{name}: {format_quantity(name, used.get(name, 0))} of {format_quantity(name, limit)}"
+        yield "spec.limits: none"
+    for each in bounds_of(present, provisioner, now):
+        state = f" ({': '.join(filter(None, (each.state, each.reason)))})" if each.state else ""
+        yield f"{each.what}: {each.have} of {each.want}{state}" if each.want else f"{each.what}{state}"
 
 
 def _budgets(present: Present, provisioner: Provisioner, now: float) -> Iterator[str]:

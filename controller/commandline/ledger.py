@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 
 from controller.clock import SystemClock
 from controller.commandline.figures import age, money
+from controller.core.api.document import Document
 from controller.core.lifecycle.decisions import Entry
 from controller.errors import KubeError
 from controller.kube.client import KubeClient
@@ -23,8 +25,13 @@ def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tu
         found = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except KubeError:
         return ()  # a user without that right still gets an answer, without the record
+    return on_record(found, subject, limit)
+
+
+def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
+    """The newest entries of the record, oldest first; what is no record is passed over."""
     ledger = Ledger(SystemClock())
-    for each in found:
+    for each in config_maps:
         try:
             ledger.restore(base64.b64decode(str((each.get("binaryData") or {}).get(KEY, "")), validate=True))
         except binascii.Error:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.aws.offline import ASSUMED_SPOT_SHARE, shipped_catalog
+from controller.aws.offline import ASSUMED_SPOT_SHARE, OfflineTypes, RegionCatalog, shipped_catalog
 from controller.catalogs import Catalogs, CatalogView
+from controller.commandline.nodefacts import capacity_type
 from controller.commandline.objects import Objects, read_objects
-from controller.commandline.scenario import state_of
+from controller.commandline.scenario import cluster_of
+from controller.commandline.simulation import node_prices
 from controller.commandline.sources import DEFAULT_REGION, LIVE, Source, kube_client, live_types, offline_types
 from controller.commandline.sources import read_cluster as read
-from controller.core.api.labels import REGION
+from controller.core.api.labels import INSTANCE_TYPE, REGION, ZONE
 from controller.core.api.strict import Report
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver import solve
+from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
-from controller.errors import ValidationError
+from controller.errors import CloudError, ValidationError
 from controller.kube.client import KubeClient
 from controller.settings import Settings
 
@@ -49,6 +53,17 @@ class Present:
         return tuple(filter(None, (self.source.note, self.source.spot_note)))
 
     @property
+    def prices(self) -> Mapping[tuple[str, str, str], float]:
+        """$ an hour by (instance type, zone, capacity type): what Provisioners may buy, and what else there is."""
+        found = dict(node_prices(self.view.types))
+        for node in self.snapshot.nodes.values():
+            labels = node.node.labels
+            key = (labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels))
+            if key not in found and (price := self.source.prices.price(*key)) is not None:
+                found[key] = price
+        return found
+
+    @property
     def options(self) -> SolveOptions:
         """How the controller plans."""
         return self.settings.solve_options()
@@ -76,21 +91,35 @@ def look(where: Where) -> Present:
 
 
 def arrange(objects: Objects, where: Where, kube: KubeClient | None = None) -> Present:
-    """The state of objects that were read."""
-    snapshot, settings = state_of(objects.placed)
-    source = _source(objects, snapshot, settings, where)
+    """The state of objects that were read. Nodes that are coming up have the room of their types."""
+    cluster, settings = cluster_of(objects.placed)
+    snapshot = cluster.snapshot()
+    source = source_for(region_of(snapshot), settings, where, objects.catalog)
     catalogs = Catalogs(source.types)
     try:
-        return Present(snapshot, settings, source, catalogs.view(snapshot), kube)
+        view = catalogs.view(snapshot)
     finally:
         catalogs.close()
+    teach(cluster, view)
+    return Present(cluster.snapshot(), settings, source, view, kube)
 
 
-def _source(objects: Objects, snapshot: Snapshot, settings: Settings, where: Where) -> Source:
+def teach(cluster: Cluster, view: CatalogView) -> None:
+    """Let the types stand in for what nodes that are coming up have not reported, as the controller does."""
+    for name, types in view.types.items():
+        cluster.set_instance_types(name, {entry.name: entry for entry in types})
+
+
+def source_for(region: str, settings: Settings, where: Where, catalog: RegionCatalog | None = None) -> Source:
+    """Types and prices as asked for; none for a region that EC2 does not have. Raises CloudErrors for live ones."""
     if where.catalog == LIVE:
         return live_types(settings)
-    catalog = objects.catalog or shipped_catalog(region_of(snapshot))
-    return offline_types(catalog, settings, (), ASSUMED_SPOT_SHARE)
+    try:
+        found = catalog or shipped_catalog(region)
+    except CloudError as error:
+        types = OfflineTypes(RegionCatalog(region, "", "", {}, {}, {}), settings)
+        return Source(types, types, f"No prices: {error}")
+    return offline_types(found, settings, (), ASSUMED_SPOT_SHARE)
 
 
 def region_of(snapshot: Snapshot) -> str:

@@ -57,10 +57,16 @@ def scenario(name: str, placed: Sequence[Placed], report: Report, scale: Scale |
         return None
     documents = _documents(placed, running, expanded)
     notes = (*_assume_classes(documents), *_not_looked_at(placed))
-    return Scenario(name, _snapshot(documents), settings, notes)
+    return Scenario(name, _cluster(documents).snapshot(), settings, notes)
 
 
 def state_of(placed: Sequence[Placed]) -> tuple[Snapshot, Settings]:
+    """The snapshot of `cluster_of`."""
+    cluster, settings = cluster_of(placed)
+    return cluster.snapshot(), settings
+
+
+def cluster_of(placed: Sequence[Placed]) -> tuple[Cluster, Settings]:
     """Objects as they are: pods wait only where they say so, and what is invalid is among the snapshot's `invalid`.
 
     Raises ValidationError for settings that are wrong.
@@ -70,14 +76,14 @@ def state_of(placed: Sequence[Placed]) -> tuple[Snapshot, Settings]:
     if report.problems:
         raise ValidationError(CONFIG_MAP, report.problems)
     documents = {kind: [each.document for each in placed if each.kind == kind] for kind in KINDS}
-    return _snapshot(documents), settings
+    return _cluster(documents), settings
 
 
-def _snapshot(documents: Mapping[str, Sequence[Document]]) -> Snapshot:
+def _cluster(documents: Mapping[str, Sequence[Document]]) -> Cluster:
     cluster = Cluster()
     for kind, members in documents.items():
         cluster.apply(Change(kind, ChangeType.REPLACED, tuple(members)))
-    return cluster.snapshot()
+    return cluster
 
 
 def bound(pod: Document) -> bool:

@@ -77,6 +77,8 @@ class Source:
     """Types and prices, and what to say of them."""
 
     types: TypeSource
+    prices: OfflineTypes
+    """Of nodes that no Provisioner made."""
     note: str
     spot_note: str = ""
     """What to say where a plan has spot nodes."""
@@ -92,14 +94,15 @@ def offline_types(catalog: RegionCatalog, settings: Settings, zones: Sequence[st
     note = f"Types and prices of {catalog.region}, {catalog.generated}: {catalog.source}"
     spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand (--spot-share; --catalog live has the real ones)"
     types = OfflineTypes(catalog, settings, frozenset(zones), spot_share)
-    return Source(types, note, spot if catalog.spot is None else "")
+    return Source(types, types, note, spot if catalog.spot is None else "")
 
 
 def live_types(settings: Settings) -> Source:
     """Types and prices of AWS now. Raises CloudErrors."""
     provider = live_provider(settings)
     provider.refresh()
-    return Source(provider, f"Types and prices of {provider.region} as AWS has them now")
+    prices = OfflineTypes(provider.region_catalog(), settings)
+    return Source(provider, prices, f"Types and prices of {provider.region} as AWS has them now")
 
 
 def live_provider(settings: Settings) -> AWSProvider:

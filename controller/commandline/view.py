@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,15 +16,25 @@ from rich.live import Live
 
 from controller.commandline import output
 from controller.commandline.keyboard import keyboard
-from controller.commandline.ledger import decisions
 from controller.commandline.output import Command, cluster_options, output_option
 from controller.commandline.present import Present, Where, look
-from controller.commandline.viewdata import SORTS, View, document, node_document, ordered, view_of
+from controller.commandline.viewdata import (
+    SORTS,
+    Outlook,
+    View,
+    document,
+    node_document,
+    ordered,
+    outlook_of,
+    view_of,
+)
 from controller.commandline.viewscreen import Choices, page
+from controller.commandline.watching import Watched, watched
 from controller.errors import NodelessError, Problem, ValidationError
-from controller.kube.resources import NODES
 
 Read = Callable[[], View]
+JUDGED_SECONDS = 10.0
+"""As often as the controller looks at headroom."""
 
 
 @click.command(cls=Command)
@@ -34,7 +45,7 @@ Read = Callable[[], View]
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("--once", is_flag=True, help="Print once and end: for scripts, and where there is no terminal.")
 @click.option(
-    "--interval", default=5.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Seconds between two looks."
+    "--interval", default=2.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Seconds between two pages."
 )
 @click.option(
     "--catalog", default="", type=click.Choice(["", "shipped", "live"]), metavar="shipped|live",
@@ -52,16 +63,14 @@ def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interva
     if selector and place.file:
         raise ValidationError("Flags", [Problem("--selector", "needs a cluster", "leave it out for a dump")])
 
-    def read() -> View:
-        return _read(place, selector)
-
     choices = Choices(sort, reverse)
     shown = output.console()
-    if form == "table" and shown.is_terminal and not once:
-        stay(read, choices, interval)
-        return
-    with output.progress("Reading the cluster"):
-        found = read()
+    with _reader(place, selector) as read:
+        if form == "table" and shown.is_terminal and not once:
+            stay(read, choices, interval)
+            return
+        with output.progress("Reading the cluster"):
+            found = read()
     if form == "csv":
         click.echo(_csv(found, choices), nl=False)
     elif form == "table":
@@ -70,16 +79,32 @@ def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interva
         output.structured(document(found, sort), form)
 
 
-def _read(where: Where, selector: str) -> View:
-    present = look(where)
-    return view_of(present, decisions(present.kube), time.time(), _selected(present, selector))
+@contextmanager
+def _reader(where: Where, selector: str) -> Iterator[Read]:
+    """What looks: at a cluster by watches, at a dump once."""
+    if where.file:
+        present = look(where)
+        outlook = outlook_of(present, time.time())
+        yield lambda: view_of(present, outlook, (), time.time())
+        return
+    with watched(where, selector) as cluster:
+        yield Looks(cluster).look
 
 
-def _selected(present: Present, selector: str) -> frozenset[str] | None:
-    """Names of the nodes that match; the API server reads the selector."""
-    if not selector or present.kube is None:
-        return None
-    return frozenset(str(node["metadata"]["name"]) for node in present.kube.list(NODES, label_selector=selector))
+class Looks:
+    """Looks at a watched cluster; plans anew only when something changed, or what is bounded by the minute may have."""
+
+    def __init__(self, cluster: Watched) -> None:
+        self._cluster = cluster
+        self._judged: tuple[Present, float, Outlook] | None = None
+
+    def look(self) -> View:
+        """The view of now."""
+        sight, now = self._cluster.look(), time.time()
+        known = self._judged
+        if known is None or known[0] is not sight.present or now - known[1] > JUDGED_SECONDS:
+            self._judged = known = (sight.present, now, outlook_of(sight.present, now))
+        return view_of(sight.present, known[2], sight.decisions, now, sight.names, sight.notes)
 
 
 def stay(read: Read, choices: Choices, interval: float) -> None:

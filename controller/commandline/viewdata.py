@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.commandline.bounds import Bound, bounds
+from controller.commandline.foresight import foresee
 from controller.commandline.nodefacts import NodeFacts, node_facts
 from controller.commandline.present import Present
-from controller.commandline.simulation import HOURS_A_MONTH, node_prices
+from controller.commandline.simulation import HOURS_A_MONTH
 from controller.commandline.simulationreport import workload_of
+from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.lifecycle.decisions import Entry
-from controller.core.provisioning import SchedulingPlan
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import provisionable
 from controller.core.provisioning.solver import solve
@@ -43,6 +46,9 @@ class View:
     resources: tuple[str, ...]
     now: float
     notes: tuple[str, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is wrong with the look itself: no answer, no rights."""
 
     @property
     def price_per_hour(self) -> float:
@@ -60,12 +66,39 @@ class View:
         return sum(node.requested.get(resource, 0) for node in self.nodes) / have if have else 0.0
 
 
-def view_of(present: Present, decisions: tuple[Entry, ...], now: float, names: Collection[str] | None = None) -> View:
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What follows from the state by planning, and holds until the state changes."""
+
+    waiting: tuple[Waiting, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+
+def outlook_of(present: Present, now: float) -> Outlook:
+    """Why pods wait, and what bounds launches, by the controller's own first plan. `now` in Unix seconds."""
+    pods = [pod for pod in present.snapshot.pods.values() if provisionable(pod)]
+    if not 0 < len(pods) <= MOST_PLANNED:
+        return Outlook(tuple(_waiting(pods, {})), bounds(present, now))
+    options = present.options
+    plan = solve(present.problem(), SolveOptions(0.0, options.weight_premium))
+    found = foresee(present, plan, now)
+    return Outlook(tuple(_waiting(pods, found.reasons())), bounds(present, now, found.guards))
+
+
+def view_of(
+    present: Present,
+    outlook: Outlook,
+    decisions: tuple[Entry, ...],
+    now: float,
+    names: Collection[str] | None = None,
+    warnings: tuple[str, ...] = (),
+) -> View:
     """The view of a cluster at `now`; `names`: only these nodes (None: all)."""
-    prices = node_prices(present.view.types)
+    prices = present.prices
     chosen = [node for node in present.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
-    return View(nodes, tuple(_waiting(present)), decisions, _resources(nodes), now, present.price_notes)
+    said = (*warnings, *present.price_notes)
+    return View(nodes, outlook.waiting, decisions, _resources(nodes), now, said, outlook.bounds, warnings)
 
 
 def _resources(nodes: Iterable[NodeFacts]) -> tuple[str, ...]:
@@ -74,34 +107,11 @@ def _resources(nodes: Iterable[NodeFacts]) -> tuple[str, ...]:
     return (*ALWAYS, *sorted(others))
 
 
-def _waiting(present: Present) -> Iterable[Waiting]:
+def _waiting(pods: Iterable[Pod], reasons: Mapping[PodKey, str]) -> Iterable[Waiting]:
     """By workload and reason; the most pods first."""
-    pods = [pod for pod in present.snapshot.pods.values() if provisionable(pod)]
-    reasons = _reasons(present) if 0 < len(pods) <= MOST_PLANNED else {}
-    counted: dict[tuple[str, str], int] = {}
-    for pod in pods:
-        key = (workload_of(pod), reasons.get(pod.key, "waits for a node"))
-        counted[key] = counted.get(key, 0) + 1
+    counted = Counter((workload_of(pod), reasons.get(pod.key, "waits for a node")) for pod in pods)
     for (workload, reason), number in sorted(counted.items(), key=lambda entry: (-entry[1], entry[0])):
         yield Waiting(workload, number, reason)
-
-
-def _reasons(present: Present) -> Mapping[tuple[str, str], str]:
-    """What the controller's own first plan says of each."""
-    options = present.options
-    plan = solve(present.problem(), SolveOptions(0.0, options.weight_premium))
-    return {
-        **{left.pod: left.reason for left in plan.unplaced},
-        **{key: f"has a place on {each.node}" for each in plan.existing for key in each.pods},
-        **dict(_new(plan)),
-    }
-
-
-def _new(plan: SchedulingPlan) -> Iterable[tuple[tuple[str, str], str]]:
-    for node in plan.new_nodes:
-        what = f"a {node.offering.instance_type} {node.offering.capacity_type} of {node.provisioner} would do"
-        for key in node.pods:
-            yield key, what
 
 
 def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, ...]:
@@ -138,6 +148,7 @@ def document(view: View, by: str = "price") -> dict[str, Any]:
         },
         "nodes": [node_document(view, node) for node in ordered(view, by)],
         "waiting": [{"workload": w.workload, "pods": w.pods, "reason": w.reason} for w in view.waiting],
+        "limits": [each.document() for each in view.bounds],
         "decisions": [entry.document() for entry in view.decisions],
         "notes": list(view.notes),
     }
@@ -155,6 +166,7 @@ def node_document(view: View, node: NodeFacts) -> dict[str, Any]:
         "state": node.state,
         "ageSeconds": round(node.age_seconds),
         "pods": node.pods,
+        "podsAllocatable": node.allocatable.get("pods", 0),
         "pricePerHour": price,
         "pricePerMonth": None if price is None else round(price * HOURS_A_MONTH, 2),
         "requested": {name: format_quantity(name, node.requested.get(name, 0)) for name in view.resources},

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.commandline.figures import age, bar, count, money, month
+from controller.commandline.bounds import Bound
+from controller.commandline.figures import bar, count, money, month, percent
 from controller.commandline.ledger import line
-from controller.commandline.nodefacts import NodeFacts
 from controller.commandline.viewdata import SORTS, View, ordered
+from controller.commandline.viewnodes import NodeTable
 from controller.core.api.labels import REGION
 
-STATES = {"Ready": "green", "starting": "yellow", "cordoned": "yellow", "leaving": "magenta", "NotReady": "bold red"}
-BAR_CELLS = 6
-MOST_WAITING = 6
-"""Rows of pods that wait, on a page of limited height."""
-KEYS = "s sort · r reverse · f owner · p pods · d decisions · e export · q quit"
+BOUND_STATES = {"unreadable": "bold red", "binds": "bold red", "short": "yellow", "full": "yellow", "": "green"}
+"""Colours by a bound's state, in the order to show."""
+LEAST_WORKLOAD = 28
+"""Cells of a workload's name beside a long reason."""
+MOST_ROWS = 6
+"""Of limits and of pods that wait, on a page of limited height."""
+KEYS = "s sort  r reverse  f owner  j k pages  p pods  l limits  d decisions  e export  q quit"
 
 
 @dataclass(slots=True)
@@ -28,10 +32,15 @@ class Choices:
 
     sort: str = "price"
     reverse: bool = False
+    first: int = 0
+    """How many nodes were paged past."""
     owner: str = ""
     """Only nodes of this owner; empty: of all."""
     pods: bool = True
+    limits: bool = True
     decisions: bool = True
+    paged: int = 0
+    """Nodes on the page that was drawn last."""
     said: str = ""
     """What the last key did, where it does not show by itself."""
 
@@ -46,32 +55,72 @@ class Choices:
             owners = ["", *sorted({node.owner for node in view.nodes} - {""})]
             place = owners.index(self.owner) if self.owner in owners else 0
             self.owner = owners[(place + 1) % len(owners)]
+            self.first = 0
+        elif key == "j":
+            self.first += self.paged
+        elif key == "k":
+            self.first = max(0, self.first - self.paged)
         elif key == "p":
             self.pods = not self.pods
+        elif key == "l":
+            self.limits = not self.limits
         elif key == "d":
             self.decisions = not self.decisions
 
 
 def page(view: View, choices: Choices, height: int | None = None, *, keys: bool = False) -> RenderableType:
     """The whole page; `height` lines at most (None: as many as it takes), the nodes giving way."""
+    most = None if height is None else MOST_ROWS
     below: list[RenderableType] = []
     lines = 0
+    if view.bounds and choices.limits:
+        table = bounds_table(view.bounds, most)
+        below += [Text(), table]
+        lines += table.row_count + 3
     if view.waiting and choices.pods:
-        table = _waiting(view, None if height is None else MOST_WAITING)
+        table = _waiting(view, most)
         below += [Text(), table]
         lines += table.row_count + 3
     if view.decisions and choices.decisions:
         shown = view.decisions[-5:]
-        below += [Text(), Text("Decisions", style="bold"), *(Text(line(e, view.now), no_wrap=True) for e in shown)]
+        said = (Text(line(e, view.now), no_wrap=height is not None, overflow="ellipsis") for e in shown)
+        below += [Text(), Text("Decisions", style="bold"), *said]
         lines += len(shown) + 2
     if keys:
-        below += [Text(), Text(choices.said or KEYS, style="dim")]
+        below += [Text(), Text(choices.said or _warning(view) or KEYS, style="dim", no_wrap=True, overflow="ellipsis")]
         lines += 2
     else:
         below += [Text(), *(Text(f"Note: {note}", style="dim") for note in view.notes)]
-    head = _totals(view)
     room = None if height is None else max(3, height - lines - len(view.resources) - 5)
-    return Group(*head, Text(), _nodes(view, choices, room), *below)
+    return Group(*_totals(view), Text(), _nodes(view, choices, room), *below)
+
+
+def _warning(view: View) -> str:
+    """What is wrong with what is seen: it takes the place of the keys."""
+    return " · ".join(view.warnings)
+
+
+def bounds_table(found: Sequence[Bound], most: int | None = None) -> Table:
+    """Limits, the mix and headroom: those that bind first, `most` rows (None: all)."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("Limit", "Of"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("Now", justify="right", no_wrap=True)
+    table.add_column("Bound", justify="right", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=most is not None, overflow="fold" if most is None else "ellipsis")
+    by_state = sorted(found, key=lambda each: list(BOUND_STATES).index(each.state))
+    for each in by_state[:most]:
+        style = BOUND_STATES[each.state]
+        share = "" if each.share is None else percent(each.share)
+        said = ": ".join(filter(None, (each.state, each.reason)))
+        row = (each.what, each.owner, each.have, each.want)
+        table.add_row(*map(Text, row), Text(share, style=style), Text(said, style=style))
+    hidden = len(found) - len(found[:most])
+    if hidden:
+        table.caption = f"and {count(hidden, 'other limit')}"
+        table.caption_justify = "left"
+    return table
 
 
 def _totals(view: View) -> list[RenderableType]:
@@ -92,25 +141,17 @@ def _totals(view: View) -> list[RenderableType]:
     return [first, totals]
 
 
-def _nodes(view: View, choices: Choices, room: int | None) -> Table:
-    region = _region(view)
-    title = f"by {choices.sort}{' reversed' if choices.reverse else ''}"
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Node")  # the one column that gives way where the terminal is narrow
-    for name in ("Type", "Capacity", "Zone", "Owner", *view.resources):
-        table.add_column(name.rpartition("/")[2] if "/" in name else name, no_wrap=True)
-    for name in ("Pods", "$/h", "$/month", "Age"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("State", no_wrap=True)
+def _nodes(view: View, choices: Choices, room: int | None) -> NodeTable:
     found = [node for node in ordered(view, choices.sort, reverse=choices.reverse) if choices.owner in ("", node.owner)]
-    for node in found[:room]:
-        table.add_row(*_row(node, view, region))
-    hidden = len(found) - len(found[:room])
-    more = f"{count(hidden, 'more node')} · " if hidden else ""
+    choices.first = min(choices.first, max(0, len(found) - (room or len(found))))
+    shown = found[choices.first :][:room]
+    choices.paged = len(shown)
+    hidden = len(found) - len(shown)
+    place = f"{choices.first + 1} to {choices.first + len(shown)}, " if choices.first else ""
+    more = f"{place}{count(hidden, 'more node')} · " if hidden else ""
     owner = f"of {choices.owner} · " if choices.owner else ""
-    table.caption = f"{more}{owner}{title}"
-    table.caption_justify = "left"
-    return table
+    caption = f"{more}{owner}by {choices.sort}{' reversed' if choices.reverse else ''}"
+    return NodeTable(shown, view.resources, _region(view), caption)
 
 
 def _region(view: View) -> str:
@@ -119,32 +160,12 @@ def _region(view: View) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _row(node: NodeFacts, view: View, region: str) -> list[RenderableType]:
-    price = node.price_per_hour
-    kind = {"spot": "cyan", "fargate": "blue"}.get(node.capacity_type, "")
-    return [
-        Text(node.name, no_wrap=True, overflow="ellipsis"),
-        Text(node.instance_type),
-        Text(node.capacity_type, style=kind),
-        Text(node.zone.removeprefix(region)),
-        Text(node.owner),
-        *(
-            bar(node.use(name), BAR_CELLS) if node.allocatable.get(name) else Text("-", style="dim")
-            for name in view.resources
-        ),
-        Text(str(node.pods)),
-        Text("?" if price is None else money(price)),
-        Text("?" if price is None else month(price)),
-        Text(age(node.age_seconds)),
-        Text(node.state, style=STATES.get(node.state, "")),
-    ]
-
-
 def _waiting(view: View, most: int | None) -> Table:
     """`most` rows of one line each (None: all, in full)."""
     table = Table(box=None, pad_edge=False, header_style="bold red")
-    table.add_column("Waiting", no_wrap=True)
-    table.add_column("Pods", justify="right")
+    widest = max([len(each.workload) for each in view.waiting[:most]], default=0)
+    table.add_column("Waiting", no_wrap=True, min_width=min(widest, LEAST_WORKLOAD), overflow="ellipsis")
+    table.add_column("Pods", justify="right", no_wrap=True, min_width=len("Pods"))
     table.add_column("Why", no_wrap=most is not None, overflow="fold" if most is None else "ellipsis")
     for each in view.waiting[:most]:
         table.add_row(Text(each.workload), str(each.pods), Text(each.reason))

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from controller.commandline.bounds import Bound
 from controller.commandline.nodefacts import NodeFacts, capacity_type, owner
 from controller.commandline.view import stay
 from controller.commandline.viewdata import View, Waiting, ordered
+from controller.commandline.viewnodes import NodeTable
 from controller.commandline.viewscreen import KEYS, Choices, page
 from controller.core.api.frozen import FrozenMap
 from controller.core.lifecycle.decisions import Decision
@@ -29,6 +31,7 @@ from controller.reconcilers.decisions import CONFIG_MAP, KEY
 from controller.telemetry.ledger import Ledger
 from tests.commandline.cluster import FARGATE, GROUP, OURS
 from tests.commandline.conftest import Run, answer
+from tests.commandline.drawing import drawn
 from tests.manual_clock import ManualClock
 
 
@@ -121,6 +124,46 @@ def test_page_keeps_to_the_height_of_the_terminal_and_says_what_it_hides() -> No
     assert "more nodes · by price" in drawn
     assert "and 48 pods of other workloads" in drawn
     assert KEYS in drawn
+
+
+def test_pages_of_many_nodes_are_turned_and_end_at_the_last() -> None:
+    view = View(tuple(facts(f"node-{number:02}") for number in range(40)), (), (), ("cpu",), 0.0)
+    choices = Choices("name")
+    assert "node-00" in _drawn(view, choices, 20)
+    for _ in range(9):
+        choices.press("j", view)
+        last = _drawn(view, choices, 20)
+    assert "node-39" in last
+    assert "node-00" not in last
+    assert "to 40, " in last
+    for _ in range(9):
+        choices.press("k", view)
+        _drawn(view, choices, 20)
+    assert "node-00" in _drawn(view, choices, 20)
+
+
+def test_limits_are_shown_and_hidden() -> None:
+    bound = Bound("default", "cpu", "8", "100", 0.08)
+    view, choices = View((facts("a"),), (), (), ("cpu",), 0.0, bounds=(bound,)), Choices()
+    assert "Limit" in _drawn(view, choices)
+    choices.press("l", view)
+    assert "Limit" not in _drawn(view, choices)
+
+
+def test_what_is_wrong_with_the_look_takes_the_place_of_the_keys() -> None:
+    view = View((facts("a"),), (), (), ("cpu",), 0.0, warnings=("The API server does not answer",))
+    assert "does not answer" in _drawn(view, Choices())
+    assert KEYS not in _drawn(view, Choices())
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_columns_give_way_to_the_width_but_never_the_use(width: int) -> None:
+    lines = drawn(NodeTable((facts("ip-10-0-0-101.ec2.internal"),), ("cpu",), "", ""), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "cpu" in lines[0]
+    assert lines[1].startswith("ip-10-0-0-")
+    assert ("$/month" in lines[0]) is (width == 120)
+    assert ("$/h" in lines[0]) is (width > 40)
 
 
 def _drawn(view: View, choices: Choices, height: int = 60) -> str:
