@@ -97,15 +97,17 @@ class Environment:
                 await write_controller_kubeconfig(client, self.kubeconfig, self.controller_kubeconfig)
             return await controller_container(client)
 
-    def start_controller(self, container: Container, name: str = "controller", pod_name: str = "") -> Child:
+    def start_controller(
+        self, container: Container, name: str = "controller", pod_name: str = "", metrics_port: int = 0
+    ) -> Child:
         """`nodeless` as its Deployment says, as its own process; returns at once.
 
         What the pod's surroundings would give it is this machine's: credentials, the API server's address, and ports
         that nobody else has; the webhook's is one for all replicas, as their Service has it. `pod_name` tells replicas
-        apart.
+        apart; `metrics_port` is for who must know it beforehand (0: any).
         """
         command = [str(Path(sys.executable).with_name("nodeless")), *container.args]
-        ports = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "WEBHOOK_PORT": str(self.webhook_port)}
+        ports = {"METRICS_PORT": str(metrics_port), "HEALTH_PROBE_PORT": "0", "WEBHOOK_PORT": str(self.webhook_port)}
         env = {**container.environment, **ports, **self.aws_environment}
         env["KUBECONFIG"] = str(self.controller_kubeconfig or self.kubeconfig)
         if pod_name:

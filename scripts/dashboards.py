@@ -162,12 +162,13 @@ OURS = f'{NODES},provisioner!=""'
 
 
 def use(resource: str, by: str) -> str:
-    """The share of what nodes have that pods and DaemonSets request."""
-    asked = " + ".join(
+    """The share of what nodes have that pods and DaemonSets request; where none of these runs there is no series."""
+    pods, daemons = (
         f'sum by ({by}) ({metric}{{{OURS},resource_type="{resource}"}})'
         for metric in ("karpenter_nodes_total_pod_requests", "karpenter_nodes_total_daemon_requests")
     )
-    return f'({asked}) / sum by ({by}) (karpenter_nodes_allocatable{{{OURS},resource_type="{resource}"}})'
+    have = f'sum by ({by}) (karpenter_nodes_allocatable{{{OURS},resource_type="{resource}"}})'
+    return f"({pods} + {daemons} or {pods} or {daemons}) / {have}"
 
 
 CAPACITY = dashboard(

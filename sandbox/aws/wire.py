@@ -26,7 +26,7 @@ Params = dict[str, Any]
 
 _SCOPE = re.compile(r"Credential=([^/,\s]+)/\d+/([^/]+)/([^/]+)/aws4_request")
 _EC2_NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
-_MODEL_BY_SIGNING_NAME = {"monitoring": "cloudwatch"}
+_MODEL_BY_SIGNING_NAME = {"monitoring": "cloudwatch", "servicequotas": "service-quotas"}
 _QUERY_SERVICES = {"iam", "sts", "cloudformation", "autoscaling"}
 
 
@@ -52,7 +52,7 @@ class Request:
     """One AWS call as it arrived. `params` is decoded only for services in `DECODED`."""
 
     service: str
-    """Signing name: ec2, ssm, pricing, eks, sqs, events, iam, sts."""
+    """Signing name: ec2, ssm, pricing, eks, sqs, events, iam, sts, servicequotas."""
     region: str
     action: str
     access_key: str
@@ -83,7 +83,7 @@ def parse_request(method: str, path: str, headers: Callable[[str], str], body: b
     target = headers("x-amz-target")
     if target:
         action = target.rpartition(".")[2]
-        params = json.loads(body) if body and service in {"ssm", "pricing"} else {}
+        params = json.loads(body) if body and service in {"ssm", "pricing", "servicequotas"} else {}
         return Request(service, region, action, access_key, params)
     if headers("content-type").startswith("application/x-www-form-urlencoded"):
         form = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))

@@ -20,6 +20,7 @@ from sandbox.aws.launch import Launcher, LaunchSpec, tags_for
 from sandbox.aws.market import Market, PriceList
 from sandbox.aws.network import Network
 from sandbox.aws.pricing import Pricing
+from sandbox.aws.quotas import Quotas
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.spot import SpotPrices
 from sandbox.aws.ssm import PublicParameters
@@ -71,6 +72,7 @@ class World:
         self.fleets = Fleets(
             self.network, self.catalog, self.market, self.launcher, self.instances, self.faults, self.seeded
         )
+        self.quotas = Quotas(settings.region, account)
         self._pricing = Pricing(settings.region, self.market, self.catalog.types)
         self._spot = SpotPrices(self.catalog, self.market)
         self._run_tokens: dict[str, Params] = {}
@@ -117,6 +119,7 @@ class World:
             {("ec2", name): handler for name, handler in ec2.items()}
             | {("ssm", name): handler for name, handler in ssm.items()}
             | {("pricing", "GetProducts"): self._pricing.get_products}
+            | {("servicequotas", "GetServiceQuota"): self.quotas.get}
         )
 
     def _run_instances(self, params: Params) -> Params:
