@@ -23,7 +23,7 @@ LEAST_WORKLOAD = 28
 """Cells of a workload's name beside a long reason."""
 MOST_ROWS = 6
 """Of limits and of pods that wait, on a page of limited height."""
-KEYS = "s sort  r reverse  f owner  j k pages  p pods  l limits  d decisions  e export  q quit"
+KEYS = "s sort, r reverse, f owner, j k page, p pods, l limits, d log, e export, q quit"
 
 
 @dataclass(slots=True)
@@ -108,14 +108,14 @@ def bounds_table(found: Sequence[Bound], most: int | None = None) -> Table:
     table.add_column("Now", justify="right", no_wrap=True)
     table.add_column("Bound", justify="right", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=most is not None, overflow="fold" if most is None else "ellipsis")
+    table.add_column("", overflow="fold")
     by_state = sorted(found, key=lambda each: list(BOUND_STATES).index(each.state))
     for each in by_state[:most]:
         style = BOUND_STATES[each.state]
         share = "" if each.share is None else percent(each.share)
         said = ": ".join(filter(None, (each.state, each.reason)))
         row = (each.what, each.owner, each.have, each.want)
-        table.add_row(*map(Text, row), Text(share, style=style), Text(said, style=style))
+        table.add_row(*map(Text, row), Text(share, style=style), _line(said, style, cut=most is not None))
     hidden = len(found) - len(found[:most])
     if hidden:
         table.caption = f"and {count(hidden, 'other limit')}"
@@ -160,15 +160,20 @@ def _region(view: View) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
+def _line(text: str, style: str = "", *, cut: bool) -> Text:
+    """A cell that gives way where the page is narrow: cut to one line, or folded."""
+    return Text(text, style=style, no_wrap=cut, overflow="ellipsis" if cut else "fold")
+
+
 def _waiting(view: View, most: int | None) -> Table:
     """`most` rows of one line each (None: all, in full)."""
     table = Table(box=None, pad_edge=False, header_style="bold red")
     widest = max([len(each.workload) for each in view.waiting[:most]], default=0)
     table.add_column("Waiting", no_wrap=True, min_width=min(widest, LEAST_WORKLOAD), overflow="ellipsis")
     table.add_column("Pods", justify="right", no_wrap=True, min_width=len("Pods"))
-    table.add_column("Why", no_wrap=most is not None, overflow="fold" if most is None else "ellipsis")
+    table.add_column("Why", overflow="fold")
     for each in view.waiting[:most]:
-        table.add_row(Text(each.workload), str(each.pods), Text(each.reason))
+        table.add_row(Text(each.workload), str(each.pods), _line(each.reason, cut=most is not None))
     hidden = view.waiting[most:] if most is not None else ()
     if hidden:
         table.caption = f"and {count(sum(each.pods for each in hidden), 'pod')} of other workloads"

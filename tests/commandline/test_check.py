@@ -17,12 +17,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from controller.commandline.certificates import days_left
+from controller.commandline.check import look
 from controller.commandline.checkcluster import ClusterCheck
 from controller.commandline.findings import Finding, Level, collect
-from controller.core.state.snapshot import InvalidObject, Snapshot
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.node import Node
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.pod import LabelSelector
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import (
+    CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     LEASES,
@@ -152,6 +160,79 @@ def test_invalid_objects_are_told_with_every_broken_rule(kube: KubeClient) -> No
     invalid = InvalidObject("Provisioner", "bad", "", 1, "spec.a: wrong | spec.b: wrong too")
     found = looked(kube, Snapshot(invalid={("Provisioner", "bad"): invalid}))
     assert found["Provisioner bad"][0].text == "spec.a: wrong\nspec.b: wrong too"
+
+
+def test_an_api_server_older_than_the_peers_oldest_is_a_problem(
+    kube: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "version", lambda: {"minor": "22+", "gitVersion": "v1.22.17-eks"})
+    (found,) = looked(kube)["Kubernetes"]
+    assert found == Finding(Level.PROBLEM, "Kubernetes", "v1.22.17-eks is too old", "upgrade to 1.23 or newer")
+
+
+def test_crds_of_a_later_karpenter_and_nodes_that_two_claim_are_told(kube: KubeClient) -> None:
+    later = {
+        "metadata": {"name": "nodepools.karpenter.sh"},
+        "spec": {
+            "group": "karpenter.sh", "scope": "Cluster",
+            "names": {"plural": "nodepools", "singular": "nodepool", "kind": "NodePool", "listKind": "NodePoolList"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+            ],
+        },
+    }  # fmt: skip
+    kube.create(CUSTOM_RESOURCE_DEFINITIONS, later)
+    both = {"karpenter.sh/provisioner-name": "a", "karpenter.sh/nodepool": "b"}
+    shared = {name: StateNode(Node(name, labels=FrozenMap(own)), (), EMPTY, EMPTY, ()) for name, own in (
+        ("shared", both), ("ours", {"karpenter.sh/provisioner-name": "a"}),
+    )}  # fmt: skip
+    warned, claimed = looked(kube, Snapshot(nodes=shared))["Other autoscalers"]
+    assert (warned.level, claimed.level) == (Level.WARNING, Level.PROBLEM)
+    assert "nodeless convert" in warned.remedy
+    assert claimed.text == "nodes that a Provisioner and a NodePool both claim: shared"
+
+
+@pytest.mark.parametrize(("allowed", "level"), [(0, Level.WARNING), (1, Level.OK)])
+def test_budgets_that_allow_nothing_keep_nodes(kube: KubeClient, allowed: int, level: Level) -> None:
+    budget = PodDisruptionBudget("shop", "web", LabelSelector(), disruptions_allowed=allowed)
+    (found,) = looked(kube, Snapshot(budgets={("shop", "web"): budget}))["Disruption"]
+    assert found.level is level
+    assert ("shop/web" in found.text) is (level is Level.WARNING)
+    assert ("nodeless explain node" in found.remedy) is (level is Level.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "remedy"),
+    [
+        ({"provider_ref": "lost", "limits": FrozenMap({"cpu": 1})}, Level.PROBLEM, "spec.providerRef.name"),
+        ({"provider_ref": "there"}, Level.WARNING, "spec.limits.resources.cpu"),
+        ({"provider_ref": "there", "limits": FrozenMap({"cpu": 1})}, Level.OK, ""),
+    ],
+)
+def test_provisioners_need_their_template_and_should_have_limits(
+    kube: KubeClient, changes: dict[str, Any], level: Level, remedy: str
+) -> None:
+    snapshot = Snapshot(
+        provisioners={"p": Provisioner("p", **changes)}, node_templates={"there": AWSNodeTemplate(name="there")}
+    )
+    (found,) = looked(kube, snapshot)["Provisioner p"]
+    assert found.level is level
+    assert remedy in found.remedy
+
+
+def test_webhooks_that_nobody_installed_are_a_warning(kube: KubeClient) -> None:
+    assert looked(kube)["Webhooks"][0].level is Level.WARNING
+
+
+def test_settings_that_break_rules_are_told_with_every_key(kube: KubeClient) -> None:
+    (finding,) = [each for each in look(kube, "default", aws=False) if each.subject == "Settings"]
+    assert (finding.level, finding.remedy) == (Level.PROBLEM, "create it in default, with aws.clusterName at least")
+    data = {"batchMaxDuration": "soon", "aws.nodeNameConvention": "any"}
+    kube.create(CONFIG_MAPS, {"metadata": {"name": "karpenter-global-settings"}, "data": data}, "default")
+    (finding,) = [each for each in look(kube, "default", aws=False) if each.subject == "Settings"]
+    assert finding.level is Level.PROBLEM
+    assert all(key in finding.text for key in ("batchMaxDuration", "aws.nodeNameConvention", "aws.clusterName"))
+    assert finding.remedy == "correct ConfigMap default/karpenter-global-settings"
 
 
 def test_bundle_that_is_none_is_not_guessed() -> None:
