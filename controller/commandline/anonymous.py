@@ -13,6 +13,9 @@ from controller.commandline.anonymouspod import PodAnonymizer
 from controller.commandline.pseudonyms import Pseudonyms
 from controller.core.api import labels as keys
 from controller.core.api.document import Document, mapping, objects, text
+from controller.core.guards.headroom import HEADROOM_ANNOTATION
+from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
+from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION
 
 ANNOTATIONS = (
     keys.DO_NOT_EVICT,
@@ -20,6 +23,10 @@ ANNOTATIONS = (
     "controller.kubernetes.io/pod-deletion-cost",
     "karpenter.sh/disruption-budgets",
     "karpenter.sh/consolidation-threshold",
+    PRICE_LIMIT_ANNOTATION,
+    BASE_ANNOTATION,
+    PERCENTAGE_ANNOTATION,
+    HEADROOM_ANNOTATION,
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
@@ -28,6 +35,16 @@ STORAGE_ANNOTATIONS = ("volume.beta.kubernetes.io/storage-class", "volume.kubern
 TEMPLATE_FIELDS = ("amiFamily", "metadataOptions", "detailedMonitoring")
 EBS_FIELDS = ("volumeSize", "volumeType", "iops", "throughput", "encrypted", "deleteOnTermination")
 PROVISIONER_FIELDS = ("weight", "limits", "consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired")
+KUBELET_FIELDS = (
+    "containerRuntime", "maxPods", "podsPerCore", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent", "cpuCFSQuota",
+)  # fmt: skip
+KUBELET_MAPS = ("systemReserved", "kubeReserved", "evictionHard", "evictionSoft", "evictionSoftGracePeriod")
+RESERVED = (
+    "cpu", "memory", "ephemeral-storage", "pid", "memory.available", "nodefs.available", "nodefs.inodesFree",
+    "imagefs.available", "imagefs.inodesFree", "pid.available",
+)  # fmt: skip
+"""What those maps may name: resources, and the kubelet's eviction signals."""
 IN_TREE = ("awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "cinder", "vsphereVolume", "local", "hostPath")
 
 
@@ -119,8 +136,12 @@ class Anonymizer:
             if spec.get(key):
                 found[key] = self._taints(spec[key])
         if isinstance(spec.get("kubeletConfiguration"), Mapping):
-            hidden = ("clusterDNS",)
-            found["kubeletConfiguration"] = {k: v for k, v in spec["kubeletConfiguration"].items() if k not in hidden}
+            kubelet = spec["kubeletConfiguration"]
+            found["kubeletConfiguration"] = {key: kubelet[key] for key in KUBELET_FIELDS if key in kubelet}
+            found["kubeletConfiguration"].update(
+                {key: {name: kubelet[key][name] for name in RESERVED if name in mapping(kubelet[key])}
+                 for key in KUBELET_MAPS if key in kubelet}
+            )  # fmt: skip
         reference = text(mapping(spec.get("providerRef")).get("name"))
         if reference or not spec.get("provider"):
             found["providerRef"] = {"name": self.names.alias(reference)}

@@ -76,7 +76,10 @@ class PodAnonymizer:
 
     def amounts(self, value: Any) -> dict[str, Any]:
         """Quantities by resource."""
-        return {self.names.resource(str(name)): amount for name, amount in mapping(value).items()}
+        given = mapping(value).items()
+        return {
+            self.names.resource(str(name)): amount for name, amount in given if isinstance(amount, str | int | float)
+        }
 
     def labels(self, value: Any) -> dict[str, str]:
         """Labels, or a selector by equality."""
@@ -111,7 +114,10 @@ class PodAnonymizer:
         )
         if term.get("matchFields"):
             found["matchFields"] = [
-                {**each, "values": [self.names.alias(v) for v in items(each.get("values"))]}
+                {
+                    **{key: each[key] for key in ("key", "operator") if key in each},
+                    "values": [self.names.alias(text(v)) for v in items(each.get("values"))],
+                }
                 for each in objects(term["matchFields"])
             ]
         return found

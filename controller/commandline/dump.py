@@ -26,6 +26,7 @@ SETTINGS = (
     "disruptionBudgets",
     "weightPremium",
     "preferencePremium",
+    "launchLimits",
     "aws.enablePodENI",
     "aws.enableENILimitedPodDensity",
     "aws.enablePrefixDelegation",

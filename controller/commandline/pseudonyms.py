@@ -11,6 +11,8 @@ from controller.core.api import labels
 PUBLIC_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws", "amazonaws.com")
 """Label and taint keys of these domains are the field's, not the user's."""
 PUBLIC_RESOURCES = ("nvidia.com", "amd.com", "habana.ai", "aws.amazon.com", "vpc.amazonaws.com")
+NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
+NATIVE_PREFIXES = ("hugepages-", "attachable-volumes-")
 EKS_VALUES = ("eks.amazonaws.com/compute-type", "eks.amazonaws.com/capacityType")
 PUBLIC_VALUES = frozenset({*labels.WELL_KNOWN, labels.INITIALIZED, *labels.NORMALIZED, *EKS_VALUES}) - {
     labels.PROVISIONER_NAME,
@@ -47,7 +49,8 @@ class Pseudonyms:
     def resource(self, name: str) -> str:
         """A resource's name: only those of a company's own devices say something about it."""
         domain, slash, _ = name.partition("/")
-        return name if not slash or domain in PUBLIC_RESOURCES else f"dumped.example/{self.alias(name)}"
+        native = not slash and (name in NATIVE_RESOURCES or name.startswith(NATIVE_PREFIXES))
+        return name if native or domain in PUBLIC_RESOURCES else f"dumped.example/{self.alias(name)}"
 
     def driver(self, name: str) -> str:
         """A volume plugin's name."""
