@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 from structlog.testing import capture_logs
 
 from controller.clock import SystemClock
+from controller.core.cloud import CloudInstance
 from controller.core.lifecycle.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
@@ -83,11 +85,11 @@ def page(serving: Serving) -> str:
     return text.decode()
 
 
-def page_with(serving: Serving, start: str) -> str:
-    """The page as soon as it has this: the controller has watches of its own, and may hear of a change after us."""
+def page_with(serving: Serving, *starts: str) -> str:
+    """The page as soon as it has all these: the controller has watches of its own, and hears of a change after us."""
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while start not in (text := page(serving)):
-        assert time.monotonic() < deadline, f"never on the page: {start}"
+    while missing := [start for start in starts if start not in (text := page(serving))]:
+        assert time.monotonic() < deadline, f"never on the page: {missing}"
         time.sleep(0.02)
     return text
 
@@ -108,8 +110,9 @@ def test_a_whole_life(world: World, serving: Serving) -> None:
         binding = {"metadata": {"name": "a"}, "target": target}
         world.kube.create(PODS, binding, "default", subresource="binding", name="a")
         world.until(lambda s: s.provisioners["default"].status_resources, "counted")
-        ran = page_with(serving, f'karpenter_nodes_total_pod_limits{{resource_type="cpu",node_name="{name}"')
-        for start in (
+        ran = page_with(
+            serving,
+            f'karpenter_nodes_total_pod_limits{{resource_type="cpu",node_name="{name}"',
             f'karpenter_nodes_allocatable{{resource_type="memory",node_name="{name}",provisioner="default"',
             f'karpenter_nodes_total_pod_requests{{resource_type="cpu",node_name="{name}",provisioner="default"',
             'karpenter_pods_state{name="a",namespace="default"',
@@ -119,8 +122,7 @@ def test_a_whole_life(world: World, serving: Serving) -> None:
             'controller_runtime_active_workers{controller="provisioning"} 1.0',
             'karpenter_consistency_errors{check="LeakedInstance"} 0.0',
             'controller_runtime_max_concurrent_reconciles{controller="provisioning"} 1.0',
-        ):
-            assert start in ran, start
+        )
         world.kill_pod("a")
         world.clock.ahead_seconds = 40.0
         world.until(lambda s: not s.nodes, "node gone")
@@ -170,6 +172,47 @@ def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
     finally:
         stop.set()
         assert operator.close(10.0)
+
+
+def test_a_loop_that_hangs_turns_healthz_red_by_its_name_and_the_others_stay_green(
+    world: World, serving: Serving
+) -> None:
+    """What a kubelet would restart the pod for."""
+    hangs, leave, list_instances = threading.Event(), threading.Event(), world.cloud.list
+
+    def hang() -> tuple[CloudInstance, ...]:
+        hangs.set()
+        leave.wait(30)
+        return list_instances()
+
+    world.cloud.list = hang  # type: ignore[method-assign]
+    with acting(world) as operator:
+        operator.checks(serving.health)
+        assert hangs.wait(10)
+        assert probe(serving)[0] == 200
+        world.clock.ahead_seconds = STUCK_SECONDS + 5
+        world.add_provisioner()  # a change wakes every loop that waits
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while (red := {line.split()[0] for line in probe(serving)[1] if "failed" in line}) != RED:
+            assert time.monotonic() < deadline, red
+            time.sleep(0.05)
+        assert probe(serving)[0] == 500
+        leave.set()
+        while probe(serving)[0] != 200:
+            assert time.monotonic() < deadline, probe(serving)
+            time.sleep(0.05)
+
+
+RED = {"[-]garbagecollection", "healthz"}
+
+
+def probe(serving: Serving) -> tuple[int, list[str]]:
+    """/healthz as a kubelet asks it."""
+    try:
+        with urlopen(f"http://localhost:{serving.probes.port}/healthz", timeout=5) as answer:
+            return int(answer.status), answer.read().decode().splitlines()
+    except HTTPError as error:
+        return error.code, error.read().decode().splitlines()
 
 
 def test_what_another_process_launched_is_used_and_not_launched_again(world: World) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
+from controller.metrics import CONSISTENCY_CHECKS
 from controller.reconcilers.consistency import ConsistencyReconciler
+from controller.telemetry.metrics import Metrics
 from tests.reconcilers.conftest import World
+from tests.telemetry.test_metrics import values
 
 
 def test_a_node_that_is_smaller_than_its_type_has_an_event(world: World) -> None:
@@ -12,7 +15,8 @@ def test_a_node_that_is_smaller_than_its_type_has_an_event(world: World) -> None
     labels = {PROVISIONER_NAME: "default", INITIALIZED: "true", INSTANCE_TYPE: "m5.4xlarge"}
     world.add_node({"metadata": {"name": "small", "labels": labels}})
     world.add_node({"metadata": {"name": "stranger", "labels": {INSTANCE_TYPE: "m5.4xlarge"}}})
-    loop = ConsistencyReconciler(events=world.events, catalogs=world.catalogs, clock=world.clock)
+    metrics = Metrics(world.clock)
+    loop = ConsistencyReconciler(events=world.events, catalogs=world.catalogs, clock=world.clock, recorder=metrics)
     for _ in range(3):
         loop.reconcile(world.caught_up())
     event = world.await_event("FailedConsistencyCheck")
@@ -21,3 +25,6 @@ def test_a_node_that_is_smaller_than_its_type_has_an_event(world: World) -> None
     told = {each["message"] for each in world.said("FailedConsistencyCheck")}
     assert any("resource cpu: 12.5 %" in message for message in told)
     assert all(each["involvedObject"]["name"] == "small" for each in world.said("FailedConsistencyCheck"))
+    counted = values(metrics.page({}).body, "karpenter_consistency_errors_total", "check")  # as the parser calls it
+    assert {check for (check,) in counted} == {"NodeShape"}
+    assert {"NodeShape"} < set(CONSISTENCY_CHECKS)
