@@ -14,6 +14,7 @@ import gzip
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from controller.core.api.quantity import resources
 from controller.core.api.workloads import CSINode, Namespace, PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.cloud import Catalog, InstanceType, Offering
 from controller.core.provisioning import SchedulingProblem
-from controller.core.provisioning.problem import build
+from controller.core.provisioning.problem import build, pod_key
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -109,7 +110,7 @@ def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
     snapshot = Snapshot(
         synced=True,
         nodes=nodes,
-        pods={pod.key: pod for pod in objects.pods},
+        pods=dict(zip(map(pod_key, objects.pods), objects.pods, strict=True)),
         provisioners={p.name: p for p in sorted(objects.provisioners, key=lambda p: p.name)},
         daemon_sets={(d.namespace, d.name): d for d in objects.daemon_sets},
         namespaces={each.name: each for each in objects.namespaces},
@@ -169,6 +170,12 @@ def _provisioner(pool: Document) -> Provisioner:
     )
 
 
+@lru_cache(maxsize=65_536)
+def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    """Most are alike: types share zones, operating systems, families."""
+    return Requirement.of(key, operator, values)
+
+
 def _taints(found: list[Document] | None) -> tuple[Taint, ...]:
     return tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in found or ())
 
@@ -181,7 +188,7 @@ def _instance_type(kind: Document) -> InstanceType:
     return InstanceType(
         name=kind["name"],
         requirements=Requirements(
-            Requirement.of(r["key"], r["operator"], r.get("values") or ()) for r in kind["requirements"]
+            _requirement(r["key"], r["operator"], tuple(r.get("values") or ())) for r in kind["requirements"]
         ),
         capacity=resources(kind["capacity"]),
         overhead=FrozenMap(overhead),

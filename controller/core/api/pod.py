@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.values import made_quickly
 
 Resources: TypeAlias = FrozenMap[str, int]
 """cpu in millicores; every other resource in whole units (bytes for memory and ephemeral-storage, counts else).
@@ -117,6 +118,7 @@ class PodVolume:
     """The template's class, of ephemeral volumes alone; None when the default class is to be used."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class PodSpec:
     """What kube-scheduler's filters and our packer read of spec; equal for the replicas of a Deployment."""
@@ -156,6 +158,7 @@ class OwnerReference:
     uid: str
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Pod:
     """One pod. Times are Unix seconds."""
