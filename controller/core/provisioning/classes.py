@@ -30,7 +30,7 @@ class VolumeNeeds:
 NO_VOLUMES = VolumeNeeds()
 _age = attrgetter("created")
 _name = attrgetter("name")
-_template = attrgetter("labels", "namespace", "volumes", "spec")
+_template = attrgetter("labels", "namespace", "volumes", "owners", "spec")
 TURN_SECONDS = 60.0
 """Pods that wait this much longer than others are served before them where not all can be: no pod starves because
 younger ones, that are easier to place, keep coming. Pods of about the same age are served so that most find a place."""
@@ -54,7 +54,8 @@ class PodClass:
     name: str = ""
     """namespace/name of the first of its pods by name, to call the class by."""
     _sorted: bool = False
-    _of_one_workload: bool | None = None
+    of_one_workload: bool = True
+    """All its pods have the same owners."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -71,16 +72,15 @@ class PodClass:
     def workloads(self, first: int, count: int) -> Mapping[str, int]:
         """How many of the pods from `first` on each workload has, by the uid of the pods' first owner."""
         owners = self.members[0].owners
-        if self._of_one_workload is None:
-            self._of_one_workload = all(pod.owners is owners for pod in self.members)
-        if self._of_one_workload:
+        if self.of_one_workload:
             return {owners[0].uid: count} if owners else {}
         return Counter(pod.owners[0].uid for pod in self.pods[first : first + count] if pod.owners)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Pods that share their very spec, labels and namespace, as replicas do: in no order. With volumes, it is one."""
+    """Pods that share their very spec, labels, owners and namespace, as replicas do: in no order. With volumes, it is
+    one pod."""
 
     spec: PodSpec
     labels: FrozenMap[str, str]
@@ -90,14 +90,14 @@ class Template:
 
 def templates(pods: Iterable[Pod]) -> list[Template]:
     """The pods by template. Specs and labels are interned, so replicas are told by identity alone."""
-    alike: dict[tuple[int, int, str], Template] = {}
+    alike: dict[tuple[int, int, int, str], Template] = {}
     apart: list[Template] = []
-    for (labels, namespace, volumes, spec), run in groupby(pods, _template):
+    for (labels, namespace, volumes, owners, spec), run in groupby(pods, _template):
         members = list(run)
         if volumes:
             apart += [Template(spec, labels, namespace, [pod]) for pod in members]
             continue
-        key = (id(spec), id(labels), namespace)
+        key = (id(spec), id(labels), id(owners), namespace)
         found = alike.get(key)
         if found is None:
             alike[key] = Template(spec, labels, namespace, members)
@@ -131,16 +131,18 @@ def classify(
         if group is None:
             groups[key] = PodClass(0, one.spec, one.namespace, labels, volumes, one.pods)
         else:
+            group.of_one_workload &= group.members[0].owners == one.pods[0].owners
             group.members.extend(one.pods)
     return _numbered(list(groups.values()))
 
 
 def _numbered(groups: list[PodClass]) -> list[PodClass]:
-    ages = [(min(map(_age, group.members)), max(map(_age, group.members))) for group in groups]
-    youngest = max((latest for _, latest in ages), default=0.0)
-    for group, (oldest, _) in zip(groups, ages, strict=True):
+    ages = [pod.created for group in groups for pod in group.members]
+    youngest, oldest = max(ages, default=0.0), min(ages, default=0.0)
+    for group in groups:
         group.name = f"{group.namespace}/{min(map(_name, group.members))}"
-        group.waited = int((youngest - oldest) // TURN_SECONDS)
+        if youngest - oldest >= TURN_SECONDS:
+            group.waited = int((youngest - min(map(_age, group.members))) // TURN_SECONDS)
     groups.sort(key=lambda group: group.name.split("/", 1))
     for index, group in enumerate(groups):
         group.index = index

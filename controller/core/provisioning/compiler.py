@@ -33,6 +33,8 @@ class Mask:
     signature: int
     requirements: Requirements
     exact: bool
+    launchable: bool
+    """Whether any node that could be launched would do."""
 
 
 class MaskCompiler:
@@ -99,7 +101,7 @@ class MaskCompiler:
         elif signature < 0:
             bits = np.zeros_like(bits)
         exact = all(len(terms) == 1 for terms in all_choices)
-        return Mask(len(self._masks), bits, existing, signature, requirements, exact)
+        return Mask(len(self._masks), bits, existing, signature, requirements, exact, bool(bits.any()))
 
     def _either(self, terms: Choice) -> Bits:
         bits = np.zeros(len(self.catalog), dtype=np.uint64)

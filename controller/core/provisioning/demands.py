@@ -33,7 +33,7 @@ class Demand:
     @property
     def standing_only(self) -> bool:
         """No node that could be launched would do: it goes first, while standing nodes have room."""
-        return not self.mask.bits.any()
+        return not self.mask.launchable
 
 
 def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:

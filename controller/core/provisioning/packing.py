@@ -66,7 +66,7 @@ class Packer:
 
     def limited_only(self, demand: Demand) -> bool:
         """Whether the demand depends on pools whose limits may run out."""
-        return bool(self._scarce.any()) and bool(demand.mask.bits.any()) and not demand.mask.bits[~self._scarce].any()
+        return bool(self._scarce.any()) and demand.mask.launchable and not demand.mask.bits[~self._scarce].any()
 
     def in_turn(self, demands: Sequence[Demand]) -> list[Demand]:
         """Demands in the order of placement: where limits may run out, those who depend on them come first: who has
@@ -203,7 +203,11 @@ class Packer:
         for column, amount in demand.asked:
             if free[column] < amount * count:
                 return False
-        return all(np.all(self.hosts.cap(rule, row) >= count) for rule in demand.rules)
+        for rule in demand.rules:
+            cap = self.hosts.cap(rule, row)
+            if (cap if isinstance(cap, float) else float(cap[0])) < count:
+                return False
+        return True
 
     def _room(self, demand: Demand, rows: Ints) -> Floats:
         """Per row with room for one, how many units of the demand it can take (or all there are)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from controller.core.api import labels
-from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodAffinityTerm, Toleration
 from controller.core.provisioning.classes import PodClass
 from controller.core.provisioning.levels import Choice, Level
@@ -108,6 +108,10 @@ class _OwnRules:
     identity: tuple[tuple[int, bool], ...]
 
 
+_RulesKey = tuple[int, str, FrozenMap[str, str] | None]
+"""A level, its pods' namespace, and their labels where its rules ask for them."""
+
+
 def _asks_own_labels(level: Level) -> bool:
     """Whether a rule depends on the labels of the pod that has it (matchLabelKeys and the like)."""
     if not (level.spread or level.affinity or level.anti_affinity):
@@ -126,7 +130,7 @@ class Topology:
         self.index = world.index
         self.groups: dict[GroupKey, Group] = {}
         self._of_selector: dict[int, list[Group]] = defaultdict(list)
-        self._rules: dict[tuple[int, str, FrozenMap[str, str]], _OwnRules] = {}
+        self._rules: dict[_RulesKey, _OwnRules] = {}
         self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
         self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
         self._listed: list[Group] = []
@@ -158,8 +162,11 @@ class Topology:
 
     def _rules_of(self, pod_class: PodClass, level: Level) -> _OwnRules:
         """The level's rules; classes at the same level share them where rules do not ask for their pods' own labels."""
-        key = (id(level), pod_class.namespace, pod_class.labels if _asks_own_labels(level) else EMPTY)
+        key: _RulesKey = (id(level), pod_class.namespace, None)
         found = self._rules.get(key)
+        if found is None and _asks_own_labels(level):
+            key = (id(level), pod_class.namespace, pod_class.labels)
+            found = self._rules.get(key)
         if found is None:
             groups = tuple(self._own_groups(pod_class, level))
             for group, required in groups:
