@@ -72,7 +72,7 @@ def _waiting(present: Present, pod: Pod, now: float) -> tuple[str, tuple[Section
     seen = foresee(present, plan, now)
     if refusal := seen.refused.get(pod.key):
         return "waits, because a limit binds", (Section("Why", (f"not launched: {refusal}",)),)
-    return _planned(seen, pod)
+    return _planned(seen, pod, present.options.preference_premium)
 
 
 def _not_served(pod: Pod) -> str:
@@ -93,7 +93,7 @@ def _not_served(pod: Pod) -> str:
     return "kube-scheduler has not said that it finds no place (condition PodScheduled); wait a moment, or see its log"
 
 
-def _planned(seen: Foresight, pod: Pod) -> tuple[str, tuple[Section, ...]]:
+def _planned(seen: Foresight, pod: Pod, premium: float | None) -> tuple[str, tuple[Section, ...]]:
     for each in seen.plan.existing:
         if pod.key in each.pods:
             return f"has a place on node {each.node}; kube-scheduler will bind it", (Section("Why", (each.reason,)),)
@@ -101,7 +101,8 @@ def _planned(seen: Foresight, pod: Pod) -> tuple[str, tuple[Section, ...]]:
         if pod.key in node.pods:
             offering = node.offering
             where = f"{offering.instance_type} {offering.capacity_type} in {offering.zone} at {money(offering.price)}/h"
-            return f"would get a new node: {where}", (Section("Why", tuple(_node_reasons(node))),)
+            why = (*_node_reasons(node), *(dear.said(premium) for dear in seen.plan.too_dear if pod.key in dear.pods))
+            return f"would get a new node: {where}", (Section("Why", why),)
     return "is in no plan; this should not happen", ()
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
-from cachetools import LRUCache
 
 from controller.catalogs import Catalogs, CatalogView, template_of
 from controller.clock import Clock
@@ -27,8 +26,7 @@ from controller.core.lifecycle.limits import usage
 from controller.core.lifecycle.outcome import launch_outcome
 from controller.core.provisioning import solve
 from controller.core.provisioning.isolation import solve_around
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
-from controller.core.provisioning.preferences import hindering
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
@@ -48,6 +46,7 @@ from controller.loops import BackoffTimes, ItemBackoff
 from controller.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.planlog import PlanLog, by_reason, named
 from controller.planrecord import PlanRecord
+from controller.preferencenews import PreferenceNews
 from controller.telemetry.ledger import Ledger
 from controller.troubles import Troubles
 
@@ -56,7 +55,6 @@ HEADROOM_SECONDS = 10.0
 """How often room for pods to come is looked after, while none waits."""
 STATE_TIMEOUT_SECONDS = 10.0
 TRIED_AGAIN = "it is tried again in a while, or when it changes"
-REMEMBERED_WORKLOADS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class ProvisioningReconciler:
         self._scheduled = False
         self.planned = threading.Event()
         """Set when every pod that waited at the start was planned for once, and all headroom."""
-        self._warned: LRUCache[str, bool] = LRUCache(REMEMBERED_WORKLOADS)
+        self._preferences = PreferenceNews(events, self.name)
         self._log = structlog.get_logger(self.name)
         self._troubles = Troubles(clock, self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
@@ -197,7 +195,7 @@ class ProvisioningReconciler:
         problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
         if not problem.pending:
             return ()
-        self._warn_of_preferences(problem)
+        self._preferences.hindering(problem)
         began = self._clock.monotonic()
         plan, error = solve_around(problem, partial(solve, options=self._options.solve))
         self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
@@ -205,6 +203,7 @@ class ProvisioningReconciler:
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
         self._plans.computed(problem.pending, plan, self._clock.now())
+        self._preferences.too_dear(snapshot, plan, self._options.solve.preference_premium)
         for reason, pods in by_reason(plan.unplaced).items():
             self._skip(snapshot, record, pods, reason)
         for placement in plan.existing:
@@ -316,17 +315,6 @@ class ProvisioningReconciler:
         self._plans.stay_pending(pods, reason)
         for pod in _known(snapshot, pods):
             self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
-
-    def _warn_of_preferences(self, problem: SchedulingProblem) -> None:
-        """Once for each workload: its replicas, and those that come after them, are no news."""
-        for pod in hindering(problem.pending, problem.provisioners):
-            workload = pod.owners[0].uid if pod.owners else pod.uid
-            if workload in self._warned:
-                continue
-            self._warned[workload] = True
-            message = "Preferred pod anti-affinity can prevent consolidation of the node that it is placed on"
-            self._log.warning(message, pod=f"{pod.namespace}/{pod.name}")
-            self._events.publish(ObjectRef.of(pod), "Warning", "PreferredAntiAffinity", message)
 
     def close(self) -> None:
         """Launches that did not begin never do; those at hand end."""

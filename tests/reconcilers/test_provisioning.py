@@ -159,6 +159,23 @@ def test_preferred_anti_affinity_is_warned_of_once_for_a_workload(world: World) 
     assert len(world.said("PreferredAntiAffinity")) == 1
 
 
+def test_a_preference_that_is_not_paid_for_is_told_once_for_a_workload(world: World) -> None:
+    """Two replicas prefer a type that costs many times as much: one of them says so, and gives the setting's name."""
+    made = world.add_provisioner()
+    dear = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["r5.4xlarge"]}
+    wish = {"weight": 1, "preference": {"matchExpressions": [dear]}}
+    owner = {key: made[key] for key in ("apiVersion", "kind")} | {key: made["metadata"][key] for key in ("name", "uid")}
+    spec = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
+    for name in ("web-1", "web-2"):
+        world.add_pod(name, spec=spec, labels={"app": "web"}, ownerReferences=[owner])
+    times = BatchTimes(0.02, 0.1, 600.0)
+    world.passes(reconciler(world, ProvisioningOptions(times, SolveOptions(preference_premium=0.0))), nodes_are(1))
+    event = world.await_event("PreferenceTooDear")
+    assert "node affinity to" in event["message"]
+    assert "(preferencePremium)" in event["message"]
+    assert len(world.said("PreferenceTooDear")) == 1
+
+
 def test_no_capacity_is_tried_again_at_once(world: World) -> None:
     world.add_provisioner()
     world.add_pod("a")

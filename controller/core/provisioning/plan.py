@@ -117,12 +117,31 @@ class UnplacedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class DearPreference:
+    """A preference that was not asked for, since it costs more than preferences may."""
+
+    preference: str
+    """Which: `node affinity to topology.kubernetes.io/zone In [eu-west-1a]`."""
+    premium: float
+    """What it costs, as a share of the pod's price without it."""
+    pods: tuple[PodKey, ...]
+    """Those of its class that go to new nodes, in the plan's order."""
+
+    def said(self, allowed: float | None) -> str:
+        """For people. `allowed`: the premium that preferences may cost."""
+        most = "" if allowed is None else f", and preferences may cost {allowed:.0%} (preferencePremium)"
+        return f"Preferred {self.preference} is not paid for: it costs {self.premium:.0%} more{most}"
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulingPlan:
     """A solver's answer. Same problem, same plan, byte for byte, in whatever order the objects came (invariant 1)."""
 
     new_nodes: tuple[PlannedNode, ...] = ()
     existing: tuple[ExistingPlacement, ...] = ()
     unplaced: tuple[UnplacedPod, ...] = ()
+    too_dear: tuple[DearPreference, ...] = ()
+    """What pods of the plan's new nodes prefer and do not get, for its price."""
 
     @property
     def price_per_hour(self) -> float:

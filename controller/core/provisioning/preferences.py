@@ -8,6 +8,7 @@ stand may have it, or relaxation gives it up (`levels`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -62,6 +63,8 @@ class Preferences:
         self._index = SelectorIndex(namespaces)
         self._costs: dict[tuple[int, bytes, float], float] = {}
         self._taken: dict[bytes, Floats] = {}
+        self.dear: dict[int, list[tuple[str, float]]] = defaultdict(list)
+        """By class, what was given up for its price: which, and its premium."""
 
     def weighed(self, pod_class: PodClass, *, taints: bool) -> tuple[PodSpec, bool]:
         """The class's spec without preferences that are too dear, and whether PreferNoSchedule taints are avoided.
@@ -79,14 +82,33 @@ class Preferences:
         most = (1.0 + premium) * case.cost
         kept = replace(
             spec,
-            preferred_node_affinity=_cheap(spec.preferred_node_affinity, lambda one: self._of_nodes(case, one), most),
-            preferred_pod_anti_affinity=_cheap(
-                spec.preferred_pod_anti_affinity, lambda one: self._of_anti_affinity(case, one), most
+            preferred_node_affinity=self._paid(case, spec.preferred_node_affinity, self._of_nodes, most),
+            preferred_pod_anti_affinity=self._paid(
+                case, spec.preferred_pod_anti_affinity, self._of_anti_affinity, most
             ),
-            topology_spread=_cheap(spec.topology_spread, lambda one: self._of_spread(case, one), most),
+            topology_spread=self._paid(case, spec.topology_spread, self._of_spread, most),
         )
-        avoiding = replace(required, avoids_preferred_taints=True)
-        return kept, taints and not _dear(self._cost(avoiding, request), most)
+        avoiding = self._cost(replace(required, avoids_preferred_taints=True), request)
+        if taints and _dear(avoiding, most):
+            self._note(case, "nodes without PreferNoSchedule taints", avoiding)
+            return kept, False
+        return kept, taints
+
+    def _paid(
+        self, case: _Case, wishes: Iterable[T], costing: Callable[[_Case, T], float], most: float
+    ) -> tuple[T, ...]:
+        """The wishes that cost what they may; the others are noted."""
+        kept = []
+        for wish in wishes:
+            cost = costing(case, wish)
+            if _dear(cost, most):
+                self._note(case, _named(wish), cost)
+            else:
+                kept.append(wish)
+        return tuple(kept)
+
+    def _note(self, case: _Case, preference: str, cost: float) -> None:
+        self.dear[case.pod_class.index].append((preference, cost / case.cost - 1.0))
 
     def _of_nodes(self, case: _Case, wish: PreferredTerm) -> float:
         term = wish.term
@@ -172,5 +194,13 @@ def _dear(cost: float, most: float) -> bool:
     return bool(np.isfinite(cost)) and cost > most
 
 
-def _cheap(wishes: Iterable[T], cost: Callable[[T], float], most: float) -> tuple[T, ...]:
-    return tuple(wish for wish in wishes if not _dear(cost(wish), most))
+def _named(wish: object) -> str:
+    """A preference as its pod's author would find it again."""
+    match wish:
+        case PreferredTerm():
+            return f"node affinity to {term_requirements(wish.term)}"
+        case WeightedPodAffinityTerm():
+            return f"pod anti-affinity over {wish.term.topology_key}"
+        case TopologySpreadConstraint():
+            return f"topology spread over {wish.topology_key}"
+    raise TypeError(f"no preference: {wish!r}")

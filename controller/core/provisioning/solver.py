@@ -21,7 +21,13 @@ from controller.core.provisioning.limits import Limits, headroom
 from controller.core.provisioning.packing import Packer, weight_premiums
 from controller.core.provisioning.partners import Partners
 from controller.core.provisioning.pieces import Member, unit_rules
-from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions, UnplacedPod
+from controller.core.provisioning.plan import (
+    DearPreference,
+    SchedulingPlan,
+    SchedulingProblem,
+    SolveOptions,
+    UnplacedPod,
+)
 from controller.core.provisioning.preferences import Preferences, wishes
 from controller.core.provisioning.problem import pod_key
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
@@ -174,7 +180,7 @@ class Solver:
         best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
         if self.options.budget_seconds > 0:
             plans.extend(self._refined(*attempts[best]))
-        return share_pools(min(plans, key=self._rank), self.problem, self.options, self.around)
+        return self._with_dear(share_pools(min(plans, key=self._rank), self.problem, self.options, self.around))
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
         """Fewest pods left out first, then the least cost."""
@@ -237,3 +243,15 @@ class Solver:
             existing=assembler.existing_placements(),
             unplaced=tuple(UnplacedPod(key, reason) for key, reason in sorted(unplaced.items())),
         )
+
+    def _with_dear(self, plan: SchedulingPlan) -> SchedulingPlan:
+        """The plan with the preferences that were too dear; pods that nodes there are take may have theirs there."""
+        if not self.preferences.dear:
+            return plan
+        new = {key for planned in plan.new_nodes for key in planned.pods}
+        found = []
+        for pod_class in self.classes:
+            dear = self.preferences.dear.get(pod_class.index, ())
+            pods = tuple(pod.key for pod in pod_class.pods if pod.key in new) if dear else ()
+            found += [DearPreference(preference, premium, pods) for preference, premium in dear if pods]
+        return replace(plan, too_dear=tuple(found))

@@ -125,3 +125,41 @@ def test_a_preference_that_only_a_standing_node_meets_is_free() -> None:
 
 def test_the_controllers_default_is_the_solvers() -> None:
     assert Settings(cluster_name="c").preference_premium == SolveOptions().preference_premium
+
+
+@pytest.mark.parametrize(
+    ("fields", "told", "premium"),
+    [
+        ({"preferred_pod_anti_affinity": APART}, f"pod anti-affinity over {keys.HOSTNAME}", 7.0),
+        (
+            {"preferred_node_affinity": preferring(keys.CAPACITY_TYPE, keys.ON_DEMAND)},
+            f"node affinity to {keys.CAPACITY_TYPE} In [on-demand]",
+            1.5,
+        ),
+        ({"topology_spread": (spread(keys.HOSTNAME, soft=True),)}, f"topology spread over {keys.HOSTNAME}", 7.0),
+    ],
+    ids=["apart", "node affinity", "spread"],
+)
+def test_a_preference_that_is_given_up_for_its_price_is_on_the_plan_with_what_it_costs(
+    fields: dict[str, Any], told: str, premium: float
+) -> None:
+    pods = pending_pods(8, labels=WEB, requests={"cpu": "250m"}, **fields)
+    (dear,) = planned(*pods, premium=1.0).too_dear
+    assert dear.preference == told
+    assert dear.premium == pytest.approx(premium)
+    assert set(dear.pods) == {pod.key for pod in pods}
+    assert planned(*pods, premium=None).too_dear == ()
+    assert f"costs {premium:.0%} more, and preferences may cost 100% (preferencePremium)" in dear.said(1.0)
+
+
+def test_taints_to_be_avoided_that_cannot_be_at_the_price_are_on_the_plan() -> None:
+    dear_pool = provisioner(name="dear", requirements=[requirement(keys.CAPACITY_TYPE, "In", keys.ON_DEMAND)])
+    soft = provisioner(name="soft", taints=[Taint("soft", "", "PreferNoSchedule")])
+    plan = planned(pending_pod(requests={"cpu": "1"}), premium=1.0, provisioners=[dear_pool, soft])
+    assert [dear.preference for dear in plan.too_dear] == ["nodes without PreferNoSchedule taints"]
+
+
+def test_pods_that_nodes_there_are_take_are_told_of_no_price() -> None:
+    """There they may have had their wish, and nothing was paid for at all."""
+    pods = pending_pods(2, labels=WEB, requests={"cpu": "250m"}, preferred_pod_anti_affinity=APART)
+    assert planned(*pods, premium=0.0, nodes=[state_node(node=node(name="here"))]).too_dear == ()
