@@ -6,9 +6,9 @@ import base64
 
 
 def days_left(bundle: str, now: float) -> float | None:
-    """Days until the first certificate of a base64 PEM bundle ends (below 0: it has ended); None for no certificate.
+    """Days until the last certificate of a base64 PEM bundle ends (below 0: it has ended); None for no certificate.
 
-    `now` in Unix seconds.
+    The last, for authorities of before stay in the bundle until they end. `now` in Unix seconds.
     """
     from cryptography import x509  # slow to import, and of use for this alone
 
@@ -16,4 +16,4 @@ def days_left(bundle: str, now: float) -> float | None:
         found = x509.load_pem_x509_certificates(base64.b64decode(bundle))
     except ValueError:
         return None
-    return min((one.not_valid_after_utc.timestamp() - now) / 86_400 for one in found)
+    return max((one.not_valid_after_utc.timestamp() - now) / 86_400 for one in found)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.commandline.figures import percent
+from controller.commandline.figures import count, percent
 from controller.commandline.findings import Check, Finding, ok, problem, warning
 from controller.core.api.labels import CAPACITY_TYPE, SPOT
 from controller.core.api.provisioner import Provisioner
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from controller.aws.provider import AWSProvider
 
 NEAR_QUOTA = 0.8
+ADVISED = {
+    "ec2:CreateFleet": "no fault where the policy allows it for this cluster's launch templates alone; if launches are "
+    "refused too, allow it for those",
+    "pricing:GetProducts": "allow it, or set aws.isolatedVPC: the prices of the release hold until then",
+}
+"""What to do about each action that may be refused without that being the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,7 @@ class AwsCheck:
             yield problem("Permissions", str(error), "run this in the controller's pod to look by its own role")
             return
         for action in refused:
-            yield warning(
-                "Permissions", f"{action} is refused, or cannot be tried dry", "see docs/install.md for the policy"
-            )
+            yield warning("Permissions", f"{action} is refused, or cannot be tried dry", ADVISED[action])
         if not refused:
             yield ok("Permissions", "everything that the controller calls is allowed")
 
@@ -71,18 +75,18 @@ class AwsCheck:
             status = self.provider.status(template)
             found, groups = status.subnets or (), len(status.security_groups or ())
             for each in (*status.problems, *status.unanswered):
-                yield problem(subject, each)
+                yield problem(subject, each.removeprefix(f"{subject}: "))
             try:
                 images = self.provider.images(template)
             except CloudError as error:
                 images = ()
-                yield problem(subject, str(error))
+                yield problem(subject, str(error).removeprefix(f"{subject}: "))
             zones = sorted({zone for _, zone in found})
             if found and len(zones) < 2:
                 yield warning(subject, f"its subnets are all in {zones[0]}", "tag subnets of another zone too")
             if not status.problems and not status.unanswered and images:
-                text = f"{len(found)} subnets in {', '.join(zones)}, "
-                text += f"{groups} security groups, {len(images)} images"
+                text = f"{count(len(found), 'subnet')} in {', '.join(zones)}, "
+                text += f"{count(groups, 'security group')}, {count(len(images), 'image')}"
                 yield ok(subject, text)
 
     def queue(self) -> Iterator[Finding]:

@@ -10,11 +10,13 @@ from typing import Any
 import yaml
 
 from controller.commandline.certificates import days_left
-from controller.commandline.figures import age
+from controller.commandline.figures import age, count
 from controller.commandline.findings import Check, Finding, ok, problem, unknown, warning
 from controller.commandline.nodefacts import NODE_POOL
 from controller.core.api.document import Document, items, mapping, objects, text, timestamp, whole
 from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.scheduling.selectors import matches
 from controller.core.state.snapshot import Snapshot
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
@@ -31,8 +33,8 @@ from controller.kube.resources import (
 CRDS = ("provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws")
 LATER_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh")
 OUR_GROUPS = ("karpenter.sh", "karpenter.k8s.aws")
-CERTIFICATE_DAYS = 7
-"""A certificate that ends sooner was not rotated when it should have been."""
+CERTIFICATE_DAYS = 1
+"""A certificate that ends sooner was not renewed when it should have been: two days before its end."""
 OLDEST_MINOR = 23
 """Of Kubernetes 1.x: the oldest that the peer's v0.27 supports."""
 
@@ -141,7 +143,7 @@ class ClusterCheck:
                 for hook in objects(configuration.get("webhooks")):
                     if _ours(hook):
                         seen += 1
-                        yield from self._webhook(f"{resource.kind} {configuration['metadata']['name']}", hook)
+                        yield from self._webhook(f"Webhook {text(hook.get('name'))}", hook)
         if not seen:
             yield warning(
                 "Webhooks", "none is installed: bad Provisioners are found when they are read, not when applied"
@@ -168,10 +170,11 @@ class ClusterCheck:
         if left is None:
             yield unknown(subject, "its caBundle cannot be read")
         elif left < CERTIFICATE_DAYS:
-            remedy = "the leader rotates it; see its log, or delete the certificate's Secret and restart"
-            yield problem(subject, f"its certificate authority ends in {left:.1f} days", remedy)
+            remedy = "the leader renews it two days before; see its log, or delete the Secret karpenter-cert"
+            ends = f"ends in {left:.1f} days" if left > 0 else f"ended {-left:.1f} days ago"
+            yield problem(subject, f"its certificate authority {ends}", remedy)
         else:
-            yield ok(subject, f"{text(hook.get('name'))}, certificate authority good for {left:.0f} days")
+            yield ok(subject, f"its certificate authority is good for {left:.1f} days")
 
     def others(self) -> Iterator[Finding]:
         """Whoever else makes or removes nodes."""
@@ -218,14 +221,25 @@ class ClusterCheck:
     def budgets(self) -> Iterator[Finding]:
         """PodDisruptionBudgets that will never allow anything keep nodes for ever."""
         blocked = sorted(
-            {b.namespace + "/" + b.name for b in self.snapshot.budgets.values() if not b.disruptions_allowed}
+            f"{each.namespace}/{each.name}"
+            for each in self.snapshot.budgets.values()
+            if not each.disruptions_allowed and self._holds(each)
         )
         if blocked:
             listed = f"{', '.join(blocked[:5])}{' ...' if len(blocked) > 5 else ''}"
             remedy = "nodes with their pods do not go before that changes; see `nodeless explain node`"
             yield warning("Disruption", f"PodDisruptionBudgets that allow nothing now: {listed}", remedy)
         else:
-            yield ok("Disruption", f"{len(self.snapshot.budgets)} PodDisruptionBudgets, none blocks")
+            yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none keeps a node")
+
+    def _holds(self, budget: PodDisruptionBudget) -> bool:
+        """Whether pods of a budget run on a node of ours: elsewhere it keeps nothing that would go."""
+        return any(
+            pod.namespace == budget.namespace and matches(budget.selector, pod.labels)
+            for node in self.snapshot.nodes.values()
+            if node.provisioner_name
+            for pod in node.pods
+        )
 
 
 def _ours(hook: Document) -> bool:

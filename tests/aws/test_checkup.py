@@ -106,6 +106,20 @@ def test_permission_that_is_refused_is_named_with_the_statement_that_allows_it(
     assert "controller's pod" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("service", "action", "remedy"),
+    [("ec2", "CreateFleet", "launch templates alone"), ("pricing", "GetProducts", "aws.isolatedVPC")],
+)
+def test_permission_that_may_be_refused_is_a_warning_that_says_when_it_is_none(
+    cloud: Cloud, elder: AWSProvider, service: str, action: str, remedy: str
+) -> None:
+    cloud.aws.faults.add(Fault(service=service, action=action, code="AccessDeniedException", message="no"))
+    (found,) = looked(cloud, elder)["Permissions"]
+    assert found.level is Level.WARNING
+    assert found.text.startswith(f"{service}:{action} is refused")
+    assert remedy in found.remedy
+
+
 def test_queue_that_is_there_is_told_by_name_and_none_is_a_warning(cloud: Cloud, elder: AWSProvider) -> None:
     cloud.clients.sqs.create_queue(QueueName="checked")
     (found,) = looked(cloud, elder, queue="checked")["Queue"]

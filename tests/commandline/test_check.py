@@ -23,7 +23,7 @@ from controller.commandline.findings import Finding, Level, collect
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.api.pod import LabelSelector
+from controller.core.api.pod import LabelSelector, Pod, PodSpec, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
@@ -37,6 +37,7 @@ from controller.kube.resources import (
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
+from controller.webhook.certificates import issue
 from sandbox.apiserver import serve
 from tests.commandline.conftest import CRDS, Run, answer, container
 
@@ -135,12 +136,15 @@ def test_webhooks_need_a_service_an_authority_and_one_that_still_holds(kube: Kub
     port = {"port": 443, "protocol": "TCP", "targetPort": 8443}
     kube.create(SERVICES, {"metadata": {"name": "karpenter"}, "spec": {"ports": [port]}}, "default")
     kube.create(VALIDATING_WEBHOOKS, webhook("good", bundle(90)))
-    kube.create(VALIDATING_WEBHOOKS, webhook("late", bundle(2)))
+    kube.create(VALIDATING_WEBHOOKS, webhook("late", bundle(0.5)))
+    kube.create(VALIDATING_WEBHOOKS, webhook("over", bundle(-3)))
     kube.create(VALIDATING_WEBHOOKS, webhook("bare", ""))
     kube.create(VALIDATING_WEBHOOKS, webhook("lost", bundle(90), service="nowhere"))
-    found = {s.rpartition(" ")[2]: each[0] for s, each in looked(kube).items() if s.startswith("Validating")}
+    found = {s.split()[1].split(".")[0]: each[0] for s, each in looked(kube).items() if s.startswith("Webhook ")}
     assert found["good"].level is Level.OK
-    assert "ends in 2.0 days" in found["late"].text
+    assert "ends in 0.5 days" in found["late"].text
+    assert "ended 3.0 days ago" in found["over"].text
+    assert found["late"].level is found["over"].level is Level.PROBLEM
     assert "has no caBundle" in found["bare"].text
     assert "Service default/nowhere does not exist" in found["lost"].text
 
@@ -192,10 +196,43 @@ def test_crds_of_a_later_karpenter_and_nodes_that_two_claim_are_told(kube: KubeC
     assert claimed.text == "nodes that a Provisioner and a NodePool both claim: shared"
 
 
-@pytest.mark.parametrize(("allowed", "level"), [(0, Level.WARNING), (1, Level.OK)])
-def test_budgets_that_allow_nothing_keep_nodes(kube: KubeClient, allowed: int, level: Level) -> None:
-    budget = PodDisruptionBudget("shop", "web", LabelSelector(), disruptions_allowed=allowed)
-    (found,) = looked(kube, Snapshot(budgets={("shop", "web"): budget}))["Disruption"]
+def test_certificates_of_our_own_making_are_right_from_the_day_they_are_made_until_they_are_late(
+    kube: KubeClient,
+) -> None:
+    """Made for a week, renewed two days before its end; authorities of before stay in the bundle meanwhile."""
+    days = 86_400.0
+    port = {"port": 443, "protocol": "TCP", "targetPort": 8443}
+    kube.create(SERVICES, {"metadata": {"name": "karpenter"}, "spec": {"ports": [port]}}, "default")
+    first = issue(("karpenter.default.svc",), NOW - 6.5 * days)
+    renewed = issue(("karpenter.default.svc",), NOW - 1.5 * days, first)
+    for name, held in (
+        ("new", issue(("karpenter.default.svc",), NOW)),
+        ("renewed", renewed),
+        ("late", first),
+    ):
+        kube.create(VALIDATING_WEBHOOKS, webhook(name, base64.b64encode(held.authorities).decode()))
+    found = {s.split()[1].split(".")[0]: each[0].level for s, each in looked(kube).items() if s.startswith("Webhook ")}
+    assert found == {"new": Level.OK, "renewed": Level.OK, "late": Level.PROBLEM}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "owner", "labels", "level"),
+    [
+        (0, "default", {"app": "web"}, Level.WARNING),
+        (1, "default", {"app": "web"}, Level.OK),
+        (0, "default", {"app": "other"}, Level.OK),
+        (0, "", {"app": "web"}, Level.OK),
+    ],
+)
+def test_budgets_that_allow_nothing_keep_the_nodes_of_ours_that_their_pods_run_on(
+    kube: KubeClient, allowed: int, owner: str, labels: dict[str, str], level: Level
+) -> None:
+    selector = LabelSelector((SelectorRequirement("app", "In", ("web",)),))
+    budget = PodDisruptionBudget("shop", "web", selector, disruptions_allowed=allowed)
+    pod = Pod("shop", "web-1", "uid", PodSpec(EMPTY), labels=FrozenMap(labels))
+    node = Node("n", labels=FrozenMap({"karpenter.sh/provisioner-name": owner} if owner else {}))
+    nodes = {"n": StateNode(node, (pod,), EMPTY, EMPTY, ())}
+    (found,) = looked(kube, Snapshot(nodes=nodes, budgets={("shop", "web"): budget}))["Disruption"]
     assert found.level is level
     assert ("shop/web" in found.text) is (level is Level.WARNING)
     assert ("nodeless explain node" in found.remedy) is (level is Level.WARNING)
