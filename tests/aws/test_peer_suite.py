@@ -40,7 +40,6 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest
-from controller.core.provisioning import solve
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan
 from controller.core.provisioning.problem import build
 from sandbox.aws.faults import Shortage
@@ -48,6 +47,7 @@ from tests import factories
 from tests.aws.conftest import Cloud, template
 from tests.aws.test_capacity import _described, info
 from tests.aws.test_options import told
+from tests.core.provisioning.plans import solved
 
 LINUX = (factories.requirement(keys.OS, "In", "linux"),)
 
@@ -61,7 +61,7 @@ def allowing(*capacity_types: str, **fields: Any) -> Provisioner:
 def plan(provider: AWSProvider, owner: Provisioner, *pods: Pod, **fields: Any) -> SchedulingPlan:
     types = provider.instance_types(owner, template(**fields))
     snapshot = factories.snapshot(pending=pods, provisioners=(owner,), node_templates=(factories.node_template(),))
-    return solve(build(snapshot, {owner.name: types}))
+    return solved(build(snapshot, {owner.name: types}))
 
 
 def offered(node: PlannedNode) -> list[tuple[str, str]]:
@@ -144,7 +144,7 @@ def peers_types() -> tuple[InstanceType, ...]:
 def planned(types: tuple[InstanceType, ...], *pods: Pod) -> SchedulingPlan:
     owner = factories.provisioner(requirements=(factories.requirement(keys.CAPACITY_TYPE, "In", keys.ON_DEMAND),))
     snapshot = factories.snapshot(pending=pods, provisioners=(owner,), node_templates=(factories.node_template(),))
-    return solve(build(snapshot, {owner.name: types}))
+    return solved(build(snapshot, {owner.name: types}))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ low, never too high.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +27,9 @@ from controller.core.provisioning.selection import SelectorIndex
 from controller.core.provisioning.solver import DEFAULTS, Solver
 from controller.core.provisioning.topology import Group, Kind, Topology
 
-APART = 256
-"""Up to so many existing nodes are bins of their own; more are taken together where they let the same pods in."""
+APART, LEAN = 32, 5
+"""Up to so many existing nodes are bins of their own. More are taken together where they let the same pods in and are
+short of the same resources: how much more a node has of each than of its scarcest, in steps of the root of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +225,12 @@ class _Bounder:
             np.stack(self.mask_existing, axis=1) if self.mask_existing else np.zeros((len(self.existing), 0), bool)
         )
         places = {name: number for number, name in enumerate(zones)}
-        groups: dict[tuple[bytes, int, int], list[int]] = defaultdict(list)
-        apart = len(self.existing) <= APART
+        groups: dict[tuple[bytes, int, object], list[int]] = defaultdict(list)
+        apart = range(len(self.existing)) if len(self.existing) <= APART else self._lean()
         for row, node in enumerate(self.existing.nodes):
             if lets_in[row].any():
                 zone = places.get(node.node.labels.get(labels.ZONE, ""), -1) if by_zone else -1
-                groups[(lets_in[row].tobytes(), zone, row if apart else -1)].append(row)
+                groups[(lets_in[row].tobytes(), zone, apart[row])].append(row)
         rows = [np.array(found, dtype=np.int64) for found in groups.values()]
         width = len(self.catalog.space) + len(host)
         capacity = np.zeros((len(rows), width))
@@ -239,6 +241,15 @@ class _Bounder:
         zone_of = np.array([zone for _, zone, _ in groups], dtype=np.int64)
         allowed = np.stack([lets_in[one[0]] for one in rows]) if rows else np.zeros((0, lets_in.shape[1]), bool)
         return _Standing(rows, capacity, zone_of, allowed)
+
+    def _lean(self) -> Sequence[object]:
+        """Per existing node, how much more it has of each resource than of its scarcest, in steps as `LEAN` says."""
+        space = self.catalog.space
+        total = sum((space.vector(c.requests) * n for c, n in zip(self.classes, self.counts, strict=True)), np.zeros(1))
+        free = self.existing.free[total > 0] if len(self.classes) else self.existing.free[:0]
+        shares = np.maximum(free, 1e-9) / total[total > 0][:, None]
+        times = np.log2(shares / shares.min(axis=0, initial=np.inf))
+        return [column.tobytes() for column in np.clip(np.round(2.0 * times), 0, LEAN).astype(np.int8).T]
 
     def _fits(self, place: int, rows: Ints) -> bool:
         request = self.catalog.space.vector(self.classes[place].requests)

@@ -6,12 +6,12 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.cloud import InstanceType
 from controller.core.lifecycle.diskpressure import cure, with_learned_storage
-from controller.core.provisioning import solve
 from controller.core.provisioning.plan import SchedulingPlan
 from controller.core.provisioning.problem import build
 from controller.core.state.evictions import StorageLoop
 from controller.core.state.snapshot import Snapshot
 from tests import factories
+from tests.core.provisioning.plans import solved
 
 GIB = 2**30
 OWNER = OwnerReference("apps/v1", "StatefulSet", "test", "uid-test")
@@ -32,7 +32,7 @@ def types(storage: str) -> tuple[InstanceType, ...]:
 
 
 def plan(found: Snapshot, storage: str) -> SchedulingPlan:
-    return solve(build(with_learned_storage(found), {"default": types(storage)}))
+    return solved(build(with_learned_storage(found), {"default": types(storage)}))
 
 
 def test_no_node_of_the_size_that_was_too_small_is_planned_and_the_reason_names_the_resource() -> None:

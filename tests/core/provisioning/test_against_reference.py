@@ -15,9 +15,9 @@ from controller.core.api.pod import TopologySpreadConstraint as Spread
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, solve
-from controller.core.provisioning.audit import audit
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.state.snapshot import StateNode
+from tests.core.provisioning.plans import solved
 from tests.core.provisioning.reference import Reference
 from tests.examples import examples
 from tests.factories import ZONES, instance_type, node, pod, problem, provisioner, requirement, selector, state_node
@@ -124,16 +124,14 @@ def left(plan: SchedulingPlan) -> set[str]:
 @SLOW
 @given(problems(count=1, topology="all"))
 def test_a_pod_alone_is_placed_exactly_where_the_reference_places_it(posed: SchedulingProblem) -> None:
-    plan = solve(posed)
-    assert audit(plan, posed) == ()
+    plan = solved(posed)
     assert bool(plan.unplaced) is not bool(Reference(posed).placed())
 
 
 @SLOW
 @given(problems(count=6, topology="none"))
 def test_without_topology_no_fewer_pods_are_placed(posed: SchedulingProblem) -> None:
-    plan = solve(posed)
-    assert audit(plan, posed) == ()
+    plan = solved(posed)
     assert len(posed.pending) - len(plan.unplaced) >= len(Reference(posed).placed())
 
 
@@ -141,8 +139,7 @@ def test_without_topology_no_fewer_pods_are_placed(posed: SchedulingProblem) -> 
 @given(problems(count=6, topology="affinity") | problems(count=6, topology="spread"))
 def test_no_pod_is_left_that_would_still_fit(posed: SchedulingProblem) -> None:
     """Greedy schedulers differ in what they place; none may stop while the cluster as planned takes one more."""
-    plan = solve(posed)
-    assert audit(plan, posed) == ()
+    plan = solved(posed)
     after = Reference(posed)
     after.adopt(plan)
     assert [pod.name for pod in posed.pending if pod.name in left(plan) and after.fits_anywhere(pod)] == []

@@ -73,6 +73,17 @@ def test_free_room_on_nodes_that_exist_costs_nothing() -> None:
     assert price(posed) == pytest.approx(0.15 * (3 - free) / 4)
 
 
+def test_nodes_taken_together_lend_each_other_nothing_that_they_are_short_of() -> None:
+    """Forty nodes are more than are bins of their own: cpu of the one half and memory of the other make no room."""
+    lopsided = [
+        state_node(node=node(name=f"{cpu}-{n}", allocatable={"cpu": cpu, "memory": memory, "pods": "9"}))
+        for n in range(20)
+        for cpu, memory in (("4", "300Mi"), ("100m", "8Gi"))
+    ]
+    posed = problem(pending=pending_pods(40, requests={"cpu": "1", "memory": "1Gi"}), nodes=lopsided, catalog=[LARGE])
+    assert price(posed) == pytest.approx(0.15 * 40 / 4)
+
+
 def test_daemons_take_their_share_of_every_node() -> None:
     daemon = DaemonSet(namespace="kube-system", name="agent", uid="u", template=pod(requests={"cpu": "2"}))
     posed = problem(

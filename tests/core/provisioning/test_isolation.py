@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from controller.core.provisioning import solve
-from controller.core.provisioning.audit import audit
 from controller.core.provisioning.isolation import solve_around
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
 from tests import factories as make
+from tests.core.provisioning.plans import judged
 
 
 def failing_on(*names: str) -> object:
@@ -33,7 +33,7 @@ def test_bad_pods_are_left_pending_with_the_reason_and_the_rest_is_placed() -> N
     assert isinstance(error, ZeroDivisionError)
     assert {unplaced.pod[1] for unplaced in plan.unplaced} == {"p07", "p31"}
     assert all("ZeroDivisionError" in unplaced.reason for unplaced in plan.unplaced)
-    assert audit(plan, problem) == ()
+    judged(plan, problem)
 
 
 def test_an_error_that_no_pod_is_to_blame_for_is_raised() -> None:

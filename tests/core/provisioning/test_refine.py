@@ -10,10 +10,9 @@ from hypothesis import given
 
 from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions, solve
-from controller.core.provisioning.audit import audit
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
-from tests.core.provisioning.plans import homes, near, solved, spread
+from tests.core.provisioning.plans import homes, judged, near, solved, spread
 from tests.core.provisioning.test_against_reference import problems
 from tests.examples import examples
 from tests.factories import (
@@ -180,7 +179,7 @@ def test_every_refined_plan_is_sound_and_no_worse(topology: str) -> None:
     @given(problems(count=7, topology=topology))
     def check(posed: SchedulingProblem) -> None:
         first, plan = solve(posed, FIRST), solve(posed, REFINED)
-        assert audit(plan, posed) == ()
+        judged(plan, posed, REFINED)
         assert len(plan.unplaced) <= len(first.unplaced)
         if len(plan.unplaced) == len(first.unplaced):
             premium = 1 + (REFINED.weight_premium or 0)

@@ -10,9 +10,8 @@ from controller.core.api import labels as keys
 from controller.core.api.node import Taint
 from controller.core.api.pod import NodeSelectorTerm, PodSpec, Toleration
 from controller.core.api.workloads import DaemonSet
-from controller.core.provisioning import SchedulingPlan, solve
-from controller.core.provisioning.audit import audit
-from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning import solve
+from tests.core.provisioning.plans import solved
 from tests.factories import (
     ZONES,
     instance_type,
@@ -27,13 +26,6 @@ from tests.factories import (
     running_pod,
     state_node,
 )
-
-
-def solved(posed: SchedulingProblem) -> SchedulingPlan:
-    """The plan, after the auditor found nothing wrong with it."""
-    plan = solve(posed)
-    assert audit(plan, posed) == ()
-    return plan
 
 
 def test_one_plain_pod_becomes_one_node_of_the_cheapest_type() -> None:
