@@ -10,8 +10,8 @@ import numpy as np
 from controller.core.provisioning.resources import Floats, Ints
 
 INFINITY: float = highspy.kHighsInf
-MANY = 5_000
-"""With more columns than this, the interior point method and a crossover take half the time of the simplex method."""
+MANY = 15_000
+"""With more columns than this, an interior point method with a crossover is faster than the simplex method."""
 
 
 class UnsolvedProgramError(ArithmeticError):
