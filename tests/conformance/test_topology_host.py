@@ -13,7 +13,7 @@ from controller.core.api.pod import Pod, Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.state.snapshot import StateNode
 from tests.conformance.fixtures import ARM, EVERYTHING, ZONE_1, ZONE_2, ZONE_3, Cluster, assorted_types, terms
-from tests.core.provisioning.plans import WEB, spread
+from tests.core.provisioning.plans import OF_WEB, spread
 from tests.factories import node, pending_pod, pending_pods, provisioner, requirement, running_pod, selector, state_node
 
 APP = {"app": "web"}
@@ -282,7 +282,7 @@ def test_node_taints_policy_decides_whether_tainted_zones_count(policy: str, hos
     bare = node(zone=ZONE_3, taints=[Taint("dedicated")], labels={"other": "pool"})
     cluster.add(state_node(node=bare))
     cluster.provision(*spreading(6, spread(ZONE, taints_policy=policy)))
-    assert sum(cluster.counts(of=WEB)) == hosts
+    assert sum(cluster.counts(of=OF_WEB)) == hosts
 
 
 def test_pods_of_a_full_host_do_not_hold_a_new_one_back() -> None:

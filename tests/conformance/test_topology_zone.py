@@ -13,7 +13,7 @@ from controller.core.api.pod import LabelSelector, Pod, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.state.snapshot import StateNode
 from tests.conformance.fixtures import ZONE_1, ZONE_2, ZONE_3, ZONES, Cluster, terms
-from tests.core.provisioning.plans import WEB, spread
+from tests.core.provisioning.plans import OF_WEB, spread
 from tests.factories import (
     node,
     pending_pod,
@@ -79,7 +79,7 @@ def test_a_selector_that_matches_no_pod_spreads_nothing() -> None:
 @pytest.mark.parametrize(
     "of",
     [
-        pytest.param(WEB, id="T3-labels"),
+        pytest.param(OF_WEB, id="T3-labels"),
         pytest.param(LabelSelector((SelectorRequirement("app", "In", ("web", "other")),)), id="T4-expressions"),
     ],
 )
@@ -318,7 +318,7 @@ def test_pods_of_another_selector_may_share_the_batch() -> None:
     cluster = Cluster()
     other = selector(app="other")
     cluster.provision(*spreading(3), *spreading(3, spread(of=other), labels={"app": "other"}))
-    assert cluster.counts(of=WEB) == [1, 1, 1]
+    assert cluster.counts(of=OF_WEB) == [1, 1, 1]
     assert cluster.counts(of=other) == [1, 1, 1]
 
 

@@ -1,20 +1,35 @@
-"""What the tests of this folder ask of a plan."""
+"""What the tests of this folder pose, and what they ask of a plan."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from controller.core.api import labels as keys
-from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodKey, TopologySpreadConstraint
+from controller.core.api.pod import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinityTerm,
+    PodKey,
+    PreferredTerm,
+    TopologySpreadConstraint,
+)
+from controller.core.api.workloads import DaemonSet
 from controller.core.provisioning import SchedulingPlan, SolveOptions, solve
 from controller.core.provisioning.audit import audit
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
-from tests.factories import selector
+from tests.factories import node_affinity, pod, requirement, selector
 
 DEFAULTS = SolveOptions()
-WEB = selector(app="web")
+WEB = {"app": "web"}
+"""Labels of the pods that `spread` and `near` look for, unless they are told of others."""
+OF_WEB = selector(**WEB)
+SMALL = {"cpu": "100m"}
+FIRST = SolveOptions(budget_seconds=0.0)
+"""The first plan, without refinement."""
 
 
 def solved(posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
@@ -35,7 +50,7 @@ def spread(
     *,
     skew: int = 1,
     soft: bool = False,
-    of: LabelSelector | None = WEB,
+    of: LabelSelector | None = OF_WEB,
     min_domains: int | None = None,
     match_label_keys: tuple[str, ...] = (),
     affinity_policy: str = "Honor",
@@ -46,9 +61,25 @@ def spread(
     return TopologySpreadConstraint(skew, key, when, of, min_domains, match_label_keys, affinity_policy, taints_policy)
 
 
-def near(key: str = keys.ZONE, of: LabelSelector | None = WEB, namespaces: tuple[str, ...] = ()) -> PodAffinityTerm:
+def near(key: str = keys.ZONE, of: LabelSelector | None = OF_WEB, namespaces: tuple[str, ...] = ()) -> PodAffinityTerm:
     """A pod (anti-)affinity term towards pods labelled app=web."""
     return PodAffinityTerm(key, of, namespaces)
+
+
+def in_zones(*names: str) -> tuple[NodeSelectorTerm, ...]:
+    """Required node affinity to these zones, as one term."""
+    return node_affinity(requirement(keys.ZONE, "In", *names))
+
+
+def preferring(key: str, *values: str, weight: int = 1) -> tuple[PreferredTerm, ...]:
+    """Preferred node affinity, as one term."""
+    return (PreferredTerm(weight, NodeSelectorTerm((requirement(key, "In", *values),))),)
+
+
+def daemon_sets(**fields: Any) -> dict[tuple[str, str], DaemonSet]:
+    """One DaemonSet, `kube-system/agent`, whose pods have these fields."""
+    template = pod(name="agent", namespace="kube-system", **fields)
+    return {("kube-system", "agent"): DaemonSet("kube-system", "agent", "uid-agent", template)}
 
 
 def homes(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) -> dict[PodKey, str]:
@@ -77,4 +108,4 @@ def skew(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) -
 
 def aged(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
     """The same pods, each a second younger than the one before."""
-    return tuple(replace(pod, created=float(age)) for age, pod in enumerate(pods))
+    return tuple(replace(each, created=float(age)) for age, each in enumerate(pods))

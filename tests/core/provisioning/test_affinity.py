@@ -14,7 +14,7 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from controller.core.api.workloads import Namespace
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import homes, near, skew, solved, spread
+from tests.core.provisioning.plans import SMALL, WEB, homes, near, skew, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -29,9 +29,6 @@ from tests.factories import (
     selector,
     state_node,
 )
-
-WEB = {"app": "web"}
-SMALL = {"cpu": "100m"}
 
 
 def test_self_affinity_over_hosts_puts_all_on_one_node() -> None:

@@ -11,7 +11,7 @@ from controller.core.api.workloads import DaemonSet
 from controller.core.provisioning import solve
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
-from tests.core.provisioning.plans import near, spread
+from tests.core.provisioning.plans import WEB, near, spread
 from tests.core.provisioning.test_against_reference import problems
 from tests.examples import examples
 from tests.factories import (
@@ -26,7 +26,6 @@ from tests.factories import (
     state_node,
 )
 
-WEB = {"labels": {"app": "web"}}
 SMALL = instance_type(name="c5.large", cpu=2, memory="4Gi", price=0.1, pods=10, capacity_types=(keys.ON_DEMAND,))
 LARGE = instance_type(name="c5.xlarge", cpu=4, memory="8Gi", price=0.15, pods=10, capacity_types=(keys.ON_DEMAND,))
 
@@ -112,7 +111,9 @@ def test_what_limits_leave_out_is_counted_and_not_paid_for() -> None:
 
 def test_anti_affinity_over_hosts_pays_for_a_node_each() -> None:
     posed = problem(
-        pending=pending_pods(4, requests={"cpu": "100m"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), **WEB),
+        pending=pending_pods(
+            4, requests={"cpu": "100m"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), labels=WEB
+        ),
         catalog=[SMALL, LARGE],
     )
     assert price(posed) == pytest.approx(0.4)
@@ -120,7 +121,7 @@ def test_anti_affinity_over_hosts_pays_for_a_node_each() -> None:
 
 def test_spread_over_hosts_pays_for_nodes_by_its_skew() -> None:
     posed = problem(
-        pending=pending_pods(4, requests={"cpu": "100m"}, topology_spread=(spread(keys.HOSTNAME, skew=2),), **WEB),
+        pending=pending_pods(4, requests={"cpu": "100m"}, topology_spread=(spread(keys.HOSTNAME, skew=2),), labels=WEB),
         catalog=[SMALL, LARGE],
     )
     assert price(posed) == pytest.approx(0.2)
@@ -130,7 +131,7 @@ def test_spread_over_zones_pays_the_dear_zone_its_part() -> None:
     """Six pods over three zones of which one is dear, maxSkew 1: at least (6 - 2) / 3 = 4/3 pods stand there."""
     cheap = instance_type(name="c5.xlarge", cpu=4, price=0.1, zones=ZONES[:2], capacity_types=(keys.ON_DEMAND,))
     dear = instance_type(name="c6.xlarge", cpu=4, price=1.0, zones=ZONES[2:], capacity_types=(keys.ON_DEMAND,))
-    pods = pending_pods(6, requests={"cpu": "1"}, topology_spread=(spread(),), **WEB)
+    pods = pending_pods(6, requests={"cpu": "1"}, topology_spread=(spread(),), labels=WEB)
     expected = (4 / 3 * 1.0 + 14 / 3 * 0.1) / 4
     assert price(problem(pending=pods, catalog=[cheap, dear])) == pytest.approx(expected)
 
@@ -138,13 +139,15 @@ def test_spread_over_zones_pays_the_dear_zone_its_part() -> None:
 def test_anti_affinity_over_zones_pays_every_zone_it_needs() -> None:
     cheap = instance_type(name="c5.xlarge", cpu=4, price=0.1, zones=ZONES[:2], capacity_types=(keys.ON_DEMAND,))
     dear = instance_type(name="c6.xlarge", cpu=4, price=1.0, zones=ZONES[2:], capacity_types=(keys.ON_DEMAND,))
-    pods = pending_pods(3, requests={"cpu": "1"}, required_pod_anti_affinity=(near(),), **WEB)
+    pods = pending_pods(3, requests={"cpu": "1"}, required_pod_anti_affinity=(near(),), labels=WEB)
     assert price(problem(pending=pods, catalog=[cheap, dear])) == pytest.approx((1.0 + 0.1 + 0.1) / 4)
 
 
 def test_preferences_may_be_given_up() -> None:
     posed = problem(
-        pending=pending_pods(8, requests={"cpu": "100m"}, topology_spread=(spread(keys.HOSTNAME, soft=True),), **WEB),
+        pending=pending_pods(
+            8, requests={"cpu": "100m"}, topology_spread=(spread(keys.HOSTNAME, soft=True),), labels=WEB
+        ),
         catalog=[LARGE],
     )
     assert price(posed) == pytest.approx(0.15 * 0.8)

@@ -6,23 +6,19 @@ import numpy as np
 import pytest
 
 from controller.core.api import labels as keys
-from controller.core.api.pod import SelectorRequirement
 from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.pricing import Candidates, dual_prices, promising
 from controller.core.provisioning.styles import QUICK, STYLES, styles
-from tests.core.provisioning.plans import solved
+from tests.core.provisioning.plans import FIRST, in_zones, solved
 from tests.factories import (
     ZONES,
     instance_type,
-    node_affinity,
     pending_pod,
     pending_pods,
     problem,
     provisioner,
     requirement,
 )
-
-FIRST = SolveOptions(budget_seconds=0.0)
 
 
 def offers(*rows: tuple[float, float, float]) -> Candidates:
@@ -149,10 +145,6 @@ def test_limits_go_first_to_the_pods_that_take_least_of_what_is_limited() -> Non
 
 def test_a_node_under_limits_is_cut_to_what_it_holds_so_that_more_fit() -> None:
     pool = provisioner(limits={"cpu": "6"}, requirements=[requirement(keys.INSTANCE_FAMILY, "In", "m5")])
-    wide = pending_pods(1, requests={"cpu": "1500m"}, required_node_affinity=node_affinity(in_zone(ZONES[0])))
-    other = pending_pods(2, requests={"cpu": "1500m"}, required_node_affinity=node_affinity(in_zone(ZONES[1])))
+    wide = pending_pods(1, requests={"cpu": "1500m"}, required_node_affinity=in_zones(ZONES[0]))
+    other = pending_pods(2, requests={"cpu": "1500m"}, required_node_affinity=in_zones(ZONES[1]))
     assert solved(problem(pending=[*wide, *other], provisioners=[pool])).unplaced == ()
-
-
-def in_zone(zone: str) -> SelectorRequirement:
-    return requirement(keys.ZONE, "In", zone)

@@ -8,10 +8,9 @@ from controller.core.api import labels as keys
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.gap import AFFINITY, INTEGRALITY, LIMITS, SPREAD, Gap, explain_gap
 from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
-from tests.core.provisioning.plans import near, solved
+from tests.core.provisioning.plans import WEB, near, solved
 from tests.factories import instance_type, pending_pods, problem, provisioner
 
-WEB = {"labels": {"app": "web"}}
 LARGE = instance_type(name="c5.xlarge", cpu=4, memory="8Gi", price=0.4, pods=10, capacity_types=(keys.ON_DEMAND,))
 HUGE = instance_type(name="c5.2xlarge", cpu=8, memory="16Gi", price=0.9, pods=10, capacity_types=(keys.ON_DEMAND,))
 
@@ -46,14 +45,14 @@ def test_a_full_node_leaves_no_gap() -> None:
 
 def test_pods_that_must_share_a_host_pay_for_a_larger_one() -> None:
     """Eight cpus on one host: $0.9 where two nodes of $0.4 would do."""
-    pods = pending_pods(8, requests={"cpu": "1"}, required_pod_affinity=(near(keys.HOSTNAME),), **WEB)
+    pods = pending_pods(8, requests={"cpu": "1"}, required_pod_affinity=(near(keys.HOSTNAME),), labels=WEB)
     found = by_cause(explained(problem(pending=pods, catalog=[LARGE, HUGE])))
     assert found == {AFFINITY: pytest.approx(0.1), INTEGRALITY: pytest.approx(0.0)}
 
 
 def test_spread_that_the_bound_counts_in_full_is_no_part_of_the_gap() -> None:
     """Two pods apart on two hosts: bound and plan both pay for two nodes, although one would hold them."""
-    pods = pending_pods(2, requests={"cpu": "2"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), **WEB)
+    pods = pending_pods(2, requests={"cpu": "2"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), labels=WEB)
     found = by_cause(explained(problem(pending=pods, catalog=[LARGE])))
     assert found[SPREAD] == pytest.approx(0.0)
 

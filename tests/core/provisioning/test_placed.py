@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.provisioning.classes import PodClass, classify, templates
 from controller.core.provisioning.placed import Part, PlacedPods, workloads
+from tests.core.provisioning.plans import SMALL
 from tests.factories import pod, replica_set_owner
 
 OWNERS = (replica_set_owner(name="web"), replica_set_owner(name="api"))
-SMALL = {"cpu": "100m"}
 
 
 def made(name: int, created: int, owner: OwnerReference | None) -> Pod:

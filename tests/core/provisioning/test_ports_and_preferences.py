@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
-from controller.core.api.pod import HostPort, NodeSelectorTerm, PreferredTerm
-from controller.core.api.workloads import DaemonSet
-from tests.core.provisioning.plans import homes, solved
+from controller.core.api.pod import HostPort
+from tests.core.provisioning.plans import SMALL, daemon_sets, homes, preferring, solved
 from tests.factories import (
     ZONES,
     node,
     node_affinity,
     pending_pod,
     pending_pods,
-    pod,
     problem,
     provisioner,
     requirement,
     running_pod,
     state_node,
 )
-
-SMALL = {"cpu": "10m"}
-
-
-def wish(weight: int, key: str, *values: str, operator: str = "In") -> PreferredTerm:
-    return PreferredTerm(weight, NodeSelectorTerm((requirement(key, operator, *values),)))
 
 
 @pytest.mark.parametrize(
@@ -55,31 +45,31 @@ def test_host_ports_of_running_pods_are_taken() -> None:
 
 
 def test_host_ports_of_daemons_are_taken_on_every_node_they_run_on() -> None:
-    agent = replace(pod(namespace="kube-system"), spec=pod(requests=SMALL, host_ports=(HostPort(9100),)).spec)
-    daemon = DaemonSet("kube-system", "agent", "uid-agent", agent)
     asked = problem(
         pending=[pending_pod(host_ports=(HostPort(9100),), requests=SMALL)],
         nodes=[state_node(node=node(name="n"))],
-        daemon_sets={("kube-system", "agent"): daemon},
+        daemon_sets=daemon_sets(requests=SMALL, host_ports=(HostPort(9100),)),
     )
     plan = solved(asked)
     assert "a DaemonSet takes its host port 9100/TCP on every node" in plan.unplaced[0].reason
 
 
 def test_a_preference_that_can_be_met_is() -> None:
-    asked = pending_pod(preferred_node_affinity=(wish(1, keys.ZONE, ZONES[1]),))
+    asked = pending_pod(preferred_node_affinity=preferring(keys.ZONE, ZONES[1]))
     posed = problem(pending=[asked])
     assert homes(solved(posed), posed)[asked.key] == ZONES[1]
 
 
 def test_a_preference_that_cannot_be_met_is_dropped() -> None:
-    asked = pending_pod(preferred_node_affinity=(wish(1, keys.ZONE, "nowhere"),))
+    asked = pending_pod(preferred_node_affinity=preferring(keys.ZONE, "nowhere"))
     assert solved(problem(pending=[asked])).unplaced == ()
 
 
 def test_the_heavier_preference_goes_first_so_that_a_lighter_one_can_hold() -> None:
     """P52."""
-    asked = pending_pod(preferred_node_affinity=(wish(1, keys.ZONE, ZONES[1]), wish(100, keys.ZONE, "nowhere")))
+    asked = pending_pod(
+        preferred_node_affinity=(*preferring(keys.ZONE, ZONES[1]), *preferring(keys.ZONE, "nowhere", weight=100))
+    )
     posed = problem(pending=[asked])
     assert homes(solved(posed), posed)[asked.key] == ZONES[1]
 
@@ -88,7 +78,7 @@ def test_a_preference_against_a_requirement_is_dropped() -> None:
     """S45."""
     asked = pending_pod(
         required_node_affinity=node_affinity(requirement(keys.ZONE, "In", ZONES[2])),
-        preferred_node_affinity=(wish(1, keys.ZONE, ZONES[0]),),
+        preferred_node_affinity=preferring(keys.ZONE, ZONES[0]),
     )
     posed = problem(pending=[asked])
     assert homes(solved(posed), posed)[asked.key] == ZONES[2]
@@ -104,7 +94,7 @@ def test_a_provisioner_without_a_preferred_taint_is_preferred() -> None:
 
 def test_replicas_that_a_preference_has_no_room_for_go_elsewhere() -> None:
     near = state_node(node=node(name="n", zone=ZONES[1], labels={"disk": "ssd"}))
-    asked = pending_pods(4, preferred_node_affinity=(wish(1, "disk", "ssd"),), requests={"cpu": "1"})
+    asked = pending_pods(4, preferred_node_affinity=preferring("disk", "ssd"), requests={"cpu": "1"})
     plan = solved(problem(pending=asked, nodes=[near]))
     assert [len(placement.pods) for placement in plan.existing] == [2]
     assert plan.unplaced == ()

@@ -9,11 +9,11 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
-from controller.core.api.pod import NodeSelectorTerm, Pod, PreferredTerm, WeightedPodAffinityTerm
+from controller.core.api.pod import Pod, WeightedPodAffinityTerm
 from controller.core.cloud import Offering
 from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.settings import Settings
-from tests.core.provisioning.plans import homes, near, solved, spread
+from tests.core.provisioning.plans import WEB, homes, near, preferring, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -26,7 +26,6 @@ from tests.factories import (
     state_node,
 )
 
-WEB = {"app": "web"}
 APART = (WeightedPodAffinityTerm(100, near(keys.HOSTNAME)),)
 ONE_TYPE = (
     instance_type(
@@ -43,10 +42,6 @@ def paying(premium: float | None) -> SolveOptions:
 
 def planned(*pods: Pod, premium: float | None, **fields: Any) -> SchedulingPlan:
     return solved(problem(pending=pods, **{"catalog": ONE_TYPE, **fields}), paying(premium))
-
-
-def preferring(key: str, value: str, weight: int = 1) -> tuple[PreferredTerm, ...]:
-    return (PreferredTerm(weight, NodeSelectorTerm((requirement(key, "In", value),))),)
 
 
 @pytest.mark.parametrize(("premium", "nodes"), [(None, 8), (7.1, 8), (6.9, 1), (0.0, 1)])
@@ -97,7 +92,7 @@ def test_each_preference_is_weighed_by_itself() -> None:
 def test_of_two_node_preferences_the_one_that_may_be_paid_for_is_kept() -> None:
     """The heavier one asks for a type that costs fifty times as much."""
     catalog = (instance_type(cpu=2, price=0.1), instance_type(name="p4d.24xlarge", cpu=2, price=5.0))
-    wishes = preferring(keys.INSTANCE_TYPE, "p4d.24xlarge", 100) + preferring(keys.ZONE, ZONES[1])
+    wishes = preferring(keys.INSTANCE_TYPE, "p4d.24xlarge", weight=100) + preferring(keys.ZONE, ZONES[1])
     (new,) = planned(pending_pod(preferred_node_affinity=wishes), premium=2.0, catalog=catalog).new_nodes
     assert (new.offering.instance_type, new.offering.zone) == ("m5.large", ZONES[1])
 

@@ -12,7 +12,7 @@ from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
-from tests.core.provisioning.plans import homes, judged, near, solved, spread
+from tests.core.provisioning.plans import FIRST, WEB, homes, judged, near, solved, spread
 from tests.core.provisioning.test_against_reference import problems
 from tests.examples import examples
 from tests.factories import (
@@ -27,10 +27,8 @@ from tests.factories import (
     state_node,
 )
 
-FIRST = SolveOptions(budget_seconds=0.0)
 REFINED = SolveOptions(budget_seconds=1.0)
 FEW = examples(15)
-WEB = {"labels": {"app": "web"}}
 C5A = [
     instance_type(
         name=f"c5a.{size}",
@@ -120,7 +118,7 @@ def test_where_limits_are_tight_refinement_leaves_out_as_few_as_can_be_and_still
 
 def test_spread_over_hosts_is_kept_when_nodes_are_filled_anew() -> None:
     pods = [
-        *pending_pods(6, requests={"cpu": "500m"}, topology_spread=(spread(keys.HOSTNAME, skew=2),), **WEB),
+        *pending_pods(6, requests={"cpu": "500m"}, topology_spread=(spread(keys.HOSTNAME, skew=2),), labels=WEB),
         *pending_pods(9, requests={"cpu": "700m"}),
     ]
     posed = problem(pending=pods, catalog=C5A)
@@ -131,7 +129,7 @@ def test_spread_over_hosts_is_kept_when_nodes_are_filled_anew() -> None:
 
 def test_pods_that_must_share_a_host_move_together() -> None:
     pods = [
-        *pending_pods(4, requests={"cpu": "500m"}, required_pod_affinity=(near(keys.HOSTNAME),), **WEB),
+        *pending_pods(4, requests={"cpu": "500m"}, required_pod_affinity=(near(keys.HOSTNAME),), labels=WEB),
         *pending_pods(9, requests={"cpu": "700m"}),
     ]
     posed = problem(pending=pods, catalog=C5A)
@@ -140,7 +138,7 @@ def test_pods_that_must_share_a_host_move_together() -> None:
 
 
 def test_zones_stay_as_they_were_dealt_out() -> None:
-    pods = pending_pods(9, requests={"cpu": "1500m"}, topology_spread=(spread(),), **WEB)
+    pods = pending_pods(9, requests={"cpu": "1500m"}, topology_spread=(spread(),), labels=WEB)
     posed = problem(pending=pods, catalog=C5A)
     zones = homes(solved(posed, REFINED), posed)
     assert sorted(list(zones.values()).count(zone) for zone in ZONES) == [3, 3, 3]

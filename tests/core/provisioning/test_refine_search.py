@@ -18,10 +18,9 @@ from controller.core.provisioning.refine_stock import Stock
 from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.solver import Solver
 from controller.core.provisioning.styles import QUICK
-from tests.core.provisioning.plans import near, solved
+from tests.core.provisioning.plans import WEB, near, solved
 from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node
 
-WEB = {"labels": {"app": "web"}}
 KINDS = [
     instance_type(name=f"c5.{size}", cpu=cpu, memory=f"{2 * cpu}Gi", price=price, capacity_types=(keys.ON_DEMAND,))
     for size, cpu, price in (("large", 2, 0.10), ("xlarge", 4, 0.18), ("2xlarge", 8, 0.32))
@@ -73,7 +72,7 @@ def test_no_work_allowed_leaves_the_packing_as_it_was() -> None:
 
 
 def test_pods_kept_apart_are_not_merged() -> None:
-    pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), **WEB)
+    pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), labels=WEB)
     stock = stock_of(problem(pending=pods, catalog=KINDS))
     assert len(searched(stock, scattered(stock, "c5.large")).bins) == 4
 
@@ -111,7 +110,7 @@ def test_where_pods_need_a_node_each_the_others_are_shared_out_among_these() -> 
     ]
     cpus, memories = ("100m", "250m", "500m", "1", "1500m"), ("100Mi", "256Mi", "512Mi", "1Gi", "2Gi", "4Gi")
     amounts = [{"cpu": cpu, "memory": memory} for cpu in cpus for memory in memories]
-    apart: dict[str, Any] = {"required_pod_anti_affinity": (near(keys.HOSTNAME),), **WEB}
+    apart: dict[str, Any] = {"required_pod_anti_affinity": (near(keys.HOSTNAME),), "labels": WEB}
     free = [pending_pod(requests=amounts[7 * n % 30]) for n in range(160)]
     alone = [pending_pod(requests=amounts[11 * n % 30], **apart) for n in range(40)]
     posed = problem(pending=[*free, *alone], catalog=sizes)

@@ -10,10 +10,9 @@ from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import within_spread
 from controller.core.provisioning.plan import PlannedNode
-from tests.core.provisioning.plans import near, solved
+from tests.core.provisioning.plans import WEB, near, solved
 from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
 
-WEB = {"labels": {"app": "web"}}
 APART = (near(keys.HOSTNAME),)
 OWNER = OwnerReference("apps/v1", "ReplicaSet", "web", "uid-web")
 SPOT = (keys.SPOT,)
@@ -26,7 +25,7 @@ def alike(count: int, capacity_types: tuple[str, ...] = SPOT) -> list[InstanceTy
 
 def replicas(count: int) -> tuple[Pod, ...]:
     """A ReplicaSet's pods, each on a host of its own."""
-    return pending_pods(count, requests={"cpu": "1"}, required_pod_anti_affinity=APART, owner=OWNER, **WEB)
+    return pending_pods(count, requests={"cpu": "1"}, required_pod_anti_affinity=APART, owner=OWNER, labels=WEB)
 
 
 def carried(plan: SchedulingPlan) -> Counter[tuple[str, str]]:
@@ -59,7 +58,7 @@ def test_replicas_that_run_already_count() -> None:
     here = node(
         name="here", labels={keys.INSTANCE_TYPE: "f0.large", keys.ZONE: ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}
     )
-    running = [running_pod(node="here", requests={"cpu": "10m"}, owner=OWNER, **WEB) for _ in range(6)]
+    running = [running_pod(node="here", requests={"cpu": "10m"}, owner=OWNER, labels=WEB) for _ in range(6)]
     posed = problem(pending=replicas(2), nodes=[state_node(node=here, pods=running)], catalog=alike(8))
     plan = solved(posed, SolveOptions(spot_pool_share=0.5))
     assert len(plan.new_nodes) == 2
@@ -89,6 +88,6 @@ def test_on_demand_is_not_taken_back_and_needs_no_spread() -> None:
 
 
 def test_pods_without_an_owner_are_no_workload() -> None:
-    pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=APART, **WEB)
+    pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=APART, labels=WEB)
     plan = solved(problem(pending=pods, catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
     assert set(carried(plan).values()) == {4}

@@ -8,10 +8,9 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
-from controller.core.api.pod import NodeSelectorTerm, PodSpec, Toleration
-from controller.core.api.workloads import DaemonSet
+from controller.core.api.pod import NodeSelectorTerm, Toleration
 from controller.core.provisioning import solve
-from tests.core.provisioning.plans import solved
+from tests.core.provisioning.plans import daemon_sets, solved
 from tests.factories import (
     ZONES,
     instance_type,
@@ -19,7 +18,6 @@ from tests.factories import (
     node_affinity,
     pending_pod,
     pending_pods,
-    pod,
     problem,
     provisioner,
     requirement,
@@ -167,24 +165,20 @@ def test_no_alternative_takes_more_of_a_limit_than_the_plan_counted_on() -> None
     assert all(offering.instance_type.endswith(".large") for offering in planned.alternatives)
 
 
-def daemon_set(spec: PodSpec) -> DaemonSet:
-    return DaemonSet("kube-system", "agent", "uid-agent", replace(pod(namespace="kube-system"), spec=spec))
-
-
 def test_daemons_take_their_share_of_new_and_existing_nodes() -> None:
-    agent = daemon_set(pod(requests={"cpu": "1"}).spec)
     standing = state_node(node=node(name="here"))
     wanted = pending_pod(requests={"cpu": "1500m"})
-    posed = problem(pending=[wanted], nodes=[standing], daemon_sets={("kube-system", "agent"): agent})
+    posed = problem(pending=[wanted], nodes=[standing], daemon_sets=daemon_sets(requests={"cpu": "1"}))
     (planned,) = solved(posed).new_nodes
     assert planned.offering.instance_type == "c5.xlarge"
     assert planned.requests["cpu"] == 2500
 
 
 def test_daemons_that_will_not_run_there_take_nothing() -> None:
-    agent = daemon_set(pod(requests={"cpu": "1"}, node_selector={keys.INSTANCE_FAMILY: "r5"}).spec)
     wanted = pending_pod(requests={"cpu": "1500m"})
-    posed = problem(pending=[wanted], daemon_sets={("kube-system", "agent"): agent})
+    posed = problem(
+        pending=[wanted], daemon_sets=daemon_sets(requests={"cpu": "1"}, node_selector={keys.INSTANCE_FAMILY: "r5"})
+    )
     assert solved(posed).new_nodes[0].offering.instance_type == "c5.large"
 
 

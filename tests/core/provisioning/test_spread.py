@@ -10,16 +10,15 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
-from controller.core.api.pod import LabelSelector, NodeSelectorTerm, SelectorRequirement, WeightedPodAffinityTerm
+from controller.core.api.pod import LabelSelector, SelectorRequirement, WeightedPodAffinityTerm
 from controller.core.provisioning.rounds import holds
 from controller.core.provisioning.topology import Group, GroupKey, Kind
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import homes, near, skew, solved, spread
+from tests.core.provisioning.plans import WEB, homes, in_zones, near, skew, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
     node,
-    node_affinity,
     pending_pod,
     pending_pods,
     problem,
@@ -28,12 +27,6 @@ from tests.factories import (
     running_pod,
     state_node,
 )
-
-WEB = {"app": "web"}
-
-
-def zones(*names: str) -> tuple[NodeSelectorTerm, ...]:
-    return node_affinity(requirement(keys.ZONE, "In", *names))
 
 
 def running(zone: str, count: int = 1, **fields: Any) -> StateNode:
@@ -192,7 +185,7 @@ def test_a_soft_spread_is_kept_where_it_costs_no_pod() -> None:
 
 def test_node_affinity_limits_the_domains_that_count() -> None:
     """T37: six pods for zones a and b, none of which may go to c: 3 and 3."""
-    pods = pending_pods(6, labels=WEB, topology_spread=(spread(),), required_node_affinity=zones(*ZONES[:2]))
+    pods = pending_pods(6, labels=WEB, topology_spread=(spread(),), required_node_affinity=in_zones(*ZONES[:2]))
     posed = problem(pending=pods)
     assert skew(solved(posed), posed) == [3, 3]
 
@@ -202,7 +195,7 @@ def test_node_affinity_policy_ignore_counts_domains_that_the_pod_may_not_use() -
         6,
         labels=WEB,
         topology_spread=(spread(affinity_policy="Ignore"),),
-        required_node_affinity=zones(*ZONES[:2]),
+        required_node_affinity=in_zones(*ZONES[:2]),
     )
     posed = problem(pending=[*pods, pending_pod(node_selector={keys.ZONE: ZONES[2]})], nodes=[running(ZONES[2], 0)])
     plan = solved(posed)

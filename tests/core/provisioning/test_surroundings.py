@@ -10,10 +10,11 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.workloads import DaemonSet
 from controller.core.deprovisioning.simulation import Stage, simulate
-from controller.core.provisioning import SolveOptions, solve
+from controller.core.provisioning import solve
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.surroundings import Surroundings
 from tests.core.provisioning.clusters import clusters
+from tests.core.provisioning.plans import FIRST
 from tests.factories import (
     ZONES,
     daemon_owner,
@@ -27,8 +28,6 @@ from tests.factories import (
     snapshot,
     state_node,
 )
-
-FIRST = SolveOptions(budget_seconds=0.0)
 
 
 def thought_away(posed: SchedulingProblem, name: str) -> SchedulingProblem:

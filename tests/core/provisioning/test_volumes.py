@@ -12,15 +12,11 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import NodeSelectorTerm, Pod, PodVolume
 from controller.core.api.workloads import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.provisioning.plan import SchedulingProblem
-from tests.core.provisioning.plans import homes, solved
+from tests.core.provisioning.plans import homes, in_zones, solved
 from tests.factories import ZONES, node, pending_pod, problem, provisioner, requirement, running_pod, state_node
 
 EBS = "ebs.csi.aws.com"
 LATE = "WaitForFirstConsumer"
-
-
-def zone_term(*zones: str) -> NodeSelectorTerm:
-    return NodeSelectorTerm((requirement(keys.ZONE, "In", *zones),))
 
 
 def claiming(*claims: str, name: str = "", **fields: Any) -> Pod:
@@ -74,7 +70,7 @@ def test_what_cannot_be_resolved_keeps_its_pod_pending_and_no_other(
 
 
 def test_any_term_of_a_bound_volume_will_do() -> None:
-    volume = PersistentVolume("v", node_affinity=(zone_term("nowhere"), zone_term(ZONES[2])))
+    volume = PersistentVolume("v", node_affinity=(*in_zones("nowhere"), *in_zones(ZONES[2])))
     pod = claiming("data")
     asked = posed([pod], claims=[bound("data", "v")], volumes=[volume])
     assert homes(solved(asked), asked)[pod.key] == ZONES[2]
@@ -89,14 +85,14 @@ def test_a_volume_whose_zone_stands_in_its_labels_alone_binds_its_pod(key: str) 
 
 
 def test_a_volume_out_of_the_provisioner_s_zones_leaves_its_pod_pending() -> None:
-    volume = PersistentVolume("v", node_affinity=(zone_term(ZONES[2]),))
+    volume = PersistentVolume("v", node_affinity=in_zones(ZONES[2]))
     pool = provisioner(requirements=[requirement(keys.ZONE, "In", ZONES[0])])
     plan = solved(posed([claiming("data")], claims=[bound("data", "v")], volumes=[volume], provisioners=[pool]))
     assert keys.ZONE in plan.unplaced[0].reason
 
 
 def test_all_allowed_topologies_of_a_late_binding_class_are_open() -> None:
-    late = StorageClass("late", EBS, LATE, allowed_topologies=(zone_term(ZONES[0]), zone_term(ZONES[2])))
+    late = StorageClass("late", EBS, LATE, allowed_topologies=(*in_zones(ZONES[0]), *in_zones(ZONES[2])))
     claim = PersistentVolumeClaim("default", "data", storage_class_name="late")
     pod = claiming("data", node_selector={keys.ZONE: ZONES[2]})
     asked = posed([pod], claims=[claim], classes=[late])
@@ -113,8 +109,8 @@ def test_an_unbound_claim_that_binds_at_once_is_waited_for() -> None:
 
 
 def test_the_newest_default_class_serves_claims_without_one() -> None:
-    old = StorageClass("old", EBS, LATE, allowed_topologies=(zone_term(ZONES[0]),), default=True, created=1.0)
-    new = StorageClass("new", EBS, LATE, allowed_topologies=(zone_term(ZONES[1]),), default=True, created=2.0)
+    old = StorageClass("old", EBS, LATE, allowed_topologies=in_zones(ZONES[0]), default=True, created=1.0)
+    new = StorageClass("new", EBS, LATE, allowed_topologies=in_zones(ZONES[1]), default=True, created=2.0)
     pod = claiming("data")
     asked = posed([pod], claims=[PersistentVolumeClaim("default", "data")], classes=[old, new])
     assert homes(solved(asked), asked)[pod.key] == ZONES[1]
@@ -125,7 +121,7 @@ def test_a_volume_made_by_hand_binds_late_claims_to_its_zone_each_once() -> None
     volumes = [
         PersistentVolume(
             f"v{zone}",
-            node_affinity=(zone_term(zone),),
+            node_affinity=in_zones(zone),
             storage_class_name="manual",
             capacity_bytes=10,
             phase="Available",
@@ -154,8 +150,8 @@ def test_a_local_volume_binds_its_pod_to_its_host() -> None:
 
 def test_a_volume_s_zone_holds_at_every_or_term_and_every_preference() -> None:
     """P48."""
-    volume = PersistentVolume("v", node_affinity=(zone_term(ZONES[2]),))
-    terms = (zone_term("nowhere"), NodeSelectorTerm((requirement(keys.ARCH, "In", "amd64"),)))
+    volume = PersistentVolume("v", node_affinity=in_zones(ZONES[2]))
+    terms = (*in_zones("nowhere"), NodeSelectorTerm((requirement(keys.ARCH, "In", "amd64"),)))
     pod = claiming("data", required_node_affinity=terms)
     asked = posed([pod], claims=[bound("data", "v")], volumes=[volume])
     assert homes(solved(asked), asked)[pod.key] == ZONES[2]
@@ -230,7 +226,7 @@ def test_volumes_of_running_pods_hold_attachments() -> None:
 
 def test_ephemeral_volumes_count_by_their_template_s_class() -> None:
     volumes = (PodVolume("scratch", "p-scratch", ephemeral=True, storage_class_name="late"),)
-    late = StorageClass("late", EBS, LATE, allowed_topologies=(zone_term(ZONES[1]),))
+    late = StorageClass("late", EBS, LATE, allowed_topologies=in_zones(ZONES[1]))
     pod = pending_pod(name="p", pod_fields={"volumes": volumes})
     asked = posed([pod], classes=[late])
     assert homes(solved(asked), asked)[pod.key] == ZONES[1]
