@@ -3,6 +3,8 @@ SHELL := /bin/bash
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 KUBE ?= embedded
 RUN := $(UV) run --quiet --locked
+# The tests' many processes import the same packages: the first to come compiles them for all.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install demo sandbox binaries test e2e e2e-pulumi judge check format lock clean
 .DEFAULT_GOAL := help
@@ -49,4 +51,5 @@ format: install ## format and fix what can be fixed
 	@$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format --quiet .
 
 clean: ## remove everything that the other commands made
-	rm -rf .venv .uv .sandbox .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf .venv .uv .sandbox .mypy_cache .ruff_cache .hypothesis .import_linter_cache .pytest_cache dist build
+	find . -name __pycache__ -prune -exec rm -rf {} +
