@@ -8,6 +8,7 @@ from typing import Literal
 
 from controller.commandline.figures import money
 from controller.commandline.present import Present
+from controller.commandline.simulation import price_of
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from controller.core.api.provisioner import Provisioner
@@ -15,11 +16,12 @@ from controller.core.api.quantity import format_quantity
 from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods
 from controller.core.guards.mix import mix_of
 from controller.core.guards.spending import RATE_SECONDS, LaunchLimits, price_limit
-from controller.core.lifecycle.fleet import fleet, owned
+from controller.core.lifecycle.fleet import owned
 from controller.core.lifecycle.limits import total, usage
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver import solve
+from controller.core.state.snapshot import StateNode
 
 ALL = "all Provisioners"
 State = Literal["", "binds", "full", "short", "unreadable"]
@@ -84,7 +86,7 @@ def _limit(owner: str, what: str, have: str, want: str, amount: float, most: flo
 def _of_all(present: Present, now: float) -> Iterator[Bound]:
     limits, snapshot = present.settings.launch_limits or LaunchLimits(), present.snapshot
     if limits.price_per_hour is not None:
-        spent, most = fleet(snapshot, present.view.types).price_per_hour, limits.price_per_hour
+        spent, most = _spent(present, owned(snapshot)), limits.price_per_hour
         yield _limit(ALL, "$ an hour", money(spent), money(most), spent, most, "cluster-price")
     used = total(node.capacity for node in owned(snapshot) if not node.leaving)
     for resource, allowed in sorted(limits.resources.items()):
@@ -103,10 +105,14 @@ def _price(present: Present, provisioner: Provisioner) -> Iterator[Bound]:
         yield Bound(provisioner.name, "$ an hour", "", "", state="unreadable", reason=f"{error}; nothing is launched")
         return
     if most is not None:
-        prices = fleet(present.snapshot, present.view.types).prices
-        nodes = present.snapshot.nodes
-        spent = sum(price for name, price in prices.items() if nodes[name].provisioner_name == provisioner.name)
+        own = (node for node in owned(present.snapshot) if node.provisioner_name == provisioner.name)
+        spent = _spent(present, own)
         yield _limit(provisioner.name, "$ an hour", money(spent), money(most), spent, most, "provisioner-price")
+
+
+def _spent(present: Present, nodes: Iterable[StateNode]) -> float:
+    """$ an hour, leaving nodes too, as the controller counts them."""
+    return sum(price_of(node, present.paid) or 0.0 for node in nodes)
 
 
 def _on_demand(present: Present, provisioner: Provisioner) -> Iterator[Bound]:

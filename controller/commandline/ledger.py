@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from controller.clock import SystemClock
 from controller.commandline.figures import age, money
+from controller.commandline.nodefacts import Prices
 from controller.core.api.document import Document
 from controller.core.lifecycle.decisions import Entry
 from controller.errors import KubeError
@@ -39,11 +40,24 @@ def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 2
     return ledger.entries(subject=subject, limit=limit)
 
 
-def line(entry: Entry, now: float) -> str:
-    """One decision in one line; `now` in Unix seconds."""
+def prices_on_record(entries: Iterable[Entry]) -> Prices:
+    """What the controller reckoned with for each offering that it launched, by its newest launch there."""
+    found: dict[tuple[str, str, str], float] = {}
+    for entry in entries:  # oldest first
+        of = entry.decision.details
+        if entry.decision.kind == "launch" and "price_per_hour" in of:
+            key = (of.get("instance_type", ""), of.get("zone", ""), of.get("capacity_type", ""))
+            found[key] = float(of["price_per_hour"])
+    return found
+
+
+def line(entry: Entry, now: float, *, short: bool = False) -> str:
+    """One decision in one line; `now` in Unix seconds. `short`: a node's name without its domain."""
     own = entry.decision
     again = f" ×{entry.times}" if entry.times > 1 else ""
     before, after = own.price_before, own.price_after
     price = f" ({money(before)}/h → {money(after)}/h)" if before is not None and after is not None else ""
     when = age(now - (entry.last_at or entry.at))
-    return f"{when} ago{again}, {own.method}: {own.kind} {own.subject.partition('/')[2]}: {own.reason}{price}"
+    kind, _, name = own.subject.partition("/")
+    subject = name.partition(".")[0] if short and kind == "Node" else name
+    return f"{when} ago{again}, {own.method}: {own.kind} {subject}: {own.reason}{price}"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.aws.offline import ASSUMED_SPOT_SHARE, OfflineTypes, RegionCatalog, shipped_catalog
 from controller.catalogs import Catalogs, CatalogView
-from controller.commandline.nodefacts import capacity_type
+from controller.commandline.ledger import decisions, prices_on_record
+from controller.commandline.nodefacts import Prices, capacity_type
 from controller.commandline.objects import Objects, read_objects
 from controller.commandline.scenario import cluster_of
 from controller.commandline.simulation import node_prices
 from controller.commandline.sources import DEFAULT_REGION, LIVE, Source, kube_client, live_types, offline_types
 from controller.commandline.sources import read_cluster as read
+from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import INSTANCE_TYPE, REGION, ZONE
 from controller.core.api.strict import Report
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
@@ -24,6 +25,7 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
 from controller.kube.client import KubeClient
 from controller.settings import Settings
+from controller.telemetry.ledger import MOST_SHOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,22 @@ class Present:
     source: Source
     view: CatalogView
     kube: KubeClient | None
+    recorded: Prices = EMPTY
+    """What the controller's launches on record cost; empty where AWS's prices of now are known."""
 
     @property
     def price_notes(self) -> tuple[str, ...]:
         """What to say where prices are shown."""
-        return tuple(filter(None, (self.source.note, self.source.spot_note)))
+        record = "Offerings that the controller launched: the price that it launched them at" if self.recorded else ""
+        return tuple(filter(None, (self.source.note, self.source.spot_note, record)))
 
     @property
-    def prices(self) -> Mapping[tuple[str, str, str], float]:
+    def paid(self) -> Prices:
+        """Of nodes that there are: what is on record goes before what a table says."""
+        return {**self.prices, **self.recorded}
+
+    @property
+    def prices(self) -> Prices:
         """$ an hour by (instance type, zone, capacity type): what Provisioners may buy, and what else there is."""
         found = dict(node_prices(self.view.types))
         for node in self.snapshot.nodes.values():
@@ -101,7 +111,8 @@ def arrange(objects: Objects, where: Where, kube: KubeClient | None = None) -> P
     finally:
         catalogs.close()
     teach(cluster, view)
-    return Present(cluster.snapshot(), settings, source, view, kube)
+    known = EMPTY if where.catalog == LIVE else prices_on_record(decisions(kube, limit=MOST_SHOWN))
+    return Present(cluster.snapshot(), settings, source, view, kube, known)
 
 
 def teach(cluster: Cluster, view: CatalogView) -> None:

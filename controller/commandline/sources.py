@@ -92,7 +92,7 @@ def offline_types(catalog: RegionCatalog, settings: Settings, zones: Sequence[st
         problem = Problem("--zone", f"{', '.join(unknown)}: not in {catalog.region}", f"known: {known}")
         raise ValidationError("Flags", [problem])
     note = f"Types and prices of {catalog.region}, {catalog.generated}: {catalog.source}"
-    spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand (--spot-share; --catalog live has the real ones)"
+    spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand; --catalog live has the real ones"
     types = OfflineTypes(catalog, settings, frozenset(zones), spot_share)
     return Source(types, types, note, spot if catalog.spot is None else "")
 

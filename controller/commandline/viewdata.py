@@ -94,7 +94,7 @@ def view_of(
     warnings: tuple[str, ...] = (),
 ) -> View:
     """The view of a cluster at `now`; `names`: only these nodes (None: all)."""
-    prices = present.prices
+    prices = present.paid
     chosen = [node for node in present.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
     said = (*warnings, *present.price_notes)

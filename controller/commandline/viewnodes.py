@@ -43,13 +43,17 @@ class NodeTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The table with the columns that there is room for."""
         table = Table(box=None, pad_edge=False, header_style="bold")
-        name = max([len(node.name) for node in self.nodes], default=0)
-        drawn, room = self._fitting(options.max_width, name)
+        names = [node.name for node in self.nodes]
+        drawn, room = self._fitting(options.max_width, max(map(len, names), default=0))
+        short = [name.partition(".")[0] for name in names]
+        if room < max(map(len, names), default=0) and len(set(short)) == len(names):
+            names = short  # all that tells nodes apart, where there is no room for their domain
+            drawn, room = self._fitting(options.max_width, max(map(len, names)))
         table.add_column("Node", no_wrap=True, overflow="ellipsis", max_width=max(room, len("Node")))
         for column in drawn:
             table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
-        for node in self.nodes:
-            table.add_row(Text(node.name), *(column.cell(node) for column in drawn))
+        for name, node in zip(names, self.nodes, strict=True):
+            table.add_row(Text(name), *(column.cell(node) for column in drawn))
         table.caption = Text(self.caption, style="dim italic")
         table.caption_justify = "left"
         yield table

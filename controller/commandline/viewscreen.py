@@ -83,7 +83,10 @@ def page(view: View, choices: Choices, height: int | None = None, *, keys: bool 
         lines += table.row_count + 3
     if view.decisions and choices.decisions:
         shown = view.decisions[-5:]
-        said = (Text(line(e, view.now), no_wrap=height is not None, overflow="ellipsis") for e in shown)
+        said = (
+            Text(line(e, view.now, short=height is not None), no_wrap=height is not None, overflow="ellipsis")
+            for e in shown
+        )
         below += [Text(), Text("Decisions", style="bold"), *said]
         lines += len(shown) + 2
     if keys:

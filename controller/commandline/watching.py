@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from logging import CRITICAL
 
@@ -17,10 +17,11 @@ import structlog
 
 from controller.catalogs import Catalogs
 from controller.clock import Clock, SystemClock
-from controller.commandline.ledger import on_record
+from controller.commandline.ledger import on_record, prices_on_record
 from controller.commandline.present import Present, Where, region_of, source_for, teach
 from controller.commandline.sources import LIVE, Source, kube_client
 from controller.core.api.document import Document, mapping
+from controller.core.api.frozen import EMPTY
 from controller.core.lifecycle.decisions import Entry
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
@@ -32,7 +33,10 @@ from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, NODES, PODS, R
 from controller.kube.watcher import Watcher
 from controller.reconcilers.decisions import CONFIG_MAP as RECORD
 from controller.settings import CONFIG_MAP, Settings
+from controller.telemetry.ledger import MOST_SHOWN
 
+SHOWN = 20
+"""Decisions, the newest."""
 SYNC_SECONDS = 60.0
 """For the first lists, of the largest clusters too."""
 STATE_SECONDS = 10.0
@@ -117,13 +121,17 @@ class Watched:
         settings, said = self._read_settings()
         types = self._types_for(region_of(snapshot), settings)
         last = self._last
-        if last is None or last.snapshot.version != snapshot.version or last.source is not types.source:
-            self._last = last = self._judged(snapshot, settings, types)
+        entries = on_record(self.record.objects(), limit=MOST_SHOWN)
+        recorded = EMPTY if self.where.catalog == LIVE else prices_on_record(entries)
+        if last is None or (last.snapshot.version, last.source, last.recorded) != (
+            snapshot.version, types.source, recorded,
+        ):  # fmt: skip
+            self._last = last = replace(self._judged(snapshot, settings, types), recorded=recorded)
         names = None
         if self.chosen is not None:
             names = frozenset(str(each["metadata"]["name"]) for each in self.chosen.objects())
         notes = (*self.notes, *said, *map(_trouble, self.informers.outages.current()))
-        return Sight(last, on_record(self.record.objects()), names, notes)
+        return Sight(last, entries[-SHOWN:], names, notes)
 
     def _judged(self, snapshot: Snapshot, settings: Settings, types: _Types) -> Present:
         view = types.catalogs.view(snapshot)

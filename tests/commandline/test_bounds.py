@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -171,3 +172,15 @@ def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it
     assert "$0.1920 + $" in told.sections[0].lines[0]
     limits = explain_provisioner(found, "default", NOW).document()["reasons"]["Limits"]
     assert limits == ["spec.limits: none", "$ an hour: $0.1920 of $0.2000"]
+
+
+def test_price_limits_count_what_the_controller_launched_at_where_that_is_on_record() -> None:
+    """A table that assumes another price must not say that a limit is reached, or that it is not."""
+    limited: dict[str, Any] = {
+        "annotations": {"karpenter.sh/price-limit": "0.3"},
+        "launch_limits": {"pricePerHour": 0.3},
+    }
+    found = present(node("a"), node("b"), **limited)
+    assert [each.state for each in bounds(found, NOW)] == ["full", "full"]
+    recorded = {("m5.xlarge", "us-east-1a", "on-demand"): 0.1}
+    assert [(each.have, each.state) for each in bounds(replace(found, recorded=recorded), NOW)] == [("$0.2000", "")] * 2

@@ -22,11 +22,12 @@ from controller.commandline.viewdata import View, Waiting, ordered
 from controller.commandline.viewnodes import NodeTable
 from controller.commandline.viewscreen import KEYS, Choices, page
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.lifecycle.decisions import Decision
 from controller.errors import UnavailableError
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
-from controller.kube.resources import CONFIG_MAPS
+from controller.kube.resources import CONFIG_MAPS, NODES
 from controller.reconcilers.decisions import CONFIG_MAP, KEY
 from controller.telemetry.ledger import Ledger
 from tests.commandline.cluster import FARGATE, GROUP, OURS
@@ -73,16 +74,26 @@ def test_export_for_spreadsheets_has_a_line_a_node(run: Run, kubeconfig: str) ->
     assert [row["name"] for row in csv.DictReader(io.StringIO(text))] == sorted([OURS, GROUP, FARGATE], reverse=True)
 
 
-def test_decisions_on_record_are_shown_and_explain_nodes(run: Run, kubeconfig: str) -> None:
-    ledger = Ledger(ManualClock())
-    ledger.record(Decision("launch", "provisioning", f"Node/{OURS}", "2 pods had no room", "default"))
+def test_decisions_on_record_are_shown_and_price_the_nodes_that_they_launched(run: Run, kubeconfig: str) -> None:
+    """The newest launch of an offering tells what the controller reckons with; alternatives keep the table's prices."""
+    ledger, kube = Ledger(ManualClock()), KubeClient(connect(kubeconfig))
+    for price in ("0.00900", "0.01234"):
+        of = kube.get(NODES, OURS)["metadata"]["labels"]
+        offering = {"instance_type": of[INSTANCE_TYPE], "zone": of[ZONE], "capacity_type": of[CAPACITY_TYPE]}
+        details = FrozenMap({**offering, "price_per_hour": price})
+        decision = Decision("launch", "provisioning", f"Node/{OURS}", "2 pods had no room", "default", details=details)
+        ledger.record(decision)
     data = {KEY: base64.b64encode(ledger.compact()).decode()}
-    kube = KubeClient(connect(kubeconfig))
     kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "binaryData": data}, "default")
     try:
-        assert "provisioning: launch ours-1: 2 pods had no room" in run("view", "--kubeconfig", kubeconfig).stdout
-        explained = run("explain", "node", OURS, "--kubeconfig", kubeconfig).stdout
-        assert "provisioning: launch ours-1: 2 pods had no room" in explained
+        said = "provisioning: launch ours-1: 2 pods had no room"
+        assert said in run("view", "--kubeconfig", kubeconfig).stdout
+        assert said in run("explain", "node", OURS, "--kubeconfig", kubeconfig).stdout
+        seen = answer(run("view", "--kubeconfig", kubeconfig, "-o", "json"))
+        prices = {each["name"]: each["pricePerHour"] for each in seen["nodes"]}
+        assert prices[OURS] == 0.01234
+        assert 0.01234 not in (prices[name] for name in prices if name != OURS)
+        assert any("launched them at" in note for note in seen["notes"])
     finally:
         kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
 
@@ -164,6 +175,14 @@ def test_columns_give_way_to_the_width_but_never_the_use(width: int) -> None:
     assert lines[1].startswith("ip-10-0-0-")
     assert ("$/month" in lines[0]) is (width == 120)
     assert ("$/h" in lines[0]) is (width > 40)
+
+
+def test_names_lose_their_domain_where_it_has_no_room_and_tells_no_nodes_apart() -> None:
+    table = NodeTable((facts("ip-10-0-0-101.ec2.internal"), facts("ip-10-0-0-102.ec2.internal")), ("cpu",))
+    assert [line.split()[0] for line in drawn(table, 80).splitlines()[1:3]] == ["ip-10-0-0-101", "ip-10-0-0-102"]
+    assert "ip-10-0-0-101.ec2.internal" in drawn(table, 160)
+    alike = NodeTable((facts("node-of-group-a.east"), facts("node-of-group-a.west")), ("cpu",))
+    assert "…" in drawn(alike, 80)
 
 
 def _drawn(view: View, choices: Choices, height: int = 60) -> str:
