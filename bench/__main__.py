@@ -25,8 +25,11 @@ PRICES = """# Prices beside the bound and the peer
 
 Made by `python -m bench prices FOLDER --peer FILE`. Price: the least that the plan's nodes cost; expected: as EC2 is
 expected to choose among each node's offerings. Bound: the divisible optimum, below which no plan for these pods can be.
-Peer: Karpenter's newest scheduler on the same file, the cheapest offering of each of its nodes; `a pod`: for each pod
-placed, since a plan that leaves pods out is cheap. Seconds: CPU time at the default budget, cold.
+Peer: Karpenter's newest scheduler on the same file, the cheapest offering of each of its nodes. A plan that leaves pods
+out is cheap, so there are three ratios: `÷ peer` is to its price once all pods are placed (†) where its first round
+left many out and further rounds were measured, else to its first round; `first round` is to that always; `a pod` to
+that for each pod placed. Its seconds and the pods that it left out are its first round's. Seconds: CPU time at the
+default budget, cold.
 
 """
 

@@ -13,14 +13,20 @@ FREE = ("generic", "selectors", "taints", "pools", "daemonsets", "gpu")
 MIXES = "mix"
 """The pods and types of the peer's own benchmark: where the bound of their kinds is no target."""
 HEAD = (
-    "problem", "price $/h", "expected", "÷ bound", "÷ peer", "÷ peer, a pod", "nodes", "CPU s", "peer's s", "left out",
-    "peer's",
+    "problem", "price $/h", "expected", "÷ bound", "÷ peer", "÷ peer, first round", "÷ peer, a pod", "nodes", "CPU s",
+    "peer's s", "left out", "peer's",
 )  # fmt: skip
+ALL_ROUNDS = "†"
+"""Marks a ratio to what the peer pays after as many rounds as it needs to place all pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One problem. Prices in $/hour, times in CPU seconds; of the peer only where it is known."""
+    """One problem. Prices in $/hour, times in CPU seconds; of the peer only where it is known.
+
+    peer_price: of the peer's first round, as are `peer_seconds` and `peer_left_out`. peer_price_of_all: once it went on
+    until all pods were placed, where that was measured.
+    """
 
     name: str
     price: float
@@ -33,6 +39,7 @@ class Row:
     peer_price: float | None = None
     peer_seconds: float | None = None
     peer_left_out: int = 0
+    peer_price_of_all: float | None = None
 
     @classmethod
     def of(cls, line: Line) -> Row:
@@ -50,6 +57,7 @@ class Row:
             peer.get("price_median"),
             peer.get("seconds_min"),
             peer.get("not_placed", 0),
+            line.peer.get("peer_all_rounds", {}).get("price"),
         )
 
     @property
@@ -59,12 +67,18 @@ class Row:
 
     @property
     def over_peer(self) -> float | None:
-        """Price over the peer's, whatever each of them left out."""
+        """Price over the peer's: that of all pods, where it is known."""
+        theirs = self.peer_price_of_all or self.peer_price
+        return self.price / theirs if theirs else None
+
+    @property
+    def over_peer_first(self) -> float | None:
+        """Price over that of the peer's first round, whatever each of them left out."""
         return self.price / self.peer_price if self.peer_price else None
 
     @property
     def over_peer_a_pod(self) -> float | None:
-        """Price for each pod placed, over the peer's."""
+        """Price for each pod placed, over that of the peer's first round."""
         if not self.peer_price:
             return None
         placed, theirs = self.pods - self.left_out, self.pods - self.peer_left_out
@@ -77,7 +91,8 @@ class Row:
             f"{self.price:.2f}",
             f"{self.expected:.2f}",
             f"{self.over_bound:.3f}",
-            _ratio(self.over_peer),
+            _ratio(self.over_peer) + (ALL_ROUNDS if self.peer_price_of_all else ""),
+            _ratio(self.over_peer_first),
             _ratio(self.over_peer_a_pod),
             str(self.nodes),
             f"{self.cpu_seconds:.2f}",
@@ -109,10 +124,15 @@ def means(rows: Sequence[Row]) -> Iterable[str]:
         yield f"- Price ÷ bound, {title}: {fmean(row.over_bound for row in group):.3f} on the mean."
     beside = [row for row in rows if row.over_peer is not None]
     if beside:
-        all_of_it = fmean(row.over_peer or 0.0 for row in beside)
-        a_pod = fmean(row.over_peer_a_pod or 0.0 for row in beside)
-        least = fmean(row.bound / (row.peer_price or 1.0) for row in beside)
-        yield f"- Price ÷ peer, all {len(beside)}: {all_of_it:.3f} on the mean; {a_pod:.3f} for each pod placed."
+        same, first, a_pod = (
+            fmean(ratio or 0.0 for ratio in ratios)
+            for ratios in zip(*((r.over_peer, r.over_peer_first, r.over_peer_a_pod) for r in beside), strict=True)
+        )
+        least = fmean(row.bound / (row.peer_price_of_all or row.peer_price or 1.0) for row in beside)
+        yield (
+            f"- Price ÷ peer, all {len(beside)}: {same:.3f} on the mean; {first:.3f} of its first round, whatever that "
+            f"left out; {a_pod:.3f} of its first round for each pod placed."
+        )
         yield f"- The bound itself is {least:.3f} of the peer's price: no plan for all pods can be below that."
 
 

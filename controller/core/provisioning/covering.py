@@ -93,6 +93,12 @@ class _Solver:
         self.problem = problem
         self.reachable = problem.allowed.any(axis=0)
         self.items = np.flatnonzero(self.reachable & (problem.counts > 0))
+        bits = np.packbits(problem.allowed[:, self.items], axis=1)
+        _, first, kind = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+        self.kinds: Bools = problem.allowed[np.ix_(first, self.items)]
+        self.kind_of: Ints = kind.reshape(-1)
+        """Bins let in items in few ways: kinds x items, and the kind of each bin."""
+        self.domain = _joint_domains(problem)
         priced = problem.price[np.isfinite(problem.price)]
         self.penalty = 100.0 * float(priced.max(initial=1.0))
         """Of a pod left out: dearer than any node, so that all that can be placed is."""
@@ -119,13 +125,8 @@ class _Solver:
                     np.maximum(shares, part, out=shares)
         with np.errstate(invalid="ignore"):
             scores = np.where(problem.allowed[:, self.items], shares * problem.price[:, None], np.inf)
-        domains = (
-            np.unique(np.stack([c.domain for c in problem.couplings], axis=1), axis=0, return_inverse=True)[1]
-            if problem.couplings
-            else np.zeros(len(problem.price), dtype=np.int64)
-        )
-        for domain in range(int(domains.max(initial=0)) + 1):
-            rows = np.flatnonzero(domains == domain)
+        for domain in range(int(self.domain.max(initial=0)) + 1):
+            rows = np.flatnonzero(self.domain == domain)
             if len(rows) and len(self.items):
                 best = rows[np.argmin(scores[rows], axis=0)]
                 self._take_in(np.unique(best[np.isfinite(scores[best, np.arange(len(self.items))])]))
@@ -138,7 +139,7 @@ class _Solver:
         if start is None or not self.problem.allowed[np.ix_(start, self.items)].any(axis=0).all():
             self._start()
         for _ in range(rounds):
-            program = _Program(self.problem, self.items, np.array(sorted(self.chosen)), self.penalty)
+            program = _Program(self.problem, self.items, np.array(sorted(self.chosen)), self.penalty, self.domain)
             answer = program.solve()
             ratio = self._ratios(answer)
             wanted = np.flatnonzero(ratio > 1.0 + TOLERANCE)
@@ -163,16 +164,15 @@ class _Solver:
             cost += limit.takes * dual
         capw = problem.capacity @ prices.T
         best = np.full(len(cost), np.inf)
-        allowed = problem.allowed[:, self.items]
         for domain in range(worth.shape[1]):
-            rows = np.flatnonzero(answer.domain == domain)
+            rows = np.flatnonzero(self.domain == domain)
             if not len(rows):
                 continue
             value = worth[:, domain]
             with np.errstate(divide="ignore", invalid="ignore"):
                 needs = np.where(value[:, None] > 1e-12, value[:, None] / reqw, 0.0)
             for k in range(prices.shape[0]):
-                scale = np.where(allowed[rows], needs[:, k], 0.0).max(axis=1, initial=0.0)
+                scale = np.where(self.kinds, needs[:, k], 0.0).max(axis=1, initial=0.0)[self.kind_of[rows]]
                 with np.errstate(invalid="ignore"):
                     reach = scale * capw[rows, k]
                 best[rows] = np.fmin(best[rows], np.where(np.isnan(reach), np.inf, reach))
@@ -224,7 +224,6 @@ class _Answer:
     bins: Ints
     worth: Floats
     worth_at: Floats
-    domain: Ints
     amounts: Floats
     nodes: Floats
     resource_prices: Floats
@@ -235,8 +234,8 @@ class _Answer:
 class _Program:
     """The linear program over some of the bins."""
 
-    def __init__(self, problem: Covering, items: Ints, bins: Ints, penalty: float) -> None:
-        self.problem, self.items, self.bins = problem, items, bins
+    def __init__(self, problem: Covering, items: Ints, bins: Ints, penalty: float, domain: Ints) -> None:
+        self.problem, self.items, self.bins, self.domain = problem, items, bins, domain
         self.lp = LinearProgram()
         self.nodes = self.lp.columns(problem.price[bins], problem.ceiling[bins])
         self.left = self.lp.columns(np.full(len(items), penalty), problem.counts[items])
@@ -248,7 +247,7 @@ class _Program:
         self.lp.entries(self.covering, self.left, 1.0)
         self.capacity = self._capacity_rows()
         self.limits = self._limit_rows()
-        self.domain, self.couplings = self._coupling_rows()
+        self.couplings = self._coupling_rows()
 
     def _capacity_rows(self) -> Ints:
         """K x R rows; -1 where nothing in the bin asks for the resource."""
@@ -277,8 +276,8 @@ class _Program:
             numbers.append(int(row[0]))
         return np.array(numbers, dtype=np.int64)
 
-    def _coupling_rows(self) -> tuple[Ints, list[Ints]]:
-        """Rows of each coupling by domain, and for every bin of the problem a number for its tuple of domains."""
+    def _coupling_rows(self) -> list[Ints]:
+        """Rows of each coupling by domain."""
         problem = self.problem
         rows_of = []
         for coupling in problem.couplings:
@@ -300,10 +299,7 @@ class _Program:
                 self.lp.entries(floor, np.repeat(least, domains), -1.0)
                 rows = np.stack([rows, floor])
             rows_of.append(np.atleast_2d(rows))
-        if not problem.couplings:
-            return np.zeros(len(problem.price), dtype=np.int64), rows_of
-        keys = np.stack([coupling.domain for coupling in problem.couplings], axis=1)
-        return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1), rows_of
+        return rows_of
 
     def solve(self) -> _Answer:
         solution: LinearSolution = self.lp.solve()
@@ -322,7 +318,6 @@ class _Program:
             self.bins,
             worth,
             self._worth_at(worth, duals),
-            self.domain,
             amounts,
             solution.values[self.nodes],
             np.asarray(prices),
@@ -342,3 +337,11 @@ class _Program:
                 if domain >= 0:
                     table[member, number] += float(duals[rows[:, domain]].sum())
         return table
+
+
+def _joint_domains(problem: Covering) -> Ints:
+    """Per bin, a number for its domains in all the couplings together."""
+    distinct = {coupling.domain.tobytes(): coupling.domain for coupling in problem.couplings}
+    if not distinct:
+        return np.zeros(len(problem.price), dtype=np.int64)
+    return np.unique(np.stack(list(distinct.values()), axis=1), axis=0, return_inverse=True)[1].reshape(-1)
