@@ -68,7 +68,7 @@ def test_the_field_case_is_what_it_says() -> None:
 
 
 def test_a_small_field_is_planned_soundly_and_whole() -> None:
-    problem = posed(*arrange(decode(field(1, pods_waiting=240, nodes_standing=60))))
+    problem = posed(*arrange(decode(field(1, pods_waiting=240, nodes_standing=40))))
     plan = solve(problem, SolveOptions(budget_seconds=0.0))
     judged(plan, problem)
     assert plan.unplaced == ()

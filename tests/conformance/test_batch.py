@@ -12,7 +12,6 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.parse import parse_pod
 from controller.core.api.pod import HostPort, NodeSelectorTerm, Pod
-from controller.core.provisioning import solve
 from controller.core.provisioning.problem import build, opted_out, provisionable
 from controller.core.state.snapshot import InvalidObject
 from tests.conformance.fixtures import DEFAULT, SMALL, ZONE_1, Cluster, fake_type, six_types, terms
@@ -139,7 +138,7 @@ def test_quantities_in_the_api_server_s_form_are_exact() -> None:
 def test_a_quantity_that_cannot_be_read_holds_its_pod_alone() -> None:
     """Bad input never stops the others, and says which field."""
     bad = of_spec(containers=[container(requests={"cpu": "lots"})])
-    plan = solve(problem(pending=[bad, pending_pod()]))
+    plan = solved(problem(pending=[bad, pending_pod()]))
     (left,) = plan.unplaced
     assert left.pod == bad.key
     assert "cpu" in left.reason

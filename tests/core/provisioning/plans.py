@@ -41,7 +41,9 @@ def judged(plan: SchedulingPlan, posed: SchedulingProblem, options: SolveOptions
     """The same plan: the auditor found nothing wrong with it, and it is no cheaper than the bound of what it places."""
     assert [str(violation) for violation in audit(plan, posed)] == []
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
-    assert bound(posed, options, left_out).price_per_hour <= plan.price_per_hour * (1 + 1e-9) + 1e-6
+    least = bound(posed, options, left_out)
+    assert least.price_per_hour <= plan.price_per_hour * (1 + 1e-9) + 1e-6
+    assert least.unplaced <= 1e-6
     return plan
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.cloud import Commitment, InstanceType, Offering
-from controller.core.provisioning import SchedulingPlan, solve
+from controller.core.provisioning import SchedulingPlan
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.plans import solved
 from tests.factories import instance_type, pending_pods, problem
@@ -51,7 +51,7 @@ def test_a_large_node_is_taken_where_the_commitment_saves_less_than_it_does() ->
 def test_a_commitment_that_suffices_is_counted_on_in_full_and_solved_for_once() -> None:
     enough = posed(3, committed(3, otherwise=0.1), listed("c5.large", 0.08))
     assert bought(solved(enough)) == [("m5.large", 0.02)] * 3
-    assert all("commitments leave" not in node.reason for node in solve(enough).new_nodes)
+    assert all("commitments leave" not in node.reason for node in solved(enough).new_nodes)
 
 
 def test_what_is_left_of_a_commitment_is_one_for_all_its_offerings() -> None:

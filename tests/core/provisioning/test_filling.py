@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.core.api import labels as keys
-from controller.core.provisioning import SolveOptions, solve
+from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.pricing import Candidates, dual_prices, promising
 from controller.core.provisioning.styles import QUICK, STYLES, styles
 from tests.core.provisioning.plans import FIRST, in_zones, solved
@@ -79,8 +79,8 @@ def test_both_ways_of_packing_place_everything_and_pass_the_audit(budget: float)
 
 def test_a_budget_never_makes_a_plan_dearer() -> None:
     pods = [pending_pod(requests={"cpu": f"{300 + 410 * (n % 8)}m", "memory": f"{1 + n % 6}Gi"}) for n in range(60)]
-    first = solve(problem(pending=pods), SolveOptions(budget_seconds=0.0))
-    refined = solve(problem(pending=pods), SolveOptions(budget_seconds=10.0))
+    first = solved(problem(pending=pods), SolveOptions(budget_seconds=0.0))
+    refined = solved(problem(pending=pods), SolveOptions(budget_seconds=10.0))
     cost = [plan.price_per_hour + 0.002 * len(plan.new_nodes) for plan in (first, refined)]
     assert cost[1] <= cost[0]
 

@@ -191,7 +191,7 @@ def test_a_pod_that_cannot_be_read_is_left_out_and_the_others_carry_on() -> None
     bad = pending_pod(name="bad")
     bad = replace(bad, spec=replace(bad.spec, malformed=("spec.containers[0].resources.requests.cpu: 'x'",)))
     bounds = pending_pod(name="bounds", required_node_affinity=node_affinity(requirement("a", "Gt", "many")))
-    plan = solve(problem(pending=[bad, bounds, pending_pod(name="good")]))
+    plan = solved(problem(pending=[bad, bounds, pending_pod(name="good")]))
     assert len(plan.new_nodes) == 1
     assert [left.pod[1] for left in plan.unplaced] == ["bad", "bounds"]
 
@@ -206,5 +206,5 @@ def test_the_order_of_objects_does_not_matter() -> None:
 
 
 def test_no_provisioner_is_said_so() -> None:
-    plan = solve(problem(pending=[pending_pod()], provisioners=[], skipped={"broken": "its template is missing"}))
+    plan = solved(problem(pending=[pending_pod()], provisioners=[], skipped={"broken": "its template is missing"}))
     assert "Provisioner broken is not used: its template is missing" in plan.unplaced[0].reason

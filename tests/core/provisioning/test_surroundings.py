@@ -14,7 +14,7 @@ from controller.core.provisioning import solve
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.surroundings import Surroundings
 from tests.core.provisioning.clusters import clusters
-from tests.core.provisioning.plans import FIRST
+from tests.core.provisioning.plans import FIRST, judged, solved
 from tests.factories import (
     ZONES,
     daemon_owner,
@@ -50,7 +50,7 @@ def never_there(posed: SchedulingProblem, name: str) -> SchedulingProblem:
 def test_a_node_thought_away_is_as_one_that_was_never_there(posed: SchedulingProblem) -> None:
     """One after the other on the same surroundings, and then all of them again."""
     around = Surroundings(posed.snapshot)
-    whole = solve(posed, FIRST)
+    whole = solved(posed, FIRST)
     for name in posed.snapshot.nodes:
         assert solve(thought_away(posed, name), FIRST, around) == solve(never_there(posed, name), FIRST)
     assert solve(posed, FIRST, around) == whole
@@ -64,7 +64,7 @@ def test_free_room_follows_what_the_batch_asks_for() -> None:
     plain = problem(pending=[pending_pod(requests={"cpu": "1"})], nodes=[here])
     greedy = replace(plain, pending=(pending_pod(requests={"cpu": "1", "example.com/card": "1"}),))
     around = Surroundings(plain.snapshot)
-    assert [placed.node for placed in solve(plain, FIRST, around).existing] == ["n"]
+    assert [placed.node for placed in judged(solve(plain, FIRST, around), plain).existing] == ["n"]
     assert not solve(greedy, FIRST, around).existing
 
 
@@ -96,7 +96,7 @@ def test_a_daemon_that_runs_already_is_not_charged_again() -> None:
         pods=[running_pod(node="b", requests={"cpu": "500m"}, owner=daemon_owner(name="other"))],
     )
     waiting = [pending_pod(requests={"cpu": "1"}), pending_pod(requests={"cpu": "1"})]
-    plan = solve(problem(pending=waiting, nodes=[there, absent], daemon_sets=sets), FIRST)
+    plan = solved(problem(pending=waiting, nodes=[there, absent], daemon_sets=sets), FIRST)
     assert [(placed.node, len(placed.pods)) for placed in plan.existing] == [("a", 1)]
 
 

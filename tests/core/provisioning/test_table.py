@@ -10,6 +10,7 @@ from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import solve
 from controller.core.provisioning.table import MOST_ANSWERS, OfferTable, Pool, TableCache, pool_requirements
 from controller.core.scheduling.requirements import Requirement, Requirements
+from tests.core.provisioning.plans import solved
 from tests.factories import ZONES, instance_type, pending_pods, problem, provisioner, requirement
 
 
@@ -63,6 +64,6 @@ def test_answers_do_not_pile_up() -> None:
 def test_a_plan_is_the_same_from_a_table_that_others_have_used() -> None:
     """Daemons, requests and limits of other batches leave nothing behind."""
     posed = problem(pending=pending_pods(5, requests={"cpu": "1"}), catalog=kinds())
-    first = solve(posed)
+    first = solved(posed)
     solve(problem(pending=pending_pods(3, requests={"cpu": "300m", "memory": "2Gi"}), catalog=kinds()))
     assert solve(posed) == first
