@@ -18,6 +18,7 @@ from controller.core.api.quantity import format_quantity
 from controller.core.lifecycle.decisions import Entry
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import provisionable
+from controller.core.provisioning.reasons import NO_PROVISIONER
 from controller.core.provisioning.solver import solve
 
 ALWAYS = ("cpu", "memory")
@@ -82,7 +83,10 @@ def outlook_of(present: Present, now: float) -> Outlook:
     options = present.options
     plan = solve(present.problem(), SolveOptions(0.0, options.weight_premium))
     found = foresee(present, plan, now)
-    return Outlook(tuple(_waiting(pods, found.reasons())), bounds(present, now, found.guards))
+    reasons = found.reasons()
+    if not present.snapshot.provisioners:  # somebody else's cluster: what its own nodes lack is all there is to say
+        reasons = {pod: reason.removeprefix(f"{NO_PROVISIONER}. ") for pod, reason in reasons.items()}
+    return Outlook(tuple(_waiting(pods, reasons)), bounds(present, now, found.guards))
 
 
 def view_of(

@@ -154,7 +154,7 @@ def _nodes(view: View, choices: Choices, room: int | None) -> NodeTable:
     more = f"{place}{count(hidden, 'more node')} · " if hidden else ""
     owner = f"of {choices.owner} · " if choices.owner else ""
     caption = f"{more}{owner}by {choices.sort}{' reversed' if choices.reverse else ''}"
-    return NodeTable(shown, view.resources, _region(view), caption)
+    return NodeTable(shown, view.resources, _region(view), caption if found else f"no nodes · {caption}")
 
 
 def _region(view: View) -> str:

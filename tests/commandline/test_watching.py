@@ -69,6 +69,21 @@ def test_a_cluster_that_is_not_ours_is_seen_with_its_prices(cluster: Watched) ->
     assert view.warnings == ()
 
 
+def test_pods_that_wait_in_a_cluster_that_is_not_ours_are_told_what_its_nodes_lack(
+    cluster: Watched, kube: KubeClient
+) -> None:
+    """That there is no Provisioner is no news where nobody asked for one."""
+    kube.create(PODS, {"metadata": {"name": "big"}, "spec": {"containers": [container("64")]}}, "default")
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = {"status": {"phase": "Pending", "conditions": [unschedulable]}}
+    kube.patch(PODS, "big", status, namespace="default", subresource="status")
+    until(cluster, lambda sight: any(pod.unschedulable for pod in sight.present.snapshot.pods.values()))
+    (waiting,) = Looks(cluster).look().waiting
+    assert (waiting.workload, waiting.reason) == ("default/big", "The only node has no room")
+    kube.delete(PODS, "big", "default")
+    until(cluster, lambda sight: not sight.present.snapshot.pods)
+
+
 def test_what_changes_is_seen_and_the_selector_follows_the_labels(cluster: Watched, kube: KubeClient) -> None:
     make_node(kube, "second")
     until(cluster, lambda sight: "second" in sight.present.snapshot.nodes)

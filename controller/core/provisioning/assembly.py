@@ -229,8 +229,8 @@ class Assembler:
 def _reason(pods: int, fitting: _Fitting) -> str:
     offering, found = fitting.offering, fitting.second
     text = (
-        f"{pods} pods had no room on the nodes there are; {offering.instance_type} {offering.capacity_type} in "
-        f"{offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
+        f"{pods} pod{'' if pods == 1 else 's'} had no room on the nodes there are; {offering.instance_type} "
+        f"{offering.capacity_type} in {offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
     )
     if found is None:
         return f"{text}; no other type would"

@@ -26,6 +26,7 @@ from controller.core.scheduling.taints import untolerated
 
 SHOWN = 6
 """How many values or names a reason lists before it says how many more there are."""
+NO_PROVISIONER = "there is no Provisioner: create one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Reasons:
             parts.extend([f"Provisioner {pool.provisioner.name}: {why}"] if why else [])
         parts.extend(f"Provisioner {name} is not used: {why}" for name, why in sorted(skipped.items()))
         if not self.catalog.pools and not skipped:
-            parts.append("there is no Provisioner: create one")
+            parts.append(NO_PROVISIONER)
         parts.append(self._existing(demand))
         return ". ".join(part for part in parts if part)
 
@@ -114,8 +115,13 @@ class Reasons:
             return ""
         allowed = int(demand.mask.existing.sum())
         if not allowed:
-            return f"None of the {count} nodes there are matches its selectors and tolerations"
-        return f"{allowed} of the {count} nodes there are match it, and none has room"
+            which = f"None of the {count} nodes there are matches" if count > 1 else "The only node does not match"
+            return f"{which} its selectors and tolerations"
+        if count == 1:
+            return "The only node has no room"
+        if allowed == count:
+            return f"None of the {count} nodes there are has room"
+        return f"Of the {count} nodes there are {allowed} would do, and none of those has room"
 
     def _pool(self, index: int, demand: Question) -> str:
         catalog = self.catalog
