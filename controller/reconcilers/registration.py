@@ -25,6 +25,9 @@ from controller.kube.resources import NODES
 from controller.loops import ItemBackoff
 
 CATALOG_RETRY_SECONDS = 5.0
+UNSEEN: dict[str, Any] = {}
+"""Instead of a document: the cloud does not know the instance. It may not show it yet; if it is gone, garbage
+collection removes the node."""
 
 
 class RegistrationReconciler:
@@ -58,30 +61,26 @@ class RegistrationReconciler:
 
     def _bring_up(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
         try:
-            patch = self._patch(node, provisioner, view)
-            if not patch:
-                self._nodes.succeeded(node.uid)
-                return
-            written = self._kube.patch(NODES, node.name, patch)
+            document = self._instance_document(node, provisioner)
+            patch = _patch(node, provisioner, view, document)
+            written = self._kube.patch(NODES, node.name, patch) if patch else None
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node changed during its registration", node=node.name, error=str(error))
             return
         except (KubeError, CloudError, ValueError) as error:
             self._nodes.failed(node.uid, error, "Registration failed", node=node.name)
             return
-        self._nodes.succeeded(node.uid)
+        if document is UNSEEN:
+            self._nodes.postpone(node.uid)
+        else:
+            self._nodes.succeeded(node.uid)
+        if written is None:
+            return
         self._informers.learn(NODES, written)
         if _initializes(patch):
             self._log.info("Initialized node", node=node.name, provisioner=provisioner.name)
         else:
             self._log.info("Registered node", node=node.name, provisioner=provisioner.name)
-
-    def _patch(self, node: Node, provisioner: Provisioner, view: CatalogView) -> dict[str, Any]:
-        document = self._instance_document(node, provisioner)
-        if provisioner.name not in view.types:
-            # What the node should offer is not known now: it is not called initialized on half the evidence.
-            return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
-        return registration_patch(node, provisioner, _expected(node, view), document)
 
     def _instance_document(self, node: Node, provisioner: Provisioner) -> dict[str, Any] | None:
         """The labels that only the instance can tell, for a kubelet that registered before its Node was made."""
@@ -90,7 +89,14 @@ class RegistrationReconciler:
         try:
             return node_document(self._cloud.get(node.provider_id), provisioner)
         except InstanceNotFoundError:
-            return None  # garbage collection decides about the node
+            return UNSEEN
+
+
+def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None) -> dict[str, Any]:
+    """What to write. A node is not called initialized on half the evidence: what it offers, and what it is for."""
+    if provisioner.name not in view.types or document is UNSEEN:
+        return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
+    return registration_patch(node, provisioner, _expected(node, view), document)
 
 
 def _concerns_us(node: StateNode, snapshot: Snapshot) -> bool:

@@ -51,7 +51,7 @@ def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_nod
         before = contents(folder / "app")
         state = folder / "state"
         state.mkdir()
-        with crash_world(state, whens=()) as world:
+        with crash_world(state) as world:
             for each in (state / "kubeconfig", state / "proxied"):
                 each.chmod(0o644)
             world.start_kubelets()

@@ -10,9 +10,14 @@ from pathlib import Path
 
 from controller.commands.execution import CommandTimes
 from controller.operator import OperatorTimes
+from controller.reconcilers.deprovisioning import DeprovisioningTimes
 from controller.reconcilers.garbagecollection import GarbageTimes
 
-TIMES = OperatorTimes(commands=CommandTimes(appear_seconds=1.0), garbage=GarbageTimes(sight_seconds=0.0))
+TIMES = OperatorTimes(
+    commands=CommandTimes(appear_seconds=1.0),
+    garbage=GarbageTimes(sight_seconds=0.0),
+    deprovisioning=DeprovisioningTimes(plan_seconds=1.0),
+)
 """The sandbox shows a new instance sooner than EC2 does: a replacement that nobody sees is given up sooner."""
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(["controller.cli", "controller.process", "kubernetes.config", __name__])

@@ -36,11 +36,10 @@ _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-leng
 
 @dataclass
 class CrashProxy:
-    """Kills the victim around the first writes of each kind, one kill for each of `whens`, then lets that kind pass."""
+    """Kills the victim around the first writes of a kind, once for each of its `deaths`, and then lets it pass."""
 
-    whens: tuple[When, ...] = ("before", "after")
-    only: frozenset[str] = frozenset()
-    """The kinds around which to kill; empty: all."""
+    deaths: Mapping[str, tuple[When, ...]]
+    """By kind of write; the others pass."""
     victim_pid: int | None = None
     """Who is to die; None once it did."""
     kills: list[str] = field(default_factory=list)
@@ -54,11 +53,11 @@ class CrashProxy:
         with self._lock:
             self.writes[kind] += 1
             earlier = self.kills.count(kind)
-            spared = bool(self.only) and kind not in self.only
-            if spared or self.victim_pid is None or earlier >= len(self.whens):
+            deaths = self.deaths.get(kind, ())
+            if self.victim_pid is None or earlier >= len(deaths):
                 return None
             self.kills.append(kind)
-            return self.whens[earlier]
+            return deaths[earlier]
 
     def kill(self) -> None:
         """SIGKILL: no chance to tidy up."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from controller.core.api.frozen import EMPTY
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import (
@@ -115,14 +116,15 @@ class CrashWorld:
 def crash_world(
     folder: Path,
     *,
-    whens: tuple[When, ...] = ("before", "after"),
+    deaths: Mapping[str, tuple[When, ...]] = EMPTY,
     unseen_seconds: float = 0.0,
     settings: Mapping[str, str] | None = None,
     capacity_type: str = "on-demand",
 ) -> Iterator[CrashWorld]:
     """Everything but the controller, with all delays compressed. Describe does not know new instances for a while.
 
-    `settings` are keys of the ConfigMap; `capacity_type` is what the Provisioner asks for.
+    `deaths`: around which writes the controller is killed, by kind (CrashProxy). `settings` are keys of the ConfigMap;
+    `capacity_type` is what the Provisioner asks for.
     """
     delays = Delays(pending_seconds=0.3, shutting_down_seconds=0.3, unseen_seconds=unseen_seconds)
     with ExitStack() as stack:
@@ -130,7 +132,7 @@ def crash_world(
         cloud = stack.enter_context(
             aws.serve(AwsSettings(cluster=CLUSTER, delays=delays, instance_types=frozenset({TYPE})))
         )
-        proxy = CrashProxy(whens)
+        proxy = CrashProxy(deaths)
         doors = stack.enter_context(proxy.serve({"kube": api.url, "aws": cloud.endpoint}))
         kube = KubeClient(connect(str(folder / "kubeconfig")))
         install(kube, settings or {}, capacity_type)

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import parse_time
 from controller.kube.resources import PODS
@@ -37,9 +39,10 @@ def waiting_messages(sqs: Any, url: str) -> int:
     return sum(int(found[name]) for name in names)
 
 
+@pytest.mark.xdist_group("controller-processes")
 def test_a_spot_warning_brings_a_replacement_at_once_and_its_pods_move_in_time(tmp_path: Path) -> None:
     queue = {"aws.interruptionQueueName": CLUSTER}
-    with crash_world(tmp_path, whens=(), settings=queue, capacity_type="spot") as world:
+    with crash_world(tmp_path, settings=queue, capacity_type="spot") as world:
         world.scale(1)
         world.start_kubelets()
         world.until(lambda: world.running() == 1 and all(map(initialized, world.nodes())), "a node in service")

@@ -9,6 +9,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from controller.errors import NotFoundError
 from controller.kube.lease import LEASE_NAME
 from controller.kube.resources import LEASES
@@ -34,8 +36,9 @@ def decisions(world: CrashWorld) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.xdist_group("controller-processes")
 def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
-    with crash_world(tmp_path, whens=()) as world:
+    with crash_world(tmp_path) as world:
         world.until(lambda: holder(world) == "karpenter-0", "leading")
         world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
         assert world.log.read_text().count("aws.interruptionQueueName is not set") == 1, "said once, and it goes on"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core.api.labels import CAPACITY_TYPE, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
-from controller.core.lifecycle.documents import node_document
+from controller.core.lifecycle.documents import LAUNCH_TOKEN, node_document
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
 from controller.kube.resources import NODES
@@ -99,6 +99,23 @@ def test_a_node_that_registered_by_itself_becomes_ours_in_full(world: World) -> 
     assert metadata["labels"][CAPACITY_TYPE] == "spot"
     assert metadata["labels"]["team"] == "web"
     assert metadata["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+
+
+def test_a_node_whose_instance_ec2_does_not_show_yet_waits_for_what_only_the_instance_tells(world: World) -> None:
+    """Without its launch token it would be an empty node to all, and not what a command is waiting for."""
+    world.add_provisioner()
+    instance = cloud_instance(tags={LAUNCH_TOKEN: "token-1"})
+    metadata = {"name": instance.node_name, "labels": {PROVISIONER_NAME: "default"}}
+    world.add_node({"metadata": metadata, "spec": {"providerID": instance.provider_id}})
+    loop = reconciler(world)
+    before = some_passes(world, loop).nodes[instance.node_name]
+    assert TERMINATION_FINALIZER in before.node.finalizers
+    assert not before.initialized
+    assert loop.reconcile(world.caught_up()) <= 1.0, "it is looked at again soon"
+    world.cloud.add(instance)
+    world.clock.ahead_seconds += 10.0
+    world.passes(loop, initialized(instance.node_name))
+    assert world.node(instance.node_name)["metadata"]["annotations"][LAUNCH_TOKEN] == "token-1"
 
 
 def test_strangers_and_leaving_nodes_are_not_touched(world: World) -> None:
