@@ -7,15 +7,18 @@ dealt one after the other to the lowest permitted cell, so every step is one tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 
-from controller.core.provisioning.compiler import Mask, MaskCompiler
+from controller.core.provisioning.compiler import Mask, MaskCompiler, Tolerations
 from controller.core.provisioning.domains import Domains
+from controller.core.provisioning.levels import Choice
 from controller.core.provisioning.pieces import Piece, RuleSet, UnitRule
+from controller.core.provisioning.styles import Style
 from controller.core.provisioning.topology import Kind
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -93,10 +96,10 @@ class _Dealing:
 class Allocator:
     """Deals pieces out to cells, and keeps the groups' counts."""
 
-    def __init__(self, masks: MaskCompiler, domains: Domains, *, bound_first: bool = False) -> None:
+    def __init__(self, masks: MaskCompiler, domains: Domains, style: Style) -> None:
         self.masks = masks
         self.domains = domains
-        self.bound_first = bound_first
+        self.style = style
         self._reach: Reach = {}
         self._cells: dict[object, list[Cell]] = {}
         self._terms: dict[int, _Terms] = {}
@@ -130,23 +133,50 @@ class Allocator:
         """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those that have waited
         longest, then those with least choice."""
         first = dealing.piece.pod_class
-        return (dealing.terms.obeys != self.bound_first, -first.waited, len(dealing.cells), first.name)
+        return (dealing.terms.obeys != self.style.bound_first, -first.waited, len(dealing.cells), first.name)
 
     def _dealing(self, piece: Piece) -> _Dealing:
         terms = self._terms.get(id(piece.rules))
         if terms is None:
             terms = self._terms[id(piece.rules)] = _Terms.of(piece.rules)
         pins = self._exclusions(terms.outside) if terms.outside else None
-        base = self.masks.mask(piece.level, piece.choices, pins, piece.tolerations)
+        choices, tolerations = self._settled(piece) if self.style.settled else (piece.choices, piece.tolerations)
+        base = self.masks.mask(piece.level, choices, pins, tolerations)
         key = (base.index, piece.request_key, piece.rules.keys, terms.must)
         cells = self._cells.get(key)
         if cells is None:
-            cells = self._cells[key] = self._find_cells(piece, base, terms.must, pins)
+            narrow = partial(self.masks.mask, piece.level, choices, tolerations=tolerations)
+            cells = self._cells[key] = self._find_cells(piece, base, terms.must, pins, narrow)
         if piece.blocked:
             cells = [cell for cell in cells if cell.values not in piece.blocked]
         return _Dealing(piece, terms, cells, piece.count)
 
-    def _find_cells(self, piece: Piece, base: Mask, must: tuple[bool, ...], pins: Requirements | None) -> list[Cell]:
+    def _settled(self, piece: Piece) -> tuple[tuple[Choice, ...], Tolerations]:
+        """The piece's choices and tolerations, with those of spreads that may count it, and then surely do."""
+        level = piece.level
+        choices = piece.choices
+        tolerations = piece.tolerations or ((level.tolerations, level.avoids_preferred_taints),)
+        for rule in piece.rules.domain:
+            group = rule.group
+            if rule.obeys or not rule.matched or not group.hard or group.key.kind is not Kind.SPREAD:
+                continue
+            counted = group.key.node_filter
+            if any(len(terms) > 1 for terms in counted.choices):
+                continue  # a node settles an open label for one of OR terms: which one, nobody knows here
+            more = (*choices, *counted.choices)
+            tolerated = tolerations if counted.tolerations is None else (*tolerations, (counted.tolerations, False))
+            if np.isfinite(self.domains.cost(self.masks.mask(level, more, None, tolerated), piece.request)):
+                choices, tolerations = more, tolerated
+        return choices, tolerations
+
+    def _find_cells(
+        self,
+        piece: Piece,
+        base: Mask,
+        must: tuple[bool, ...],
+        pins: Requirements | None,
+        narrow: Callable[[Requirements], Mask],
+    ) -> list[Cell]:
         cells, keys = [], piece.rules.keys
         values_of = [self.domains.values(key, base) for key in keys]
         options = [values if needed else [*values, ABSENT] for values, needed in zip(values_of, must, strict=True)]
@@ -154,7 +184,7 @@ class Allocator:
             pinned = Requirements(
                 (*(pins.values() if pins else ()), *(_pin(k, v) for k, v in zip(keys, values, strict=True)))
             )
-            mask = self.masks.mask(piece.level, piece.choices, pinned, piece.tolerations) if pinned else base
+            mask = narrow(pinned) if pinned else base
             cost = self.domains.cost(mask, piece.request)
             if np.isfinite(cost):
                 cells.append(Cell(values, mask, cost))

@@ -52,7 +52,7 @@ class Rounds:
         self.domains = domains
         self.packer = packer
         self.scale = scale
-        self.allocator = Allocator(masks, domains, bound_first=packer.style.bound_first)
+        self.allocator = Allocator(masks, domains, packer.style)
         self.bundler = Bundler(topology, masks, domains)
         self.taken_back = False
         self._requests: dict[Resources, tuple[Floats, bytes]] = {}
@@ -184,6 +184,12 @@ class Rounds:
             self.domains.expect(self.masks.mask(piece.level, piece.choices) for piece in pieces)
             for group in groups.values():
                 group.domains = self.domains.universe(group) | group.domains
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a spread that binds may count more pods than it surely does: then it was held to both."""
+        spreads = (g for g in self.topology.groups.values() if g.hard and g.key.kind is Kind.SPREAD)
+        return any(count > group.least.get(domain, 0) for group in spreads for domain, count in group.most.items())
 
     def sound(self) -> bool:
         """Whether the groups' rules hold: taking pods back may have left others without what they need."""

@@ -38,7 +38,7 @@ from controller.core.provisioning.seeding import seed
 from controller.core.provisioning.selection import SelectorIndex
 from controller.core.provisioning.sharing import share_pools
 from controller.core.provisioning.slots import Slots
-from controller.core.provisioning.styles import Style, styles
+from controller.core.provisioning.styles import Style, otherwise, styles
 from controller.core.provisioning.surroundings import Surroundings
 from controller.core.provisioning.table import Pool, pool_requirements
 from controller.core.provisioning.topology import Topology
@@ -173,10 +173,11 @@ class Solver:
         plans = [self._plan(*attempt) for attempt in attempts]
         fewest = min(len(plan.unplaced) for plan in plans)
         if fewest > len(self.unplaced) and self._tied():
-            attempt = self.attempt(replace(tried[0], bound_first=True))
-            plan = self._plan(*attempt)
-            if attempt[0].sound() and len(plan.unplaced) < fewest:
-                attempts, plans = [attempt], [plan]
+            for style in otherwise(tried[0], unsettled=attempts[0][0].unsettled):
+                attempt = self.attempt(style)
+                plan = self._plan(*attempt)
+                if attempt[0].sound() and len(plan.unplaced) < fewest:
+                    attempts, plans, fewest = [attempt], [plan], len(plan.unplaced)
         best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
         if self.options.budget_seconds > 0:
             plans.extend(self._refined(*attempts[best]))

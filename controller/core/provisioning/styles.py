@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.core.provisioning.plan import SolveOptions
 
@@ -17,7 +17,8 @@ class Style:
     portions: a pod kind takes at most this part of the room it could have before the next choice, so that fillings stay
     mixed. tries: candidates filled in thought for each node. choosy_first: nodes are opened first for pods with the
     least choice; else for the largest. bound_first: zones go first to pods that a rule binds, and not to those that it
-    only counts; it may place more, but relies more on the order in which kube-scheduler binds them.
+    only counts; it may place more, but relies more on the order in which kube-scheduler binds them. settled: pods that
+    a spread counts on some nodes alone go to such nodes where they can, so that it is known how many it counts.
     """
 
     filled: bool = True
@@ -25,6 +26,7 @@ class Style:
     tries: int = 6
     choosy_first: bool = True
     bound_first: bool = False
+    settled: bool = False
 
 
 QUICK = Style(filled=False)
@@ -34,3 +36,9 @@ STYLES = (Style(), QUICK)
 def styles(options: SolveOptions, pods: int) -> tuple[Style, ...]:
     """The ways to try for a first plan of so many pods; what budget there is, refinement spends on it."""
     return STYLES if options.budget_seconds > 0 and pods <= FEW_PODS else (QUICK,)
+
+
+def otherwise(style: Style, *, unsettled: bool) -> tuple[Style, ...]:
+    """The same in other orders, which may place pods that it left. `unsettled`: what spreads count was not known."""
+    bound_first, settled = replace(style, bound_first=True), replace(style, settled=True)
+    return (bound_first, settled, replace(settled, bound_first=True)) if unsettled else (bound_first,)

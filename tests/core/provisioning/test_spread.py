@@ -10,7 +10,7 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
-from controller.core.api.pod import LabelSelector, SelectorRequirement, WeightedPodAffinityTerm
+from controller.core.api.pod import LabelSelector, SelectorRequirement, Toleration, WeightedPodAffinityTerm
 from controller.core.provisioning.rounds import holds
 from controller.core.provisioning.topology import Group, GroupKey, Kind
 from controller.core.state.snapshot import StateNode
@@ -335,3 +335,16 @@ def test_bound_pods_may_not_lean_on_free_ones_that_are_bound_after_them() -> Non
     group.free.update({ZONES[1]: 1})
     assert holds(group)
     assert not holds(group, bound_first=True)
+
+
+@pytest.mark.parametrize("taints_policy", ["Ignore", "Honor"])
+def test_pods_that_a_spread_may_count_or_not_keep_its_owners_from_no_zone(taints_policy: str) -> None:
+    """Nine that have waited longer may go where they are counted, or elsewhere: which, is settled for its owners."""
+    kinds = [instance_type(name=arch, cpu=4, memory="16Gi", arch=arch) for arch in ("amd64", "arm64")]
+    anything = (Toleration(operator="Exists"),)
+    nine = pending_pods(9, labels=WEB, topology_spread=(spread(keys.CAPACITY_TYPE),), tolerations=anything)
+    arm = {} if taints_policy == "Honor" else {keys.ARCH: "arm64"}
+    owners = pending_pods(3, node_selector=arm, topology_spread=(spread(taints_policy=taints_policy),))
+    later = [replace(each, created=3600.0) for each in owners]
+    pools = [provisioner(name="a", taints=[Taint("a")]), provisioner(name="b")]
+    assert solved(problem(pending=[*nine, *later], catalog=kinds, provisioners=pools)).unplaced == ()
