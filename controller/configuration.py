@@ -2,14 +2,15 @@
 
 What can change while the controller runs does so at once. For the rest the process ends in peace after a while, so that
 its Deployment starts it anew: the leader later than the others, lest all are away at the same time. A stack that rolls
-its pods is quicker. What breaks a rule is refused with every key and remedy, and the last good settings hold.
+its pods is quicker. What breaks a rule is refused with every key and remedy, in the log, in an event on the ConfigMap
+and in a metric, and the last good settings hold.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,9 @@ from controller.clock import Clock
 from controller.core.api.strict import Report
 from controller.errors import KubeError, NotFoundError, ValidationError
 from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CONFIG_MAPS
+from controller.metrics import CONFIGURATION_REFUSED, SILENT, Recorder
 from controller.settings import CONFIG_MAP, Settings
 from controller.telemetry.levels import LEVELS
 from controller.telemetry.logging import set_levels
@@ -29,6 +32,8 @@ EVERYTHING: Final = "controller"
 """The component that means all of ours that are not named themselves."""
 ZAP_CONFIG: Final = "zap-logger-config"
 """Karpenter v0.27's key for a JSON document, of which `level` is what can change while it runs."""
+
+REFUSED: Final = "Configuration refused; the last good one holds"
 
 _log = structlog.get_logger("configuration")
 
@@ -91,6 +96,7 @@ class Configuration:
         clock: Clock,
         stop: threading.Event,
         times: ConfigurationTimes | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`level` is what the ConfigMap of log levels need not say; `stop` is set where a restart must follow."""
         self._kube = kube
@@ -101,6 +107,10 @@ class Configuration:
         self._settings: Settings | None = None
         self._adopt: Callable[[Settings], None] = lambda _: None
         self._leads: Callable[[], bool] = lambda: False
+        self._events: EventRecorder | None = None
+        self._recorder = recorder
+        self._refused: dict[str, bool] = {}
+        self._uids: dict[str, str] = {}
         self._waits: tuple[Settings, float] | None = None
         """Settings that a restart will bring, and since when they are there (monotonic)."""
         self._said: dict[str, str] = {}
@@ -111,9 +121,16 @@ class Configuration:
         """Look at log levels from now on, and at settings as soon as `follow` tells which there are."""
         self._thread.start()
 
-    def follow(self, settings: Settings, adopt: Callable[[Settings], None], leads: Callable[[], bool]) -> None:
-        """From now on changes of `settings` go to `adopt`; `leads` tells whether this process acts."""
-        self._adopt, self._leads = adopt, leads
+    def follow(
+        self,
+        settings: Settings,
+        adopt: Callable[[Settings], None],
+        leads: Callable[[], bool],
+        events: EventRecorder | None = None,
+    ) -> None:
+        """From now on changes of `settings` go to `adopt`; `leads` tells whether this process acts: it alone publishes
+        what is refused, in `events`."""
+        self._adopt, self._leads, self._events = adopt, leads, events
         self._settings = settings
 
     def _run(self) -> None:
@@ -127,14 +144,26 @@ class Configuration:
             try:
                 take(name)
             except NotFoundError:
-                self._say(name, "")  # the stack's levels are not there, or the settings are being replaced
+                self._fine(name)  # the stack's levels are not there, or the settings are being replaced
             except ValidationError as error:
-                problems = [str(problem) for problem in error.problems]
-                self._say(name, "Configuration refused; the last good one holds", problems=problems)
+                self._refuse(name, [str(problem) for problem in error.problems])
             except KubeError as error:
                 self._say(name, "Configuration cannot be read; the last one holds", error=str(error))
             else:
-                self._say(name, "")
+                self._fine(name)
+        self._recorder.replace(CONFIGURATION_REFUSED, {(name,): float(bad) for name, bad in self._refused.items()})
+
+    def _fine(self, name: str) -> None:
+        self._refused[name] = False
+        self._say(name, "")
+
+    def _refuse(self, name: str, problems: Sequence[str]) -> None:
+        self._refused[name] = True
+        self._say(name, REFUSED, problems=problems)
+        if self._events is not None and self._leads():
+            ref = ObjectRef(CONFIG_MAPS.api_version, CONFIG_MAPS.kind, name, self._uids.get(name, ""), self._namespace)
+            message = f"{REFUSED}: {' | '.join(sorted(problems, key=len))}"  # the long ones may be cut
+            self._events.publish(ref, "Warning", "ConfigurationRefused", message)
 
     def _say(self, name: str, message: str, **fields: object) -> None:
         text = f"{message} {fields}" if message else ""
@@ -143,7 +172,9 @@ class Configuration:
         self._said[name] = text
 
     def _data(self, name: str) -> dict[str, str]:
-        return self._kube.get(CONFIG_MAPS, name, self._namespace).get("data") or {}
+        found = self._kube.get(CONFIG_MAPS, name, self._namespace)
+        self._uids[name] = found.get("metadata", {}).get("uid", "")
+        return found.get("data") or {}
 
     def _take_levels(self, name: str) -> None:
         levels = log_levels(self._data(name), self._level)

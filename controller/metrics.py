@@ -257,6 +257,11 @@ QUEUE_LENGTH = _gauge(
     "nodeless_queue_length", "What waits: pods for a node, nodes to come up, nodes to end, commands.", "queue"
 )
 QUEUE_AGE = _gauge("nodeless_queue_oldest_age_seconds", "How long the oldest of a queue has waited.", "queue")
+CONFIGURATION_REFUSED = _gauge(
+    "nodeless_configuration_refused",
+    "1 while a ConfigMap breaks a rule, so that what it said before holds.",
+    "config_map",
+)
 DROPPED_SERIES = _gauge(
     "nodeless_metrics_dropped_series", "Series left out of this page because a metric has too many.", "metric"
 )

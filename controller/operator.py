@@ -116,7 +116,7 @@ class Operator:
         self._clock = clock
         self._stop = stop
         self.informers = Informers(kube, Cluster(), clock)
-        self._events = EventRecorder(kube, clock)
+        self.events = EventRecorder(kube, clock)
         cloud = MeasuredCloud(cloud, recorder, clock)
         self._catalogs = Catalogs(cloud)
         self._ledger.look = self._look
@@ -127,14 +127,14 @@ class Operator:
             self._drift = Drift(self.informers, images, clock, network)
         acting = self._reconcilers(settings, kube, cloud)
         if resolve is not None:
-            acting.append(NodeTemplatesReconciler(kube=kube, events=self._events, resolve=resolve, clock=clock))
+            acting.append(NodeTemplatesReconciler(kube=kube, events=self.events, resolve=resolve, clock=clock))
         if interruptions is not None:
             queue, spot_lost = interruptions
             acting.append(
                 InterruptionReconciler(
                     kube=kube,
                     informers=self.informers,
-                    events=self._events,
+                    events=self.events,
                     queue=queue,
                     spot_lost=spot_lost,
                     clock=clock,
@@ -142,7 +142,7 @@ class Operator:
                 )
             )
         if advise is not None:
-            acting.append(AdviceReconciler(events=self._events, advise=advise))
+            acting.append(AdviceReconciler(events=self.events, advise=advise))
         if memory is not None:
             acting.append(MemoryReconciler(kube=kube, namespace=namespace, memory=memory))
         self._decisions = DecisionsReconciler(kube=kube, namespace=namespace, ledger=self._ledger, clock=clock)
@@ -164,7 +164,7 @@ class Operator:
         )
 
     def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
-        informers, events, catalogs, clock = self.informers, self._events, self._catalogs, self._clock
+        informers, events, catalogs, clock = self.informers, self.events, self._catalogs, self._clock
         launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
         budgets = settings.disruption_budgets
         solve, batch = settings.solve_options(), _batch_times(settings)
@@ -291,7 +291,7 @@ class Operator:
         for check in metrics.CONSISTENCY_CHECKS:  # an increase is seen from a zero on: the first error counts, too
             self._recorder.count(metrics.CONSISTENCY_ERRORS, check, amount=0.0)
         self._leads = True
-        self._events.start()
+        self.events.start()
         for loop in self._acting:
             loop.start()
 
@@ -312,7 +312,7 @@ class Operator:
         self._termination.close()
         self._catalogs.close()
         self._flush_decisions()
-        self._events.stop()
+        self.events.stop()
         self.informers.stop()
         return all(ended)
 

@@ -84,6 +84,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
         clock=clock,
         stop=stop,
         times=times.configuration,
+        recorder=serving.metrics,
     )
     configuration.start()
     refuse_old_kubernetes(kube, options.kubernetes_min_version, clock, stop)
@@ -115,7 +116,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     operator.checks(serving.health)
     serving.metrics.add_part(operator.state_text)
     operator.watch()
-    configuration.follow(settings, operator.tune, operator.acts)
+    configuration.follow(settings, operator.tune, operator.acts, operator.events)
     elector = _lead(options, kube, clock, stop, times)
     if not stop.is_set():
         operator.act(unsure=elector is None or elector.follows_a_crash)

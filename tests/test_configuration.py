@@ -15,7 +15,9 @@ from controller.configuration import Configuration, log_levels
 from controller.errors import NotFoundError, UnavailableError, ValidationError
 from controller.settings import CONFIG_MAP, LIVE, Settings
 from controller.telemetry.logging import configure, set_level
+from controller.telemetry.metrics import Metrics
 from tests.manual_clock import ManualClock
+from tests.telemetry.test_metrics import values
 
 BASE = {"aws.clusterName": "test"}
 
@@ -33,7 +35,17 @@ class Maps:
             raise UnavailableError("connection refused")
         if name not in self.data:
             raise NotFoundError("gone", 404)
-        return {"data": self.data[name]}
+        return {"metadata": {"uid": f"uid-{name}"}, "data": self.data[name]}
+
+
+class Events:
+    """What was published."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+
+    def publish(self, *event: Any) -> None:
+        self.said.append(event)
 
 
 class Process:
@@ -43,6 +55,7 @@ class Process:
         self.maps, self.clock, self.stop = Maps(), ManualClock(), threading.Event()
         self.adopted: list[Settings] = []
         self.leads = False
+        self.events, self.metrics = Events(), Metrics(self.clock)
         self.configuration = Configuration(
             kube=self.maps,  # type: ignore[arg-type]
             namespace="karpenter",
@@ -50,8 +63,15 @@ class Process:
             level="info",
             clock=self.clock,
             stop=self.stop,
+            recorder=self.metrics,
         )
-        self.configuration.follow(Settings.parse(BASE), self.adopted.append, lambda: self.leads)
+        events: Any = self.events
+        self.configuration.follow(Settings.parse(BASE), self.adopted.append, lambda: self.leads, events)
+
+    def refused(self) -> dict[str, float]:
+        """As the page tells it."""
+        found = values(self.metrics.page({}).body, "nodeless_configuration_refused", "config_map")
+        return {name: value for (name,), value in found.items()}
 
     def look(self, name: str = CONFIG_MAP, **data: str) -> list[Any]:
         """Change a ConfigMap, let it be seen; what was logged."""
@@ -140,6 +160,28 @@ def test_wrong_settings_are_refused_with_all_keys_and_remedies_once_and_the_last
     assert not process.stop.is_set()
     process.look(batchMaxDuration="20s")
     assert process.adopted[-1].batch_max_duration_seconds == 20.0
+
+
+def test_what_is_refused_is_a_metric_and_of_the_leader_an_event_until_it_is_mended(process: Process) -> None:
+    """The event names the short problems first: a list of known keys may be what is cut off."""
+    process.look(batchMaxDuration="soon", nonsense="x")
+    assert process.refused() == {CONFIG_MAP: 1.0, "config-logging": 0.0}
+    assert process.events.said == [], "one that stands by leaves that to the leader"
+    process.leads = True
+    process.look()
+    assert process.refused() == dict.fromkeys((CONFIG_MAP, "config-logging"), 0.0)
+    process.look("config-logging", **{"loglevel.webhook": "loud"})
+    process.maps.data["config-logging"] = {}
+    process.look(batchMaxDuration="soon", nonsense="x")
+    process.maps.down = True
+    process.look()
+    assert process.refused() == {CONFIG_MAP: 1.0, "config-logging": 0.0}, "nobody knows better"
+    levels, settings = process.events.said
+    assert (levels[0].name, levels[0].uid, levels[0].namespace) == ("config-logging", "uid-config-logging", "karpenter")
+    assert levels[1:3] == ("Warning", "ConfigurationRefused")
+    assert settings[0].name == CONFIG_MAP
+    assert settings[3].startswith("Configuration refused; the last good one holds: batchMaxDuration: 'soon' is not")
+    assert "nonsense: unknown key" in settings[3]
 
 
 def test_an_outage_or_a_config_map_that_is_gone_changes_nothing(process: Process) -> None:
