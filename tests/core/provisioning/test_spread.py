@@ -255,10 +255,13 @@ def test_match_label_keys_spread_each_revision_alone() -> None:
 def test_match_label_keys_part_revisions_after_a_pod_without_labels_too() -> None:
     """Four of each revision share hosts, and the pod without labels has one; as one group they would need eight."""
     constraint = spread(keys.HOSTNAME, match_label_keys=("rev",))
-    asked: dict[str, Any] = {"topology_spread": (constraint,), "requests": {"cpu": "100m"}}
-    bare = pending_pod(name="a", **asked)
-    old, new = (pending_pods(4, labels={**WEB, "rev": rev}, **asked) for rev in ("1", "2"))
-    assert len(solved(problem(pending=[bare, *old, *new])).new_nodes) <= 5
+    bare = pending_pod(name="a", topology_spread=(constraint,), requests={"cpu": "100m"})
+    web = [
+        replace(bare, name=f"web-{rev}-{number}", labels=FrozenMap({**WEB, "rev": rev}))
+        for rev in ("1", "2")
+        for number in range(4)
+    ]
+    assert len(solved(problem(pending=[bare, *web])).new_nodes) <= 5
 
 
 def test_a_class_that_its_volume_or_type_keeps_out_of_a_zone_is_held_by_that_zone() -> None:
