@@ -1,4 +1,7 @@
-"""`python -m bench`: solve a problem file, or all of a folder beside the peer's figures."""
+"""`python -m bench`: solve a problem file, or all of a folder beside the peer's figures.
+
+What brings the sandbox along is imported by the commands that run it: a solve's memory is the solve's own.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,13 @@ from pathlib import Path
 import click
 import orjson
 
-from bench import field, judging, scalereport
+from bench import field, scalereport
 from bench.curve import measure, picture, table
 from bench.generate import write
-from bench.image import image_table, measure_image
 from bench.prices import Row, report
 from bench.report import lines, markdown, show
 from bench.runs import Run, document, run
-from bench.scale import run as scale_run
 from controller.core.provisioning import SolveOptions
-from sandbox import kubebinaries
-from sandbox.realkube import ASSETS_VARIABLE
 
 PRICES = """# Prices beside the bound and the peer
 
@@ -75,6 +74,8 @@ def solve_all(folder: Path, peer: Path | None, budget: float | None, against: st
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 def judge_plans(files: tuple[Path, ...], seeds: int, from_seed: int, budget: float | None) -> None:
     """Solve FILES, and have kube-scheduler's own filters judge the plans. Ends with 1 when one does not hold."""
+    from bench import judging
+
     try:
         binary = judging.find_or_build(lambda line: click.echo(line, err=True))
     except judging.JudgeMissingError as error:
@@ -147,6 +148,10 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def scale(nodes: int, into: Path) -> None:
     """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
+    from bench.scale import run as scale_run
+    from sandbox import kubebinaries
+    from sandbox.realkube import ASSETS_VARIABLE
+
     folder = kubebinaries.find_or_build(lambda line: click.echo(line, err=True))
     os.environ[ASSETS_VARIABLE] = str(folder)
     found = scale_run(nodes)
@@ -160,6 +165,8 @@ def scale(nodes: int, into: Path) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def image(into: Path) -> None:
     """The image's installation, by the Dockerfile's own steps: its size, and the time from start to ready."""
+    from bench.image import image_table, measure_image
+
     found = measure_image()
     into.mkdir(parents=True, exist_ok=True)
     (into / "image.md").write_text(image_table(found))

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from controller.core.api import labels
+from controller.core.api.batches import parse_pods
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.parse import (
@@ -36,10 +37,11 @@ from controller.core.api.parse import (
 from controller.core.api.pod import Pod, PodSpec, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
+from controller.core.api.replicas import Pods, PodsByKey
 from controller.core.api.workloads import CSINode, Namespace, PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.cloud import Catalog, InstanceType, Offering
 from controller.core.provisioning import SchedulingProblem
-from controller.core.provisioning.problem import build, pod_key
+from controller.core.provisioning.problem import build
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -53,7 +55,7 @@ class Objects:
 
     provisioners: tuple[Provisioner, ...]
     instance_types: tuple[InstanceType, ...]
-    pods: tuple[Pod, ...]
+    pods: Pods
     nodes: tuple[Any, ...]
     daemon_sets: tuple[Any, ...]
     namespaces: tuple[Namespace, ...] = ()
@@ -75,7 +77,7 @@ def decode(document: Document) -> Objects:
     return Objects(
         provisioners=tuple(_provisioner(pool) for pool in document["nodePools"]),
         instance_types=tuple(_instance_type(kind) for kind in document["instanceTypes"]),
-        pods=tuple(_pod(obj) for obj in document["pods"]),
+        pods=parse_pods(document["pods"], _pod),
         nodes=tuple(_node(obj) for obj in document.get("nodes") or ()),
         daemon_sets=tuple(parse_daemon_set(obj) for obj in document.get("daemonSets") or ()),
         namespaces=tuple(parse_namespace(obj) for obj in document.get("namespaces") or ()),
@@ -88,15 +90,15 @@ def decode(document: Document) -> Objects:
 
 def posed(snapshot: Snapshot, catalog: Catalog) -> SchedulingProblem:
     """The problem of placing the pods that have no node."""
-    return build(snapshot, catalog, [pod for pod in snapshot.pods.values() if not pod.node_name])
+    pods = snapshot.pods.every if isinstance(snapshot.pods, PodsByKey) else Pods.of(snapshot.pods.values())
+    return build(snapshot, catalog, pods.only(lambda pod: not pod.node_name))
 
 
 def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
     """The snapshot and the catalog that the controller would have."""
     bound: dict[str, list[Pod]] = defaultdict(list)
-    for pod in objects.pods:
-        if pod.node_name and not pod.terminal:
-            bound[pod.node_name].append(pod)
+    for pod in objects.pods.only(lambda pod: pod.node_name != "" and not pod.terminal):
+        bound[pod.node_name].append(pod)
     nodes = {
         node.name: StateNode(
             node=node,
@@ -110,7 +112,7 @@ def arrange(objects: Objects) -> tuple[Snapshot, Catalog]:
     snapshot = Snapshot(
         synced=True,
         nodes=nodes,
-        pods=dict(zip(map(pod_key, objects.pods), objects.pods, strict=True)),
+        pods=PodsByKey(objects.pods),
         provisioners={p.name: p for p in sorted(objects.provisioners, key=lambda p: p.name)},
         daemon_sets={(d.namespace, d.name): d for d in objects.daemon_sets},
         namespaces={each.name: each for each in objects.namespaces},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -12,6 +13,7 @@ import pytest
 from bench.generate import DEPLOYMENTS, FIELD_NODES, FIELD_PODS, FIELD_POOLS, deployments, field
 from bench.problems import arrange, decode, posed
 from bench.report import COLUMNS, Line, growth, lines, markdown
+from controller.core.api.parse import parse_pod
 from controller.core.provisioning import SolveOptions, solve
 from tests.core.provisioning.plans import judged
 
@@ -74,6 +76,14 @@ def test_a_small_field_is_planned_soundly_and_whole() -> None:
     assert plan.unplaced == ()
     assert plan.new_nodes
     assert plan.existing
+
+
+def test_pods_read_together_are_planned_as_pods_read_alone() -> None:
+    """Whatever their order."""
+    document = deployments(300, 1)
+    problem, options = posed(*arrange(decode(document))), SolveOptions(budget_seconds=0.0)
+    alone = tuple(map(parse_pod, reversed(document["pods"])))
+    assert solve(problem, options) == solve(replace(problem, pending=alone), options)
 
 
 def test_deployments_have_equal_replicas_and_the_seed_decides() -> None:

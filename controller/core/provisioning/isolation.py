@@ -27,7 +27,7 @@ def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPl
         return solve(problem), None
     except Exception as error:
         search = _Search(problem, solve)
-        bad = search.bad(problem.pending)
+        bad = search.bad(tuple(problem.pending))
         if not bad or search.spent >= MOST_TRIES:
             raise
         names = {pod.key for pod in bad}

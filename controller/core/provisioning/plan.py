@@ -54,7 +54,7 @@ class SchedulingProblem:
     are not.
     """
 
-    pending: tuple[Pod, ...]
+    pending: Sequence[Pod]
     nodes: tuple[StateNode, ...]
     provisioners: tuple[Provisioner, ...]
     catalog: Catalog

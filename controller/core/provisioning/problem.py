@@ -9,6 +9,7 @@ from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.replicas import Pods
 from controller.core.cloud import Catalog
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -61,11 +62,11 @@ def build(
     reasons = dict(skipped or {})
     usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))
     wanted = pods if pods is not None else waiting(snapshot, without_nodes)
-    served = [pod for pod in wanted if not (pod.spec.required_node_affinity and opted_out(pod))]
+    served = Pods.of(wanted).only(lambda pod: not opted_out(pod))
     known = snapshot.nodes
     nodes = [known[name] for name in sorted(known) if name not in without_nodes and not known[name].leaving]
     return SchedulingProblem(
-        pending=tuple(served),
+        pending=served,
         nodes=tuple(nodes),
         provisioners=usable,
         catalog=FrozenMap({p.name: tuple(catalog[p.name]) for p in usable}),

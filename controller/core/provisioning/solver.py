@@ -9,9 +9,10 @@ from functools import cached_property, partial
 import numpy as np
 
 from controller.core.api.pod import PodKey, PodSpec
+from controller.core.api.replicas import Pods, Replicas
 from controller.core.provisioning.assembly import Assembler
 from controller.core.provisioning.catalog import CompiledCatalog
-from controller.core.provisioning.classes import PodClass, Template, classify, templates
+from controller.core.provisioning.classes import PodClass, classify
 from controller.core.provisioning.commitments import within_commitments
 from controller.core.provisioning.compiler import MaskCompiler
 from controller.core.provisioning.daemons import with_ports
@@ -69,14 +70,14 @@ class Solver:
         self.unplaced: dict[PodKey, str] = {}
         gone = problem.without_nodes
         self.stays: Bools = np.array([node.name not in gone for node in self.around.nodes], dtype=np.bool_)
-        alike = templates(problem.pending)
-        good = [one for one in alike if not one.spec.malformed]
+        alike = Pods.of(problem.pending).groups
+        good = [one for one in alike if not one.first.spec.malformed]
         for one in alike:
-            if one.spec.malformed:
-                reason = "the pod cannot be read: " + "; ".join(one.spec.malformed)
+            if one.first.spec.malformed:
+                reason = "the pod cannot be read: " + "; ".join(one.first.spec.malformed)
                 self.unplaced.update((pod.key, reason) for pod in one.pods)
         found = self.around.daemons
-        with_volumes = [one.pods[0] for one in good if one.pods[0].volumes]
+        with_volumes = [one.first for one in good if one.first.volumes]
         volumes = Volumes(problem.snapshot, sorted(with_volumes, key=pod_key))
         classes = classify(good, self._label_keys(good), volumes.needs())
         running = (one.pod.spec for one in self.around.with_ports)
@@ -103,9 +104,9 @@ class Solver:
         """The keys of the pods to place."""
         return frozenset(map(pod_key, self.problem.pending))
 
-    def _label_keys(self, pending: list[Template]) -> frozenset[str]:
+    def _label_keys(self, pending: list[Replicas]) -> frozenset[str]:
         """Labels that some selector looks at: only these tell classes apart."""
-        specs: dict[int, PodSpec] = {id(one.spec): one.spec for one in pending}
+        specs: dict[int, PodSpec] = {id(one.first.spec): one.first.spec for one in pending}
         specs.update((id(one.pod.spec), one.pod.spec) for one in self.around.repelling)
         return selector_keys(specs.values())
 

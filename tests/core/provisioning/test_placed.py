@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api.pod import OwnerReference, Pod
-from controller.core.provisioning.classes import PodClass, classify, templates
+from controller.core.api.replicas import Pods
+from controller.core.provisioning.classes import PodClass, classify
 from controller.core.provisioning.placed import Part, PlacedPods, workloads
 from tests.core.provisioning.plans import SMALL
 from tests.factories import pod, replica_set_owner
@@ -31,7 +32,7 @@ REPLICAS = st.lists(
 
 def only_class(pods: list[Pod]) -> PodClass:
     """The class of pods that differ in name, age and owner alone."""
-    (found,) = classify(templates(pods), frozenset(), {})
+    (found,) = classify(Pods.of(pods).groups, frozenset(), {})
     return found
 
 
@@ -64,7 +65,7 @@ def test_nodes_with_the_same_pods_are_equal_however_they_were_put_together() -> 
 def test_classes_are_numbered_by_their_first_names_in_whatever_order_pods_came(keys: list[tuple[str, str]]) -> None:
     """Those of one namespace are a class here; one whose pods ask for more comes by its own first name."""
     pods = [pod(namespace=space, name=name, requests={"cpu": "2"} if name == "v" else SMALL) for space, name in keys]
-    found = classify(templates(pods), frozenset(), {})
+    found = classify(Pods.of(pods).groups, frozenset(), {})
     assert [(each.index, each.name, len(each)) for each in found] == [(0, "a/y", 2), (1, "b/v", 1), (2, "b/w", 2)]
 
 
@@ -72,4 +73,4 @@ def test_a_class_has_waited_as_long_as_its_oldest_pod() -> None:
     """Beside the youngest pod of the whole batch, in turns of a minute."""
     old = [made(1, 0, None), made(2, 300, None)]
     young = pod(name="young", requests={"cpu": "2"}, pod_fields={"created": 300.0})
-    assert [each.waited for each in classify(templates([*old, young]), frozenset(), {})] == [5, 0]
+    assert [each.waited for each in classify(Pods.of([*old, young]).groups, frozenset(), {})] == [5, 0]
