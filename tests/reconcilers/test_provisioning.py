@@ -347,7 +347,7 @@ def test_pods_that_stay_or_fit_are_named_in_the_log_with_news_alone(world: World
     alone, beside_nodes = [entry for entry in logs if entry["event"] == "Pods stay pending"]
     assert alone["pods"] == beside_nodes["pods"] == ["default/huge"]
     assert "cpu" in alone["because"]
-    assert "none has room" in beside_nodes["because"], "that there are nodes now is news"
+    assert "has no room" in beside_nodes["because"], "that there are nodes now is news"
     (fits,) = [entry for entry in logs if entry["event"] == "Pods have room on a node"]
     assert (fits["node"], fits["pods"], fits["pod_count"]) == (name, ["default/late"], 1)
 
