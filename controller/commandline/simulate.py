@@ -146,7 +146,7 @@ def _scenario(name: str, placed: Sequence[Placed], request: Request, report: Rep
 def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:
     found = simulation.simulate(wanted, source.types, request.budget_seconds, gap=request.gap)
     kinds = {node.offering.capacity_type for node in found.plan.new_nodes}
-    spot = (f"{source.spot_note}, --spot-share others",) if SPOT in kinds and source.spot_note else ()
+    spot = (f"{source.spot_note}, --spot-share assumes another share",) if SPOT in kinds and source.spot_note else ()
     return replace(found, notes=(source.note, *spot, *found.notes))
 
 

@@ -1,14 +1,16 @@
 """A simulation as one self-contained page: the packing drawn, node by node, readable without a network or scripts.
 
-A node is a card; each of its resources is a bar, and each workload's share of it a piece in the workload's colour.
+A card is a node, or several that carry the same; each resource is a bar, and each workload's share of it a piece in
+the workload's colour.
 Cards are as wide as their share of the price is large, within limits, so that the eye goes where the money goes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import islice
 
 from controller.commandline import comparison
 from controller.commandline.figures import count, money, month, percent
@@ -21,8 +23,8 @@ from controller.core.provisioning import PlannedNode
 GOLDEN_ANGLE = 137.508
 """Degrees between the hues of neighbours: many colours, none like the one before."""
 ALWAYS = ("cpu", "memory")
-DRAWN_NODES = 400
-"""Cards that a browser still lays out at once; the table above them counts all."""
+DRAWN_CARDS = 400
+"""As many as a browser still lays out at once; the table above them counts all."""
 MIN_WIDTH, MAX_WIDTH = 190, 420
 
 STYLE = """
@@ -45,9 +47,9 @@ small, .soft { color: var(--soft) }
 .tile, .node, table { background: var(--card); border: 1px solid var(--line); border-radius: 8px }
 .tile { padding: 10px 16px }
 .tile b { display: block; font-size: 20px }
-table { border-collapse: collapse }
+table { border-collapse: collapse; display: block; width: fit-content; max-width: 100%; overflow-x: auto }
 th, td { padding: 5px 12px; text-align: right; border-bottom: 1px solid var(--line) }
-th:first-child, td:first-child { text-align: left }
+.w { text-align: left }
 .node { padding: 8px 10px }
 .node header { display: flex; justify-content: space-between; gap: 8px; font-weight: 600 }
 .node p { margin: 0 0 6px; font-size: 12px }
@@ -90,14 +92,14 @@ def _tiles(found: Simulation, before: Simulation | None) -> Iterator[str]:
     placed = len(found.problem.pending) - len(found.plan.unplaced)
     tiles = [
         (f"{month(found.price_per_hour)}", f"a month, {money(found.price_per_hour)}/h", ""),
-        (f"{len(found.plan.new_nodes):,}", "new nodes", ""),
-        (f"{placed:,}", "pods placed", ""),
+        _counted(len(found.plan.new_nodes), "new node"),
+        _counted(placed, "pod", " placed"),
     ]
     if found.over_bound is not None:
         bound = money(found.bound.price_per_hour)
         tiles.append((percent(found.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
     if found.plan.unplaced:
-        tiles.append((f"{len(found.plan.unplaced):,}", "pods cannot be placed", "bad"))
+        tiles.append(_counted(len(found.plan.unplaced), "pod", " cannot be placed", "bad"))
     if before is not None:
         change = found.price_per_hour - before.price_per_hour
         sign = "+" if change > 0 else "−" if change < 0 else "±"
@@ -108,11 +110,22 @@ def _tiles(found: Simulation, before: Simulation | None) -> Iterator[str]:
     yield "</div>"
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    yield "<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"
+def _counted(number: int, noun: str, more: str = "", style: str = "") -> tuple[str, str, str]:
+    figure, _, words = count(number, noun).partition(" ")
+    return figure, words + more, style
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> Iterator[str]:
+    """The first `words` columns are words, the others figures."""
+    yield f"<table><tr>{_cells('th', head, words)}</tr>"
     for row in rows:
-        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        yield f"<tr>{_cells('td', row, words)}</tr>"
     yield "</table>"
+
+
+def _cells(tag: str, cells: Iterable[str], words: int) -> str:
+    marked = ((cell, ' class="w"' if index < words else "") for index, cell in enumerate(cells))
+    return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in marked)
 
 
 def _comparison(found: Simulation, before: Simulation) -> Iterator[str]:
@@ -147,7 +160,7 @@ def _groups(found: Simulation) -> Iterator[str]:
         )
         for each in groups(found)
     ]
-    yield from _table(head, rows)
+    yield from _table(head, rows, words=4)
 
 
 def _drawing(found: Simulation) -> Iterator[str]:
@@ -160,13 +173,24 @@ def _drawing(found: Simulation) -> Iterator[str]:
     for name, number in sorted(placed.items()):
         yield f'<span><i style="background:{colours[name]}"></i>{escape(name)} ×{number}</span>'
     yield '<span class="soft">hatched: DaemonSets; empty: free</span></div><div class="nodes">'
-    nodes = [node for group in groups(found) for node in group.nodes]
-    dearest = max(node.offering.price for node in nodes)
-    for node in nodes[:DRAWN_NODES]:
-        yield from _card(found, node, owners, colours, node.offering.price / dearest if dearest else 1.0)
+    alike: dict[object, list[PlannedNode]] = defaultdict(list)
+    for group in groups(found):
+        for node in group.nodes:
+            alike[_likeness(node, owners)].append(node)
+    dearest = max(node.offering.price for node in found.plan.new_nodes)
+    for nodes in islice(alike.values(), DRAWN_CARDS):
+        yield from _card(found, nodes, owners, colours, nodes[0].offering.price / dearest if dearest else 1.0)
     yield "</div>"
-    if len(nodes) > DRAWN_NODES:
-        yield f"<p><small>{count(len(nodes) - DRAWN_NODES, 'more node')} of the cheaper kinds, not drawn</small></p>"
+    left = sum(map(len, islice(alike.values(), DRAWN_CARDS, None)))
+    if left:
+        yield f"<p><small>{count(left, 'more node')} of the cheaper kinds, not drawn</small></p>"
+
+
+def _likeness(node: PlannedNode, owners: Mapping[PodKey, str]) -> object:
+    """Equal for nodes that look the same but for the zone."""
+    offering, pods = node.offering, Counter(owners[key] for key in node.pods)
+    bought = (offering.instance_type, offering.capacity_type, offering.price, node.provisioner)
+    return bought, frozenset(pods.items()), frozenset(node.requests.items())
 
 
 def _colour(number: int) -> str:
@@ -174,13 +198,21 @@ def _colour(number: int) -> str:
 
 
 def _card(
-    found: Simulation, node: PlannedNode, owners: Mapping[PodKey, str], colours: Mapping[str, str], weight: float
+    found: Simulation,
+    nodes: Sequence[PlannedNode],
+    owners: Mapping[PodKey, str],
+    colours: Mapping[str, str],
+    weight: float,
 ) -> Iterator[str]:
-    offering = node.offering
+    """Of nodes that are alike."""
+    node, number, zones = nodes[0], len(nodes), Counter(node.offering.zone for node in nodes)
+    offering, times = node.offering, f" ×{number}" if number > 1 else ""
+    listed = ", ".join(f"{zone} ×{many}" if len(zones) > 1 else zone for zone, many in sorted(zones.items()))
     width = round(MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * weight)
-    yield f'<div class="node" style="width:{width}px"><header><span>{escape(offering.instance_type)}</span>'
-    yield f"<span>{money(offering.price)}/h</span></header>"
-    place = f"{offering.capacity_type}, {offering.zone}, {node.provisioner}, {count(len(node.pods), 'pod')}"
+    yield f'<div class="node" style="width:{width}px"><header><span>{escape(offering.instance_type + times)}</span>'
+    yield f"<span>{money(offering.price)}/h{' each' if number > 1 else ''}</span></header>"
+    pods_each = f"{count(len(node.pods), 'pod')}{' each' if number > 1 else ''}"
+    place = f"{offering.capacity_type}, {listed}, {node.provisioner}, {pods_each}"
     yield f'<p class="soft">{escape(place)}</p>'
     pods, allocatable = found.pods, found.allocatable(node)
     shares: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -218,4 +250,4 @@ def _standing(found: Simulation) -> Iterator[str]:
             (each.node, ", ".join(f"{w} ×{n}" for w, n in Counter(workload_of(pods[k]) for k in each.pods).items()))
             for each in found.plan.existing
         )
-        yield from _table(("node", "pods"), rows)
+        yield from _table(("node", "pods"), rows, words=2)
