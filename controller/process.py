@@ -17,7 +17,7 @@ import structlog
 import controller
 from controller.aws.clients import make_clients
 from controller.aws.provider import AWSProvider
-from controller.clock import Clock, SystemClock
+from controller.clock import Clock, ServerClock
 from controller.configuration import Configuration
 from controller.errors import CloudUnauthorizedError, KubeError
 from controller.garbage import collect_seldom
@@ -67,7 +67,7 @@ def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: O
 
 
 def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, serving: Serving) -> int:
-    clock, stop = SystemClock(), threading.Event()
+    clock, stop = ServerClock(), threading.Event()
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connection(options, kubeconfig), limits, clock, stop, serving.metrics)
     _stop_on_signals(stop)

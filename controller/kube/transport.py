@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
 import controller
-from controller.clock import Clock
+from controller.clock import Clock, ServerClock
 from controller.errors import KubeError, UnavailableError
 from controller.kube import retry
 from controller.kube.connection import Connection
@@ -117,6 +118,7 @@ class Transport:
         headers |= self.connection.auth_headers()
         timeout = urllib3.Timeout(connect=self.options.connect_timeout_seconds, read=read_timeout_seconds)
         server, what = self.connection.server, request.what
+        began = self.clock.monotonic()
         try:
             response = self.connection.pool.request(
                 request.method,
@@ -128,6 +130,7 @@ class Transport:
                 preload_content=preload,
             )
             self._count(str(response.status), request)
+            self._tell_time(response.headers.get("Date", ""), self.clock.monotonic() - began)
             if response.status < 400:
                 return response
             body = response.data
@@ -138,6 +141,14 @@ class Transport:
             self._count(NO_ANSWER, request)
             raise UnavailableError(f"{what}: no answer from {server}: {error}") from error
         raise error_of(response.status, body, what, response.headers.get("Retry-After", ""))
+
+    def _tell_time(self, date: str, took_seconds: float) -> None:
+        if not isinstance(self.clock, ServerClock):
+            return
+        try:
+            self.clock.told(parsedate_to_datetime(date).timestamp(), took_seconds)
+        except ValueError:
+            return  # an answer without a date, or from whoever stands between: nobody knows more than before
 
     def _count(self, code: str, request: Request) -> None:
         host = urlsplit(self.connection.server).netloc

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest.mock import patch
 
 from controller.commands.execution import CommandTimes
 from controller.operator import OperatorTimes
@@ -19,6 +21,8 @@ TIMES = OperatorTimes(
     deprovisioning=DeprovisioningTimes(plan_seconds=1.0),
 )
 """The sandbox shows a new instance sooner than EC2 does: a replacement that nobody sees is given up sooner."""
+CLOCK_AHEAD = "CLOCK_AHEAD_SECONDS"
+"""In the environment: how wrong the clock of the controller's machine is."""
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(["controller.cli", "controller.process", "kubernetes.config", __name__])
 
@@ -31,8 +35,10 @@ def start(environment: dict[str, str], log: Path, times: OperatorTimes = TIMES) 
 
 
 def _run(environment: dict[str, str], log: Path, times: OperatorTimes) -> None:
-    from controller import cli, process
+    from controller import cli, clock, process
 
+    wrong_seconds = float(environment.get(CLOCK_AHEAD, 0.0))
+    patch.object(clock.SystemClock, "now", lambda _: time.time() + wrong_seconds).start()
     process.run = partial(process.run, times=times)
     with log.open("ab") as out:
         os.dup2(out.fileno(), 1)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.core.lifecycle.timestamps import parse_time
 from controller.errors import NotFoundError
 from controller.kube.lease import LEASE_NAME
 from controller.kube.resources import LEASES
+from tests.faults.controllerprocess import CLOCK_AHEAD
 from tests.faults.crashworld import NAMESPACE, CrashWorld, crash_world
 
 
@@ -39,6 +42,7 @@ def decisions(world: CrashWorld) -> list[dict[str, Any]]:
 @pytest.mark.xdist_group("controller-processes")
 def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
     with crash_world(tmp_path) as world:
+        world.environment[CLOCK_AHEAD] = "3600"
         world.until(lambda: holder(world) == "karpenter-0", "leading")
         world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
         assert world.log.read_text().count("aws.interruptionQueueName is not set") == 1, "said once, and it goes on"
@@ -48,6 +52,8 @@ def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
         launch, *_ = decisions(world)
         assert (launch["kind"], launch["subject"]) == ("launch", f"Node/{world.nodes()[0]['metadata']['name']}")
         assert launch["inputs"]
+        renewed = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["renewTime"])
+        assert renewed == pytest.approx(time.time(), abs=30.0), "by the API server's clock, not its machine's"
         assert launch["pricePerHourAfter"] > launch["pricePerHourBefore"] == 0
         first = world.controller
         assert first is not None
