@@ -17,6 +17,7 @@ from tests.core.provisioning.plans import judged
 
 ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
 M5 = ("karpenter.k8s.aws/instance-family", "In", ["m5"])
+SIZE = ("karpenter.k8s.aws/instance-size", "In", ["large"])
 STACKS = Path(__file__).parents[2] / "stacks"
 
 
@@ -198,7 +199,7 @@ def test_comment_for_a_pull_request_cannot_be_broken_out_of(run: Run, write: Wri
 
 
 def test_page_is_self_contained_and_draws_every_node(run: Run, write: Write, tmp_path: Path) -> None:
-    file = write(TEMPLATE, provisioner("default", M5), deployment("<b>web", replicas=40))
+    file = write(TEMPLATE, provisioner("default", M5, SIZE), deployment("<b>web", replicas=9))
     page = tmp_path / "page.html"
     found = answer(run("simulate", file, "--html", str(page), "-o", "json"))
     text = page.read_text()
