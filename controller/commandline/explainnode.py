@@ -31,7 +31,7 @@ def explain_node(present: Present, name: str, now: float) -> Answer:
     node = present.snapshot.nodes.get(name)
     if node is None:
         raise NotFoundError(f"There is no node {name}")
-    facts = node_facts(node, present.prices, now)
+    facts, listed = node_facts(node, present.paid, now), node_facts(node, present.prices, now).price_per_hour
     everyone = candidates(present.snapshot, present.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
     stage = Stage(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)
@@ -42,7 +42,9 @@ def explain_node(present: Present, name: str, now: float) -> Answer:
     on_record = decisions(present.kube, f"Node/{name}")
     sections.append(Section("Decisions", tuple(line(entry, now) for entry in on_record)))
     sections.append(Section("Events", lines(present.kube, "Node", name, "", now)))
-    return Answer(f"Node {name}", _verdict(node, candidate), _facts(facts), tuple(sections), present.price_notes)
+    return Answer(
+        f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), present.price_notes
+    )
 
 
 def _verdict(node: StateNode, candidate: Candidate | None) -> str:
@@ -57,8 +59,10 @@ def _verdict(node: StateNode, candidate: Candidate | None) -> str:
     return f"serves Provisioner {node.provisioner_name}"
 
 
-def _facts(facts: NodeFacts) -> dict[str, str]:
+def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
+    """`listed`: the price that what follows is compared by."""
     price = facts.price_per_hour
+    other = f" when it was launched; {money(listed)}/h is reckoned with below" if listed not in (None, price) else ""
     room = [
         f"{name} {percent(facts.use(name))} of {format_quantity(name, amount)}"
         for name, amount in sorted(facts.allocatable.items())
@@ -67,7 +71,7 @@ def _facts(facts: NodeFacts) -> dict[str, str]:
     return {
         "type": f"{facts.instance_type} {facts.capacity_type}",
         "zone": facts.zone,
-        "price": f"{money(price)}/h, {month(price)}/month" if price is not None else "not known",
+        "price": f"{money(price)}/h, {month(price)}/month{other}" if price is not None else "not known",
         "age": age(facts.age_seconds),
         "state": facts.state,
         "in use": ", ".join(room),

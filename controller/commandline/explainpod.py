@@ -52,7 +52,7 @@ def _bound(present: Present, pod: Pod) -> tuple[str, tuple[Section, ...]]:
         return f"is bound to node {pod.node_name}, which does not exist any more", ()
     labels = node.node.labels
     kind = " ".join(filter(None, (labels.get(INSTANCE_TYPE), labels.get(CAPACITY_TYPE), labels.get(ZONE))))
-    price = price_of(node, present.prices)
+    price = price_of(node, present.paid)
     cost = f", {money(price)}/h" if price is not None else ""
     verdict = f"runs on {node.name} ({kind or 'type unknown'}{cost})"
     return verdict, (Section("More", (f"nodeless explain node {node.name}",)),)

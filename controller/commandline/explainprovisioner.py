@@ -47,7 +47,7 @@ def explain_provisioner(present: Present, name: str, now: float) -> Answer:
 
 
 def _facts(present: Present, provisioner: Provisioner, now: float) -> dict[str, str]:
-    prices = present.prices
+    prices = present.paid
     own = [node for node in present.snapshot.nodes.values() if node.provisioner_name == provisioner.name]
     known = [node_facts(node, prices, now).price_per_hour for node in own]
     total = sum(price for price in known if price is not None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.aws.offline import RegionCatalog, read_catalog
 from controller.commandline.files import Placed, read_files
 from controller.commandline.stackfile import stack_objects, stack_region
-from controller.core.api.document import objects
+from controller.core.api.document import mapping, objects
+from controller.core.api.labels import REGION
 from controller.core.api.strict import Report
 from controller.settings import CONFIG_MAP
 
@@ -35,6 +37,15 @@ class Objects:
     def workload(self) -> tuple[Placed, ...]:
         """All else."""
         return tuple(each for each in self.placed if not configures(each))
+
+    @property
+    def region(self) -> str:
+        """Where most nodes are; empty when none says."""
+        labels = (
+            mapping(mapping(each.document.get("metadata")).get("labels")) for each in self.placed if each.kind == "Node"
+        )
+        found = Counter(str(own[REGION]) for own in labels if own.get(REGION))
+        return found.most_common(1)[0][0] if found else ""
 
 
 def configures(each: Placed) -> bool:

@@ -67,7 +67,10 @@ class Request:
     help="Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]",
 )
 @click.option(
-    "--region", default="", metavar="NAME", help="Region of the catalog. [default: the stack's, else us-east-1]"
+    "--region",
+    default="",
+    metavar="NAME",
+    help="Region of the catalog. [default: the stack's or the nodes', else us-east-1]",
 )
 @click.option("--zone", "zones", multiple=True, metavar="NAME", help="A zone that has subnets; repeat. [default: all]")
 @click.option(
@@ -134,7 +137,7 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
         raise ValidationError("Files", report.problems)
     scenarios = [each for each in made if each is not None]
     catalog = objects.catalog or other.catalog
-    source = _source(request, scenarios[0], (*objects.regions, *other.regions), catalog)
+    source = _source(request, scenarios[0], objects.region, (*objects.regions, *other.regions), catalog)
     plans = [_simulated(each, source, request) for each in scenarios]
     return plans[0], plans[1] if len(plans) > 1 else None
 
@@ -162,10 +165,12 @@ def _identity(each: Placed) -> tuple[str, str, str]:
     return (each.kind, str(metadata.get("namespace") or "default"), each.name)
 
 
-def _source(request: Request, wanted: Scenario, regions: Sequence[str], catalog: RegionCatalog | None) -> Source:
+def _source(
+    request: Request, wanted: Scenario, of_nodes: str, regions: Sequence[str], catalog: RegionCatalog | None
+) -> Source:
     if request.catalog == LIVE:
         return live_types(wanted.settings)
-    region = choose_region(request.region, regions)
+    region = choose_region(request.region, regions, of_nodes)
     if catalog is None or request.catalog == SHIPPED or catalog.region != region:
         catalog = shipped_catalog(region)
     return offline_types(catalog, wanted.settings, request.zones, request.spot_share)

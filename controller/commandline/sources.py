@@ -62,14 +62,17 @@ def read_settings(kube: KubeClient) -> Document | None:
     return next(iter(found), None)
 
 
-def choose_region(given: str, found: Sequence[str]) -> str:
-    """The region asked for, else the one that files name. Raises ValidationError when they name several."""
+def choose_region(given: str, found: Sequence[str], of_nodes: str) -> str:
+    """The region asked for, else the one that files name, else that of the nodes there are.
+
+    Raises ValidationError when files name several.
+    """
     if given:
         return given
     named = sorted(set(found))
     if len(named) > 1:
         raise ValidationError("Region", [Problem("--region", f"files name {', '.join(named)}", "choose one")])
-    return named[0] if named else DEFAULT_REGION
+    return named[0] if named else of_nodes or DEFAULT_REGION
 
 
 @dataclass(frozen=True, slots=True)

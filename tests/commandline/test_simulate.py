@@ -211,6 +211,18 @@ def test_page_is_self_contained_and_draws_every_node(run: Run, write: Write, tmp
     assert not any(word in text for word in ("http:", "https:", "<script", "@import", "url("))
 
 
+def test_region_is_that_of_the_nodes_unless_somebody_says(run: Run, write: Write) -> None:
+    """Types, prices and zones of another region than the cluster's would be a plan for nobody."""
+    named = {"name": "n", "labels": {"topology.kubernetes.io/region": "eu-central-1"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": named}
+    file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=1), node)
+    found = answer(run("simulate", file, "-o", "json"))
+    assert [each["zone"][:-1] for each in found["nodes"]] == ["eu-central-1"]
+    assert "eu-central-1" in found["notes"][0]
+    asked = answer(run("simulate", file, "--region", "us-west-2", "-o", "json"))
+    assert [each["zone"][:-1] for each in asked["nodes"]] == ["us-west-2"]
+
+
 def test_compressed_lists_of_objects_are_read(run: Run, tmp_path: Path) -> None:
     listed = {"kind": "List", "items": [TEMPLATE, provisioner("default", M5), deployment(replicas=2)]}
     file = tmp_path / "fleet.json.gz"

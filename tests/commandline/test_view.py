@@ -89,6 +89,9 @@ def test_decisions_on_record_are_shown_and_price_the_nodes_that_they_launched(ru
         said = "provisioning: launch ours-1: 2 pods had no room"
         assert said in run("view", "--kubeconfig", kubeconfig).stdout
         assert said in run("explain", "node", OURS, "--kubeconfig", kubeconfig).stdout
+        table = answer(run("explain", "node", OURS, "--kubeconfig", kubeconfig, "-o", "json"))["facts"]["price"]
+        assert table.startswith("$0.0123/h"), "what the node costs"
+        assert "is reckoned with below" in table
         seen = answer(run("view", "--kubeconfig", kubeconfig, "-o", "json"))
         prices = {each["name"]: each["pricePerHour"] for each in seen["nodes"]}
         assert prices[OURS] == 0.01234

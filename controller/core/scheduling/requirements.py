@@ -119,7 +119,8 @@ class Requirement:
 
     def __str__(self) -> str:
         shown = sorted(self.values)
-        text = f"{self.key} {self.operator}"
+        bounded = self.complement and (self.greater_than, self.less_than) != (None, None)
+        text = self.key if bounded and not shown else f"{self.key} {self.operator}"
         if shown:
             more = f" and {len(shown) - 5} others" if len(shown) > 5 else ""
             text += f" [{', '.join(shown[:5])}{more}]"

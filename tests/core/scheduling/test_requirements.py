@@ -123,7 +123,7 @@ def test_the_operator_is_read_back(requirement: Requirement, operator: str) -> N
         (EXISTS, "key Exists"),
         (ABSENT, "key DoesNotExist"),
         (IN_AB, "key In [A, B]"),
-        (GT_1.intersection(LT_9), "key Exists >1 <9"),
+        (GT_1.intersection(LT_9), "key >1 <9"),
         (Requirement.of(KEY, "In", map(str, range(8))), "key In [0, 1, 2, 3, 4 and 3 others]"),
     ],
 )
