@@ -229,20 +229,21 @@ class Operator:
             recorder=self._recorder,
             budgets=budgets,
         )
+        self._emptiness = EmptinessReconciler(
+            kube=kube,
+            informers=informers,
+            events=events,
+            clock=clock,
+            budgets=budgets,
+            ledger=self._ledger,
+            planned=self._provisioning.planned,
+        )
         return [
             self._provisioning,
             self._termination,
             self._deprovisioning,
             RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
-            EmptinessReconciler(
-                kube=kube,
-                informers=informers,
-                events=events,
-                clock=clock,
-                budgets=budgets,
-                ledger=self._ledger,
-                planned=self._provisioning.planned,
-            ),
+            self._emptiness,
             CounterReconciler(kube=kube, informers=informers, clock=clock),
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
             DiskPressureReconciler(events=events),
@@ -267,6 +268,7 @@ class Operator:
         self._provisioning.tune(_batch_times(settings), solve, settings.launch_limits or LaunchLimits())
         self._commands.tune(solve)
         self._deprovisioning.tune(settings.disruption_budgets)
+        self._emptiness.tune(settings.disruption_budgets)
         self._termination.tune(settings.termination_grace_period_seconds)
 
     def watch(self) -> None:

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from controller.clock import SystemClock
 from controller.core.cloud import CloudInstance
+from controller.core.deprovisioning.budgets import parse_budgets
 from controller.core.lifecycle.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
@@ -241,12 +242,16 @@ def test_an_outage_of_the_api_server_is_outlived(world: World) -> None:
 
 
 def test_settings_that_change_hold_from_the_next_pass_on(world: World) -> None:
-    world.add_provisioner()
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
     patient = replace(SETTINGS, batch_idle_duration_seconds=600.0, batch_max_duration_seconds=600.0)
-    with acting(world, settings=patient) as operator:
+    frozen = replace(patient, disruption_budgets=parse_budgets('[{"nodes": "0"}]'))
+    with acting(world, settings=frozen) as operator:
         operator.tune(SETTINGS)
         world.add_pod("a")
-        world.until(lambda s: s.nodes, "a node, although the settings at the start would still wait")
+        (name,) = world.until(lambda s: s.nodes, "a node, although the settings at the start would still wait").nodes
+        world.come_up(name)
+        world.kube.delete(PODS, "a", "default", grace_period_seconds=0)
+        world.until(lambda s: not s.nodes, "and it goes, although the budget at the start would not let it")
 
 
 def test_a_cloud_that_is_down_at_the_start_is_waited_for(world: World) -> None:

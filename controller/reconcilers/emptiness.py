@@ -60,6 +60,10 @@ class EmptinessReconciler:
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(clock, self.name)
 
+    def tune(self, budgets: tuple[Budget, ...]) -> None:
+        """Keep to these budgets from the next pass on, where a Provisioner has none of its own."""
+        self._budgets = budgets
+
     def reconcile(self, snapshot: Snapshot) -> float:
         """Stamp, clear or delete; the soonest time at which a verdict may change by itself."""
         if not snapshot.synced or (self._planned is not None and not self._planned.is_set()):

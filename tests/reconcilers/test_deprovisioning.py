@@ -18,6 +18,7 @@ from controller.core.api.labels import (
     INSTANCE_TYPE,
     PROVISIONER_NAME,
     TERMINATION_FINALIZER,
+    VOLUNTARY_DISRUPTION,
     ZONE,
 )
 from controller.core.deprovisioning import consolidation, expiration
@@ -350,15 +351,21 @@ def test_when_one_of_two_launches_fails_the_other_is_not_kept(world: World) -> N
     assert all(left.nodes[name].leaving for name in replacements(left)), "the one that was launched goes again"
 
 
-def test_expired_nodes_have_their_turn_before_savings(world: World) -> None:
-    """The order of the methods: expiration, drift, emptiness, consolidation."""
-    world.add_provisioner(ttlSecondsUntilExpired=30, consolidation={"enabled": True})
-    old_node(world, "old", pods=1)
-    old_node(world, "empty", pods=0)
-    expire_all(world)
-    seen = leader(world).passes(lambda s: record_of(s, "old") or record_of(s, "empty"), "a command")
-    methods = {record["method"] for name in ("old", "empty") if (record := record_of(seen, name))}
-    assert methods == {"expiration"}
+@pytest.mark.parametrize(("names", "first"), [("zzz-expired drifted empty", "expiration"), ("drifted empty", "drift")])
+def test_methods_have_their_turn_in_order(world: World, names: str, first: str) -> None:
+    """Expiration, drift, consolidation, where the budget lets one node go: whatever the nodes' names are."""
+    world.add_provisioner(consolidation={"enabled": True})
+    for name in names.split():
+        old_node(world, name, pods=0)
+    set_image(world, "drifted", "ami-old")
+    if first == "expiration":
+        world.kube.patch(NODES, "zzz-expired", {"metadata": {"annotations": {VOLUNTARY_DISRUPTION: "expired"}}})
+    world.clock.ahead_seconds = 60.0
+    one = leader(world, images=lambda _template: ("ami-new",))
+    world.caught_up()
+    seen = one.passes(lambda s: any(record_of(s, name) for name in s.nodes), "a command")
+    records = [record for name in seen.nodes if (record := record_of(seen, name))]
+    assert [record["method"] for record in records] == [first]
 
 
 def test_a_replacement_that_never_joins_is_given_up_and_removed(world: World) -> None:

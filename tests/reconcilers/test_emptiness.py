@@ -6,6 +6,8 @@ import threading
 from dataclasses import replace
 
 from controller.core.api.labels import EMPTINESS_TIMESTAMP, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.deprovisioning.budgets import parse_budgets
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from controller.core.state.snapshot import Snapshot
 from controller.errors import NotFoundError
 from controller.kube.resources import NODES, PROVISIONERS
@@ -129,6 +131,37 @@ def test_two_nodes_are_judged_apart(world: World) -> None:
     world.clock.ahead_seconds = 2.0
     world.passes(loop, lambda s: s.nodes["node"].leaving)
     assert not world.caught_up().nodes["busy"].leaving
+
+
+def test_disruption_budgets_hold_for_empty_nodes_and_change_while_it_runs(world: World) -> None:
+    """The peer deletes all of them at once; a setting that changes need not wait for another process."""
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    for name in ("node", "other"):
+        empty_node(world, name)
+    loop = reconciler(world)
+    loop.tune(parse_budgets('[{"nodes": "0", "reasons": ["empty"]}]'))
+    world.passes(loop, stamped)
+    world.clock.ahead_seconds = 2.0
+    some_passes(world, loop)
+    assert not any(node.leaving for node in world.caught_up().nodes.values())
+    assert "disruptionBudgets: 0 at once for empty" in world.await_event("DeprovisioningBlocked")["message"]
+    loop.tune(parse_budgets('[{"nodes": "1"}]'))
+    some_passes(world, loop)
+    assert sum(node.leaving for node in world.caught_up().nodes.values()) == 1
+
+
+def test_a_node_of_a_command_on_record_is_left_to_it(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    name = empty_node(world)
+    world.add_pod("a", node=empty_node(world, "busy"))
+    loop = reconciler(world)
+    world.passes(loop, stamped)
+    record = Record("0123456789ab", "expiration", "it is old", (name,), (), world.clock.now())
+    world.kube.patch(NODES, name, {"metadata": {"annotations": {COMMAND_ANNOTATION: write_record(record)}}})
+    world.until(lambda s: COMMAND_ANNOTATION in s.nodes[name].node.annotations, "on record")
+    world.clock.ahead_seconds = 2.0
+    some_passes(world, loop)
+    assert not world.caught_up().nodes[name].leaving
 
 
 def test_a_node_that_is_gone_meanwhile_is_no_error(world: World) -> None:

@@ -18,7 +18,7 @@ from controller.core.api.labels import (
 from controller.core.interruption import QueueMessage
 from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import format_time, parse_time
-from controller.kube.resources import PROVISIONERS
+from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.interruption import InterruptionReconciler
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.metrics import Metrics
@@ -38,9 +38,9 @@ class MemoryQueue:
     def put(self, body: str) -> None:
         self.waiting.append(QueueMessage(body, str(len(self.waiting))))
 
-    def tell(self, detail_type: str, instance: str = "i-node", **detail: Any) -> None:
+    def tell(self, detail_type: str, instance: str = "i-node", source: str = "aws.ec2", **detail: Any) -> None:
         at = format_time(1_770_000_000.0)
-        event = {"version": "0", "source": "aws.ec2", "detail-type": detail_type, "time": at}
+        event = {"version": "0", "source": source, "detail-type": detail_type, "time": at}
         self.put(json.dumps({**event, "detail": {"instance-id": instance, **detail}}))
 
     def receive(self) -> tuple[QueueMessage, ...]:
@@ -120,6 +120,23 @@ def test_a_stopping_instance_takes_its_node_along(post: Post) -> None:
     post.handle()
     assert post.going
     assert post.lost == []
+
+
+def test_whatever_announces_an_end_takes_its_node_along_in_one_batch(post: Post) -> None:
+    """I2, I3, I4, I7: four states, and a scheduled change of two instances; a state that is no end changes nothing."""
+    states = ("stopping", "stopped", "shutting-down", "terminated", "running")
+    for instance in (*states, "health-1", "health-2"):
+        metadata = {"name": instance, "labels": {PROVISIONER_NAME: "default"}, "finalizers": [TERMINATION_FINALIZER]}
+        post.world.add_node({"metadata": metadata, "spec": {"providerID": f"aws:///eu-west-1a/i-{instance}"}})
+    for state in states:
+        post.queue.tell(STATE, f"i-{state}", state=state)
+    entities = [{"entityValue": "i-health-1"}, {"entityValue": "i-health-2"}, {"entityValue": "i-stranger"}]
+    change: dict[str, Any] = {"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": entities}
+    post.queue.tell("AWS Health Event", source="aws.health", **change)
+    post.handle()
+    nodes = {node["metadata"]["name"]: node["metadata"] for node in post.world.kube.list(NODES)}
+    assert {name for name, metadata in nodes.items() if "deletionTimestamp" not in metadata} == {"node", "running"}
+    assert post.queue.waiting == []
 
 
 def test_a_rebalance_recommendation_is_an_event_unless_the_provisioner_asks_for_more(post: Post) -> None:

@@ -97,6 +97,14 @@ def test_all_empty_nodes_go_at_once() -> None:
     assert gone(look([standing("a", "c5.large"), standing("b", "c5.xlarge")])) == [["a"], ["b"]]
 
 
+def test_a_budget_that_names_empty_nodes_holds_for_them() -> None:
+    one = owner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "1", "reasons": ["empty"]}]'}))
+    found = look([standing(name, "c5.large") for name in "abc"], provisioners=[one])
+    assert len(found.commands) == 1
+    assert len(found.blocked) == 2
+    assert "1 at once for empty" in reasons(found)
+
+
 def test_a_node_goes_when_its_pods_fit_on_another() -> None:
     """D15, D34: the node with fewer pods, and not both for a new one of the same type."""
     half = {"cpu": "500m"}

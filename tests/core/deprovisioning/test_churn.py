@@ -1,0 +1,82 @@
+"""A day of moving spot prices: what the peer's users saw as nodes swapped all day for cents (aws#8536, aws#7344)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod
+from controller.core.cloud import InstanceType, Offering
+from controller.core.deprovisioning.command import Command
+from controller.core.deprovisioning.memory import workload
+from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
+from controller.core.state.snapshot import StateNode
+from tests import factories
+from tests.core.deprovisioning.test_consolidation import FREE_BUDGET, look, owner, standing
+
+HOUR = 3600
+LOOK_SECONDS = 1800
+REST_SECONDS = 600.0
+NODES = 3
+PODS = 8
+
+
+def market(prices: Sequence[float]) -> tuple[InstanceType, ...]:
+    """Types of 8 cpu on the spot market of one zone, at these prices."""
+    zone = factories.ZONES[0]
+    return tuple(
+        factories.instance_type(
+            name=f"m{number:02}.2xlarge", cpu="8", memory="32Gi", offered=(Offering(zone, keys.SPOT, price),)
+        )
+        for number, price in enumerate(prices)
+    )
+
+
+class Day:
+    """Nodes that are 90 % full, and prices that change by up to two percent an hour."""
+
+    def __init__(self, threshold: str | None = None) -> None:
+        notes = FREE_BUDGET if threshold is None else FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: threshold})
+        requirement = factories.requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)
+        self.owner = owner(requirements=[requirement], object_annotations=notes)
+        self.random = random.Random(7)
+        self.prices = [0.15 * self.random.uniform(0.97, 1.03) for _ in range(8)]
+        self.resting: dict[str, float] = {}
+        self.moved = self.made = 0
+        self.nodes = [self._node(f"m{number:02}.2xlarge") for number in range(NODES)]
+
+    def _node(self, kind: str) -> StateNode:
+        """A node of one workload's pods."""
+        self.made += 1
+        made = [{"cpu": "900m"}] * PODS
+        return standing(f"n{self.made:03}", kind, *made, types=market(self.prices), capacity_type=keys.SPOT)
+
+    def live(self, hours: int) -> None:
+        """Look every half hour, and do what is found at once."""
+        for second in range(0, hours * HOUR, LOOK_SECONDS):
+            if second % HOUR == 0:
+                self.prices = [price * self.random.uniform(0.98, 1.02) for price in self.prices]
+            resting = frozenset(uid for uid, until in self.resting.items() if until > second)
+            found = look(self.nodes, market(self.prices), [self.owner], resting=resting)
+            for command in found.commands:
+                self._carry_out(command, second)
+
+    def _carry_out(self, command: Command, second: float) -> None:
+        gone = {candidate.name for candidate in command.candidates}
+        pods: list[Pod] = [pod for candidate in command.candidates for pod in candidate.pods]
+        self.moved += len(pods)
+        assert len(command.replacements) == len(gone), "the nodes are full: one for one"
+        new = [self._node(node.offering.instance_type) for node in command.replacements]
+        self.nodes = [*(node for node in self.nodes if node.name not in gone), *new]
+        self.resting |= {workload(pod): second + REST_SECONDS for node in new for pod in node.pods}
+
+
+def test_pods_of_full_nodes_are_not_moved_all_day_for_cents() -> None:
+    """With the threshold at 0, the peer's rule, each of them moves in half a day."""
+    peers, ours = Day(threshold="0"), Day()
+    peers.live(12)
+    assert peers.moved >= NODES * PODS
+    ours.live(24)
+    assert ours.moved == 0
