@@ -80,7 +80,9 @@ def test_a_full_batch_waits_for_nobody() -> None:
     batcher: Batcher[str, str] = Batcher(clock, window, lambda items: {item: item for item in items}, "mine", metrics)
     assert batcher.call("a") == "a"
     assert clock.now() == before
-    assert 'batch_size_sum{batcher="mine"} 1.0' in metrics.page({}).body.decode()
+    page = metrics.page({}).body.decode()
+    for measured in ('batch_size_sum{batcher="mine"} 1.0', 'batch_time_seconds_count{batcher="mine"} 1.0'):
+        assert f"karpenter_cloudprovider_batcher_{measured}" in page
 
 
 def test_one_items_error_is_its_callers_alone() -> None:

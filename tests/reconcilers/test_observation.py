@@ -20,6 +20,7 @@ from controller.telemetry.metrics import Metrics
 from tests import factories
 from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
+from tests.telemetry.test_metrics import values
 
 
 class Watcher:
@@ -77,12 +78,31 @@ def test_prices_nodes_and_what_nobody_knows_the_price_of() -> None:
     assert one.told[names.QUEUE_LENGTH.name][("commands",)] == 0
 
 
+def test_what_waits_is_counted_with_the_age_of_the_oldest() -> None:
+    one = Watcher()
+    since = {name: one.clock.now() - age for name, age in {"old": 90.0, "young": 20.0}.items()}
+    waiting = [factories.pending_pod(name=name, pod_fields={"created": at}) for name, at in since.items()]
+    starting = replace(factories.node(name="b", initialized=False), created=one.clock.now() - 40.0)
+    leaving = replace(factories.node(name="c"), deleted_at=one.clock.now() - 300.0)
+    nodes = [factories.state_node(node=node) for node in (starting, leaving)]
+    one.loop.reconcile(factories.snapshot(pending=waiting, nodes=nodes, provisioners=[factories.provisioner()]))
+    page = one.metrics.page({}).body
+    lengths = {"pods": 2.0, "starting": 1.0, "terminating": 1.0, "commands": 0.0}
+    ages = {"pods": 90.0, "starting": 40.0, "terminating": 300.0, "commands": 0.0}
+    for metric, expected in ((names.QUEUE_LENGTH, lengths), (names.QUEUE_AGE, ages)):
+        assert {name: value for (name,), value in values(page, metric.name, "queue").items()} == expected
+
+
 def test_the_fleet_is_compared_with_a_fresh_pack_and_the_bound_seldom_and_only_when_it_changed() -> None:
     one = Watcher()
     one.loop.reconcile(cluster())
     ratio = one.told[names.FRESH_PACK_RATIO.name][()]
     assert ratio > 1.5, "an empty spot node and one on demand, where one spot node would do"
     assert one.told[names.BOUND_RATIO.name][()] >= ratio
+    fresh, bound = one.told[names.FRESH_PACK_PRICE.name][()], one.told[names.BOUND_PRICE.name][()]
+    assert fresh * ratio == pytest.approx(0.096 + 0.0384), "of what has a price"
+    assert 0 < bound <= fresh
+    assert one.told[names.COMPARISON_TIME.name] == {(): 0.0}, "by the clock, that nobody turned"
     del one.told[names.FRESH_PACK_RATIO.name]
     one.clock.advance(LOOK_SECONDS)
     one.loop.reconcile(cluster(2))
