@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.configuration import ConfigurationTimes
 from controller.core.lifecycle.timestamps import parse_time
 from controller.errors import NotFoundError
-from controller.kube.lease import LEASE_NAME
-from controller.kube.resources import LEASES
+from controller.kube.lease import LEASE_NAME, LeaseOptions
+from controller.kube.resources import CONFIG_MAPS, LEASES
+from controller.settings import CONFIG_MAP
+from tests.faults import controllerprocess
 from tests.faults.controllerprocess import CLOCK_AHEAD
-from tests.faults.crashworld import NAMESPACE, CrashWorld, crash_world
+from tests.faults.crashworld import DEADLINE_SECONDS, NAMESPACE, CrashWorld, crash_world
+
+LEASE = LeaseOptions(lease_duration_seconds=5.0, renew_deadline_seconds=3.5, retry_seconds=0.5)
+"""A third of the real one: what follows from that is test_lease's."""
+
+
+def logged(world: CrashWorld, message: str) -> list[dict[str, Any]]:
+    """Lines of both replicas."""
+    lines = map(json.loads, world.log.read_text().splitlines())
+    return [line for line in lines if line["message"] == message]
 
 
 def holder(world: CrashWorld) -> str:
@@ -29,8 +43,7 @@ def holder(world: CrashWorld) -> str:
 
 def decisions(world: CrashWorld) -> list[dict[str, Any]]:
     """What the process that started last has on record; none while it cannot be asked."""
-    lines = map(json.loads, world.log.read_text().splitlines())
-    ports = [line["port"] for line in lines if line["message"] == "Serves" and line["what"] == "metrics"]
+    ports = [line["port"] for line in logged(world, "Serves") if line["what"] == "metrics"]
     try:
         with urllib.request.urlopen(f"http://localhost:{ports[-1]}/decisions", timeout=5) as answer:
             found: list[dict[str, Any]] = json.load(answer)["decisions"]
@@ -41,31 +54,42 @@ def decisions(world: CrashWorld) -> list[dict[str, Any]]:
 
 @pytest.mark.xdist_group("controller-processes")
 def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
-    with crash_world(tmp_path) as world:
+    """Two replicas: killed in the middle of a launch, told to end, robbed of the lease."""
+    with crash_world(tmp_path, deaths={"CreateFleet": ("after",)}) as world:
         world.environment[CLOCK_AHEAD] = "3600"
+        world.times = replace(world.times, lease=LEASE, configuration=ConfigurationTimes(look_seconds=0.3))
         world.until(lambda: holder(world) == "karpenter-0", "leading")
-        world.until(lambda: '"Acts"' in world.log.read_text(), "acting")
+        world.until(lambda: len(logged(world, "Acts")) == 1, "acting")
         assert world.log.read_text().count("aws.interruptionQueueName is not set") == 1, "said once, and it goes on"
-        world.scale(1)
-        world.until(lambda: len(world.nodes()) == 1, "a node")
-        world.until(lambda: decisions(world) != [], "a decision")
-        launch, *_ = decisions(world)
-        assert (launch["kind"], launch["subject"]) == ("launch", f"Node/{world.nodes()[0]['metadata']['name']}")
-        assert launch["inputs"]
-        renewed = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["renewTime"])
-        assert renewed == pytest.approx(time.time(), abs=30.0), "by the API server's clock, not its machine's"
-        assert launch["pricePerHourAfter"] > launch["pricePerHourBefore"] == 0
-        first = world.controller
-        assert first is not None
-        assert first.pid is not None
-        os.kill(first.pid, signal.SIGTERM)
-        first.join(30)
-        assert first.exitcode == 0
-        assert holder(world) == "", "given up, so that another need not wait"
+        with standby(world) as other:
+            world.until(lambda: len(logged(world, "Cluster state is synced")) == 2, "the other stands by, all ready")
+            assert len(logged(world, "Acts")) == 1, "one of them"
+            world.start_kubelets()
+            world.scale(1)
+            _until(lambda: world.proxy.kills == ["CreateFleet"], "the leader dies before it hears of its instance")
+            _until(lambda: len(logged(world, "Acts")) == 2, "the standby acts")
+            assert holder(world) == "karpenter-1"
+            _until(lambda: world.running() == 1, "the pod runs")
+            world.scale(2)
+            _until(lambda: world.running() == 2, "the standby launches what is missing")
+            assert len(world.instances()) == len(world.nodes()) == 2, "what was launched is used, not launched again"
+            launch = decisions(world)[-1]
+            assert (launch["kind"], launch["subject"].partition("/")[0]) == ("launch", "Node")
+            assert launch["subject"].partition("/")[2] in {node["metadata"]["name"] for node in world.nodes()}
+            assert launch["inputs"]
+            renewed = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["renewTime"])
+            assert renewed == pytest.approx(time.time(), abs=30.0), "by the API server's clock, not its machine's"
+            assert launch["pricePerHourAfter"] == pytest.approx(2 * launch["pricePerHourBefore"]) != 0
+            world.kube.patch(CONFIG_MAPS, CONFIG_MAP, {"data": {"batchIdleDuration": "50ms"}}, namespace=NAMESPACE)
+            _until(lambda: logged(world, "Settings changed") != [], "a setting changes while it runs")
+            other.terminate()
+            other.join(30)
+            assert other.exitcode == 0
+            assert holder(world) == "", "given up, so that another need not wait"
 
         world.controller = None
         world.until(lambda: holder(world) == "karpenter-0", "leading again")
-        world.until(lambda: decisions(world)[:1] == [launch], "the next leader knows what the last one decided")
+        world.until(lambda: launch in decisions(world), "the next leader knows what the last one decided")
         second = world.controller
         assert second is not None
         lease = world.kube.get(LEASES, LEASE_NAME, NAMESPACE)
@@ -74,3 +98,24 @@ def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
         second.join(15)
         assert second.exitcode == 1, "another leads: this process must not act any more"
         assert holder(world) == "another"
+        assert len(world.instances()) == 2
+
+
+@contextmanager
+def standby(world: CrashWorld) -> Iterator[BaseProcess]:
+    """A second replica, with the first one's log."""
+    environment = {**world.environment, "POD_NAME": "karpenter-1"}
+    process = controllerprocess.start(environment, world.log, world.times)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    """Wait; unlike the world's own it starts no controller."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.1)
