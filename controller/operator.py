@@ -238,6 +238,7 @@ class Operator:
             ledger=self._ledger,
             planned=self._provisioning.planned,
         )
+        self._observation = ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve)
         return [
             self._provisioning,
             self._termination,
@@ -248,7 +249,7 @@ class Operator:
             ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
             DiskPressureReconciler(events=events),
             ConsistencyReconciler(events=events, catalogs=catalogs, clock=clock, recorder=self._recorder),
-            ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve),
+            self._observation,
             self._garbage,
         ]
 
@@ -267,6 +268,7 @@ class Operator:
         solve = settings.solve_options()
         self._provisioning.tune(_batch_times(settings), solve, settings.launch_limits or LaunchLimits())
         self._commands.tune(solve)
+        self._observation.tune(solve)
         self._deprovisioning.tune(settings.disruption_budgets)
         self._emptiness.tune(settings.disruption_budgets)
         self._termination.tune(settings.termination_grace_period_seconds)

@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -16,9 +17,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.clock import SystemClock
+from controller.commandline.ledger import on_record
 from controller.core.cloud import CloudInstance
 from controller.core.deprovisioning.budgets import parse_budgets
+from controller.core.guards.spending import LaunchLimits
 from controller.core.lifecycle.collection import CollectionTimes
+from controller.core.lifecycle.decisions import Decision
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from controller.loops import STUCK_SECONDS, BackoffTimes
@@ -27,12 +31,13 @@ from controller.operator import Operator, OperatorTimes
 from controller.process import check
 from controller.reconcilers.garbagecollection import GarbageTimes
 from controller.reconcilers.termination import TerminationTimes
-from controller.settings import CONFIG_MAP, Settings
+from controller.settings import CONFIG_MAP, LIVE, Settings
 from controller.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
 from controller.telemetry.health import Health
 from controller.telemetry.ledger import Ledger
 from controller.telemetry.serving import Serving
 from tests.core.lifecycle.instances import cloud_instance
+from tests.manual_clock import ManualClock
 from tests.reconcilers.conftest import DEADLINE_SECONDS, World, apply_fault, world
 from tests.telemetry.test_metrics import PEERS
 from tests.telemetry.test_serving import serving
@@ -56,6 +61,7 @@ def acting(
     settings: Settings = SETTINGS,
     recorder: Recorder = SILENT,
     ledger: Ledger | None = None,
+    namespace: str = "",
 ) -> Iterator[Operator]:
     stop = threading.Event()
     operator = Operator(
@@ -67,6 +73,7 @@ def acting(
         times=QUICK,
         recorder=recorder,
         ledger=ledger,
+        namespace=namespace,
     )
     operator.watch()
     operator.act()
@@ -239,6 +246,56 @@ def test_an_outage_of_the_api_server_is_outlived(world: World) -> None:
         world.add_pod("big", spec=big)
         world.until(lambda s: len(s.nodes) == 2, "a node for the pod that came after")
     assert len(world.cloud.running) == 2
+
+
+CHANGED: dict[str, Any] = {
+    "batch_max_duration_seconds": 7.0,
+    "batch_idle_duration_seconds": 0.3,
+    "weight_premium": 0.25,
+    "preference_premium": 0.5,
+    "disruption_budgets": parse_budgets('[{"nodes": "3"}]'),
+    "termination_grace_period_seconds": 90.0,
+    "launch_limits": LaunchLimits(nodes_per_minute=2),
+}
+
+
+def test_whoever_holds_a_live_setting_is_told_of_its_change(world: World) -> None:
+    """An operator that was tuned holds what one holds that was made with the new settings, in every place."""
+
+    def held(settings: Settings, then: Settings | None = None) -> dict[str, object]:
+        stop = threading.Event()
+        operator = Operator(settings=settings, kube=world.kube, cloud=world.cloud, clock=ManualClock(), stop=stop)
+        if then is not None:
+            operator.tune(then)
+        owners = [operator._commands, *(loop._reconciler for loop in operator._acting)]
+        stop.set()
+        operator.close(0.0)
+        return {
+            f"{type(owner).__name__}.{name}": value for owner in owners for name, value in vars(owner).items()
+            if isinstance(value, str | float | tuple | None) or is_dataclass(value)
+        }  # fmt: skip
+
+    before = held(SETTINGS)
+    for field in LIVE:
+        changed = replace(SETTINGS, **{field: CHANGED[field]})
+        made, tuned = held(changed), held(SETTINGS, changed)
+        concerned = {name for name, value in made.items() if value != before[name]}
+        assert concerned, f"somebody goes by {field}"
+        assert {name: tuned[name] for name in concerned} == {name: made[name] for name in concerned}, field
+
+
+def test_what_was_decided_last_is_on_record_when_the_process_ends(world: World) -> None:
+    """The next write would be seconds away."""
+    ledger = Ledger(world.clock)
+    with acting(world, ledger=ledger, namespace="default"):
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while ledger.version == 0:  # until the record was read
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        ledger.record(Decision("skip", "provisioning", "Pod/default/last", "for a test"))
+    found = world.kube.get(CONFIG_MAPS, "karpenter-decisions", "default")
+    (entry,) = on_record([found])
+    assert entry.decision.subject == "Pod/default/last"
 
 
 def test_settings_that_change_hold_from_the_next_pass_on(world: World) -> None:

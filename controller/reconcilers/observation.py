@@ -58,6 +58,10 @@ class ObservationReconciler:
         """The uids of pods that were seen to wait for a node of ours, and do not run yet."""
         self._log = structlog.get_logger(self.name)
 
+    def tune(self, solve: SolveOptions) -> None:
+        """Compare the fleet with what would be planned like this from the next comparison on."""
+        self._solve = solve
+
     def reconcile(self, snapshot: Snapshot) -> float:
         """Measure what is due."""
         if not snapshot.synced:

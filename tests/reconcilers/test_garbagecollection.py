@@ -14,13 +14,16 @@ from controller.core.lifecycle.documents import LAUNCH_TOKEN, node_document
 from controller.errors import CloudError
 from controller.kube.resources import NODES
 from controller.reconcilers.garbagecollection import GarbageCollectionReconciler, GarbageTimes
+from controller.telemetry.ledger import Ledger
 from tests.core.lifecycle.instances import cloud_instance
 from tests.reconcilers.conftest import World
 
 TIMES = GarbageTimes(0.02, 1000, 0.02, 0.02, CollectionTimes(registration_seconds=900, consistency_seconds=30), 0.1)
 
 
-def reconciler(world: World, adopted: threading.Event | None = None) -> GarbageCollectionReconciler:
+def reconciler(
+    world: World, adopted: threading.Event | None = None, ledger: Ledger | None = None
+) -> GarbageCollectionReconciler:
     return GarbageCollectionReconciler(
         kube=world.kube,
         events=world.events,
@@ -29,6 +32,7 @@ def reconciler(world: World, adopted: threading.Event | None = None) -> GarbageC
         clock=world.clock,
         adopted=adopted or threading.Event(),
         times=TIMES,
+        ledger=ledger,
     )
 
 
@@ -104,9 +108,13 @@ def test_after_a_crash_nothing_is_planned_until_ec2_shows_what_was_launched_last
 
 def test_an_instance_that_never_joined_is_terminated_and_its_provisioner_told(world: World) -> None:
     world.add_provisioner()
-    world.cloud.add(cloud_instance(launched_at=world.clock.now() - 901))
-    some_passes(world, reconciler(world))
+    instance = world.cloud.add(cloud_instance(launched_at=world.clock.now() - 901))
+    ledger = Ledger(world.clock)
+    some_passes(world, reconciler(world, ledger=ledger))
     assert not world.cloud.running
+    (entry,) = ledger.entries(kind="remove", method="garbagecollection")
+    assert entry.decision.subject == f"Instance/{instance.id}"
+    assert entry.decision.reason
     assert world.await_event("TerminatedLeakedInstance")["involvedObject"]["kind"] == "Provisioner"
 
 
@@ -125,11 +133,15 @@ def test_a_node_whose_instance_is_gone_is_deleted(world: World) -> None:
     world.add_provisioner()
     labels = {PROVISIONER_NAME: "default"}
     world.add_node({"metadata": {"name": "lost", "labels": labels}, "spec": {"providerID": "aws:///z/i-1"}})
-    loop = reconciler(world)
+    ledger = Ledger(world.clock)
+    loop = reconciler(world, ledger=ledger)
     some_passes(world, loop)
     assert "lost" in world.caught_up().nodes, "a young absence proves nothing"
+    assert ledger.entries() == ()
     world.clock.ahead_seconds = 40.0
     world.passes(loop, lambda s: "lost" not in s.nodes)
+    (entry,) = ledger.entries(kind="remove", method="garbagecollection", subject="Node/lost")
+    assert "instance does not exist" in entry.decision.reason
     assert world.await_event("InstanceGone")
 
 
