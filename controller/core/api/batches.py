@@ -24,9 +24,10 @@ from controller.core.api.replicas import Columns, Pods, Replicas
 AT_ONCE: Final = 256
 """Documents compared at a time: few enough to be still in the processor's cache when the next column is."""
 
-_PARTS: Final = ("spec", "status")
+_PARTS: Final = ("metadata", "spec", "status")
+_OWN: Final = ("name", "uid", "creationTimestamp", "resourceVersion")
 _SHARED: Final = ("namespace", "labels", "annotations", "ownerReferences", "deletionTimestamp")
-"""What `parse_pod` reads, of an object and of its metadata, but for what is each pod's own."""
+"""What `parse_pod` reads: of an object, of its metadata what is each pod's own, and the rest."""
 _MARSHAL_VERSION: Final = 4
 
 
@@ -35,29 +36,34 @@ class _Block:
     """Documents of the same fields. `shared`: columns of what replicas have in common; the rest is each one's own."""
 
     fields: tuple[str, ...]
-    """What the columns of `shared` are."""
-    shared: list[tuple[Any, ...]]
-    names: tuple[str, ...]
-    uids: tuple[str, ...]
+    """What the columns of `shared` are, and whether pods are dated."""
+    shared: list[list[Any]]
+    names: list[str]
+    uids: list[str]
     created: list[float]
-    versions: tuple[str, ...]
+    versions: list[str]
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> _Block | None:
         """None where their fields differ, or one is of an unforeseen type: they are read one by one."""
         try:
-            parts = _columns(documents)
-            meta = _columns(parts["metadata"])
+            parts = _columns(documents, _PARTS)
+            meta = _columns(parts.pop("metadata"), (*_OWN, *_SHARED))
         except (KeyError, TypeError, AttributeError):
             return None
-        nothing = ("",) * len(documents)
-        own = [meta.get(name, nothing) for name in ("name", "uid", "creationTimestamp", "resourceVersion")]
-        if any(set(map(type, column)) != {str} for column in own):
+        own = [meta.pop(name, None) for name in _OWN]
+        if any(column and set(map(type, column)) != {str} for column in own):
             return None
         names, uids, times, versions = own
-        ages = {text: timestamp(text) or 0.0 for text in set(times)}
-        shared = {name: of[name] for of, read in ((parts, _PARTS), (meta, _SHARED)) for name in read if name in of}
-        return cls(tuple(shared), list(shared.values()), names, uids, [ages[text] for text in times], versions)
+        nothing = [""] * len(documents)
+        return cls(
+            (*parts, *meta, "dated" if times else ""),
+            [*parts.values(), *meta.values()],
+            names or nothing,
+            uids or nothing,
+            _ages(times) if times else [],
+            versions or nothing,
+        )
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """From where to where documents are replicas of one template."""
@@ -76,18 +82,26 @@ class _Block:
 
     def give(self, columns: Columns, first: int, end: int) -> None:
         """Add what is their own of these documents."""
-        columns.names += self.names[first:end]
+        names = self.names[first:end]
+        columns.names += names
+        columns.least = min(columns.least or names[0], min(names))
         columns.uids += self.uids[first:end]
         columns.created += self.created[first:end]
         columns.versions += self.versions[first:end]
 
 
-def _columns(objects: Sequence[Document]) -> dict[str, tuple[Any, ...]]:
-    """The values of each key. Raises KeyError where the objects don't all have the same, two at least."""
+def _columns(objects: Sequence[Document], wanted: Sequence[str]) -> dict[str, list[Any]]:
+    """The values of the keys wanted. Raises KeyError where the objects don't all have the same keys."""
     keys = tuple(objects[0].keys())
-    if len(keys) < 2 or set(map(len, objects)) != {len(keys)} or set(map(type, objects)) != {dict}:
+    if set(map(len, objects)) != {len(keys)} or set(map(type, objects)) != {dict}:
         raise KeyError(keys)
-    return dict(zip(keys, zip(*map(itemgetter(*keys), objects), strict=True), strict=True))
+    found = {key: list(map(itemgetter(key), objects)) for key in keys}
+    return {key: column for key, column in found.items() if key in wanted}
+
+
+def _ages(times: list[str]) -> list[float]:
+    known = {text: timestamp(text) or 0.0 for text in set(times)}
+    return [known[text] for text in times]
 
 
 def parse_pods(documents: Sequence[Document], parse: Callable[[Document], Pod] = parse_pod) -> Pods:

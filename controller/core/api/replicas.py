@@ -25,12 +25,14 @@ _NAME, _UID, _CREATED, _VERSION = (_PLACE[name] for name in ("name", "uid", "cre
 
 @dataclass(slots=True)
 class Columns:
-    """What tells replicas apart, one entry each: names, uids, creation times (Unix seconds), resource versions."""
+    """What tells replicas apart, one entry each: names, uids, creation times (Unix seconds; none: all unknown),
+    resource versions. `least` is the first name by the alphabet."""
 
     names: list[str] = field(default_factory=list)
     uids: list[str] = field(default_factory=list)
     created: list[float] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
+    least: str = ""
 
 
 class Replicas:
@@ -56,19 +58,21 @@ class Replicas:
 
     def _made(self, own: Columns) -> Iterator[Pod]:
         values = [getattr(self.first, each.name) for each in fields(Pod)]
-        rows = zip(own.names, own.uids, own.created, own.versions, strict=True)
+        created = own.created or [self.first.created] * len(own.names)
+        rows = zip(own.names, own.uids, created, own.versions, strict=True)
         for values[_NAME], values[_UID], values[_CREATED], values[_VERSION] in rows:
             yield Pod(*values)
 
     @property
-    def names(self) -> Sequence[str]:
-        """In the order of `pods`."""
-        return list(map(_name, self._pods)) if self._columns is None else self._columns.names
+    def name(self) -> str:
+        """The first of their names by the alphabet."""
+        return min(map(_name, self._pods)) if self._columns is None else self._columns.least
 
     @property
-    def created(self) -> Sequence[float]:
-        """Unix seconds, in the order of `pods`."""
-        return list(map(_age, self._pods)) if self._columns is None else self._columns.created
+    def ages(self) -> tuple[float, float]:
+        """When the oldest and the youngest were created, in Unix seconds."""
+        ages = list(map(_age, self._pods)) if self._columns is None else self._columns.created
+        return (min(ages), max(ages)) if ages else (self.first.created, self.first.created)
 
 
 class Pods(Sequence[Pod]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from controller.core.provisioning.placed import Part, PlacedPods
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
 from controller.core.provisioning.resources import Bits, Bools, Floats, Ints
 from controller.core.scheduling.requirements import Requirement, Requirements
+
+_Alike = tuple[int, int, frozenset[int], bytes, int]
+"""What makes rows alike: configuration, signature, masks, what is left free, and how many pods there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Assembler:
         self._requirements: dict[tuple[int, frozenset[int], int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._fittings: dict[tuple[int, bytes], _Fitting] = {}
-        self._recipes: dict[tuple[int, int, frozenset[int], bytes, int], PlannedNode] = {}
+        self._recipes: dict[_Alike, PlannedNode] = {}
         self._holds: dict[int, Floats] = {}
         self._hand_out()
 
@@ -61,24 +65,25 @@ class Assembler:
         used: dict[int, list[int]] = {}
         for placement in self.packer.placements:
             demand = placement.demand
-            self._mask[demand.mask.index] = demand.mask
+            mask = demand.mask.index
+            self._mask[mask] = demand.mask
             place = used.setdefault(id(demand), [0, 0])
             for row, count in zip(placement.rows, placement.counts, strict=True):
-                self._masks[row].add(demand.mask.index)
+                self._masks[row].add(mask)
                 while count:
                     share = demand.shares[place[0]]
                     taken = min(count, share.count - place[1])
-                    self._take(row, share.piece.members, taken)
+                    self._take(self._pods[row], share.piece.members, taken)
                     count -= taken
                     place[1] += taken
                     if place[1] == share.count:
                         place[0], place[1] = place[0] + 1, 0
 
-    def _take(self, row: int, members: tuple[Member, ...], units: int) -> None:
+    def _take(self, parts: list[Part], members: tuple[Member, ...], units: int) -> None:
         for member in members:
-            index = member.pod_class.index
-            start, count = self.placed[index], member.pods * units
-            self._pods[row].append(Part(member.pod_class, start, count))
+            index, count = member.pod_class.index, member.pods * units
+            start = self.placed[index]
+            parts.append(Part(member.pod_class, start, count))
             self.placed[index] = start + count
 
     def _held_by(self, pool: int) -> Floats:
@@ -100,18 +105,27 @@ class Assembler:
 
     def new_nodes(self) -> tuple[PlannedNode, ...]:
         """The nodes to launch, in the order of their first pods."""
-        rows = {row: PlacedPods(parts) for row, parts in self._pods.items() if row >= self.packer.table.existing}
-        return tuple(self._node(row, pods) for row, pods in sorted(rows.items(), key=lambda each: each[1].turn))
-
-    def _node(self, row: int, pods: PlacedPods) -> PlannedNode:
-        """The node of a row. Rows that are alike are made by one recipe."""
         table = self.packer.table
-        config, signature, free = int(table.config[row]), int(table.signature[row]), table.free[:, row]
-        masks, count = frozenset(self._masks[row]), len(pods)
-        alike = (config, signature, masks, free.tobytes(), count)
+        configs, signatures = table.config.tolist(), table.signature.tolist()
+        free, width = np.ascontiguousarray(table.free.T).tobytes(), table.free.itemsize * len(table.free)
+        found = []
+        for row, parts in self._pods.items():
+            if row >= table.existing:
+                pods = PlacedPods(parts)
+                left = free[row * width : (row + 1) * width]
+                alike = (configs[row], signatures[row], frozenset(self._masks[row]), left, len(pods))
+                found.append((pods.turn, self._node(row, pods, alike)))
+        found.sort(key=itemgetter(0))
+        return tuple(node for _, node in found)
+
+    def _node(self, row: int, pods: PlacedPods, alike: _Alike) -> PlannedNode:
+        """The node of a row. Rows that are alike are made by one recipe."""
         recipe = self._recipes.get(alike)
         if recipe is None:
-            recipe = self._recipes[alike] = self._recipe(config, signature, masks, free, count)
+            config, signature, masks, _, count = alike
+            recipe = self._recipes[alike] = self._recipe(
+                config, signature, masks, self.packer.table.free[:, row], count
+            )
         return PlannedNode(
             recipe.provisioner,
             recipe.offering,

@@ -79,7 +79,7 @@ class PodClass:
         """How many of the pods from `first` on each workload has, by the uid of the pods' first owner."""
         owners = self.members[0].first.owners
         if self.of_one_workload:
-            return {owners[0].uid: count} if owners else {}
+            return {owners[0].uid: count} if owners and count else EMPTY
         return Counter(pod.owners[0].uid for pod in self.pods[first : first + count] if pod.owners)
 
 
@@ -113,10 +113,10 @@ def classify(
 
 
 def _numbered(groups: list[PodClass]) -> list[PodClass]:
-    ages = [[age for one in group.members for age in (min(one.created), max(one.created))] for group in groups]
+    ages = [[age for one in group.members for age in one.ages] for group in groups]
     youngest = max(map(max, ages), default=0.0)
     for group, known in zip(groups, ages, strict=True):
-        group.name = f"{group.namespace}/{min(min(one.names) for one in group.members)}"
+        group.name = f"{group.namespace}/{min([one.name for one in group.members])}"
         group.waited = int((youngest - min(known)) // TURN_SECONDS)
     groups.sort(key=lambda group: group.name.split("/", 1))
     for index, group in enumerate(groups):

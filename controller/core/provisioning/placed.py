@@ -6,11 +6,11 @@ from which place in the class's order on. Names are looked up, and sorted, when 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
+from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import PodKey
 from controller.core.provisioning.classes import PodClass
 from controller.core.provisioning.problem import pod_key
@@ -45,17 +45,18 @@ class PlacedPods(Sequence[PodKey]):
     @property
     def turn(self) -> tuple[int, int]:
         """What nodes are sorted by: the place of their first pod among the batch's classes."""
-        return min((each.pod_class.index, each.first) for each in self.parts)
+        return min([(each.pod_class.index, each.first) for each in self.parts])
 
-    def workloads(self) -> Counter[str]:
+    def workloads(self) -> dict[str, int]:
         """How many pods of each workload there are, by the uid of the first owner; pods without owners are left out."""
-        found: Counter[str] = Counter()
+        found: dict[str, int] = {}
         for each in self.parts:
-            found.update(each.pod_class.workloads(each.first, each.count))
+            for workload, count in each.pod_class.workloads(each.first, each.count).items():
+                found[workload] = found.get(workload, 0) + count
         return found
 
     def __len__(self) -> int:
-        return sum(each.count for each in self.parts)
+        return sum([each.count for each in self.parts])
 
     @overload
     def __getitem__(self, index: int) -> PodKey: ...
@@ -82,6 +83,6 @@ class PlacedPods(Sequence[PodKey]):
         return repr(self.keys)
 
 
-def workloads(pods: Sequence[PodKey]) -> Counter[str]:
+def workloads(pods: Sequence[PodKey]) -> Mapping[str, int]:
     """How many pods of each workload a plan put there; keys alone say nothing of workloads."""
-    return pods.workloads() if isinstance(pods, PlacedPods) else Counter()
+    return pods.workloads() if isinstance(pods, PlacedPods) else EMPTY

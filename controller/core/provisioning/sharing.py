@@ -48,7 +48,8 @@ class _Sharing:
         self.total: Counter[str] = Counter()
         self.load: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
         for node in nodes:
-            self.total.update(workloads(node.pods))
+            for workload, count in workloads(node.pods).items():
+                self.total[workload] += count
 
     def count_standing(self, around: Surroundings, places: AbstractSet[int]) -> None:
         """Replicas that run on these of the nodes around."""

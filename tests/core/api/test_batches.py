@@ -27,6 +27,7 @@ SPECS = (
     "no spec",
 )
 METAS: tuple[dict[str, Any], ...] = (
+    {"generation": 1},
     {"labels": {"app": "web"}},
     {"labels": {"app": "api"}},
     {"annotations": {"app": "web"}},
@@ -63,8 +64,15 @@ def test_every_pod_is_what_it_is_when_read_alone(runs: list[tuple[Any, dict[str,
     assert Counter(read) == Counter(map(parse_pod, every))
     assert sorted(pod.resource_version for pod in read) == sorted(parse_pod(each).resource_version for each in every)
     for group in read.groups:
-        assert list(group.names) == [pod.name for pod in group.pods]
-        assert list(group.created) == [pod.created for pod in group.pods]
+        ages = [pod.created for pod in group.pods]
+        assert (group.name, group.ages) == (min(pod.name for pod in group.pods), (min(ages), max(ages)))
+
+
+@pytest.mark.parametrize("one", METAS, ids=lambda meta: next(iter(meta)))
+def test_documents_of_as_many_fields_but_others_are_told_apart(one: dict[str, Any]) -> None:
+    for other in METAS:
+        every = documents([(SPECS[0], one, PENDING, 2), (SPECS[0], other, PENDING, 2)])
+        assert Counter(parse_pods(every)) == Counter(map(parse_pod, every)), other
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
