@@ -177,8 +177,9 @@ class KubeClient:
     def evict(self, namespace: str, name: str, uid: str, *, grace_period_seconds: int | None = None) -> None:
         """Ask for an eviction of this very pod (policy/v1).
 
-        Raises TooManyRequestsError when a PodDisruptionBudget says no (it is not repeated here), NotFoundError when
-        the pod is gone, ConflictError when the name is another pod's by now.
+        Raises TooManyRequestsError when a PodDisruptionBudget says no, UnavailableError (500) when several cover the
+        pod, NotFoundError when it is gone, ConflictError when the name is another pod's by now. Whoever drains asks
+        again: nothing is repeated here that would hold up the rest of the drain.
         """
         options: Document = {"preconditions": {"uid": uid}}
         if grace_period_seconds is not None:
@@ -189,7 +190,7 @@ class KubeClient:
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": options,
         }
-        self._call("POST", PODS, namespace, name, "eviction", body=body, idempotent=True, repeat_busy=False)
+        self._call("POST", PODS, namespace, name, "eviction", body=body, idempotent=False, repeat_busy=False)
 
     def watch(
         self,

@@ -7,7 +7,7 @@ itself alone.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import structlog
@@ -46,12 +46,14 @@ GOING = frozenset({"shutting-down", "terminated"})
 class TerminationTimes:
     """`poll_seconds`: how often a drain is looked at (the peer's 1 s). `instance_check_seconds`: how often, while a
     node drains, the cloud is asked whether its instance still exists. `detach_seconds`: how long a drained node waits
-    for its volumes at most. Eviction retries follow `eviction`."""
+    for its volumes at most. Eviction retries follow `eviction`. `pass_seconds`: how long a pass waits for
+    its slowest node, which goes on alone after that."""
 
     poll_seconds: float = 1.0
     instance_check_seconds: float = 10.0
     eviction: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 10.0))
     detach_seconds: float = 120.0
+    pass_seconds: float = 1.0
 
 
 class TerminationReconciler:
@@ -86,6 +88,8 @@ class TerminationReconciler:
         self._grace_period_seconds = grace_period_seconds
         self._checked_at: dict[str, float] = {}
         self._drained_at: dict[str, float] = {}
+        self._under_way: dict[str, Future[None]] = {}
+        """Steps that have not ended, by the node's uid."""
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="terminate")
 
     def tune(self, grace_period_seconds: float | None) -> None:
@@ -105,8 +109,12 @@ class TerminationReconciler:
                 del known[gone]
         if not leaving:
             return IDLE_SECONDS
-        ready = [node for node in leaving if self._nodes.ready(node.node.uid)]
-        list(self._pool.map(lambda node: self._step_safely(node, snapshot), ready))
+        self._under_way = {uid: step for uid, step in self._under_way.items() if not step.done()}
+        for node in leaving:
+            uid = node.node.uid
+            if uid not in self._under_way and self._nodes.ready(uid):
+                self._under_way[uid] = self._pool.submit(self._step_safely, node, snapshot)
+        wait(self._under_way.values(), self._times.pass_seconds)
         return self._times.poll_seconds
 
     def _step_safely(self, node: StateNode, snapshot: Snapshot) -> None:

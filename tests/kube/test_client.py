@@ -14,6 +14,7 @@ from controller.errors import (
     ConflictError,
     ForbiddenError,
     InvalidObjectError,
+    KubeError,
     NamespaceEndsError,
     NotFoundError,
     TooManyRequestsError,
@@ -124,17 +125,24 @@ def test_eviction_of_the_very_pod(client: KubeClient) -> None:
         client.evict("default", "p1", uid)
 
 
-def test_an_eviction_that_a_budget_forbids_is_raised_at_once(client: KubeClient) -> None:
+@pytest.mark.parametrize(
+    ("budgets", "status", "words"), [(1, 429, "disruption budget"), (2, 500, "more than one PodDisruptionBudget")]
+)
+def test_an_eviction_that_budgets_forbid_is_raised_at_once(
+    client: KubeClient, budgets: int, status: int, words: str
+) -> None:
     uid = client.create(PODS, POD, "default")["metadata"]["uid"]
     running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     client.patch(PODS, "p1", {"status": running}, namespace="default", subresource="status")
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
-    document = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": budget}
-    client.create(POD_DISRUPTION_BUDGETS, document, "default")
+    for number in range(budgets):
+        document = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": f"b{number}"}}
+        client.create(POD_DISRUPTION_BUDGETS, {**document, "spec": budget}, "default")
     clock = ManualClock()
-    with pytest.raises(TooManyRequestsError, match="disruption budget") as caught:
+    with pytest.raises(KubeError, match=words) as caught:
         KubeClient(client.connection, client.options, clock).evict("default", "p1", uid)
-    assert caught.value.status == 429
+    assert caught.value.status == status
+    assert isinstance(caught.value, TooManyRequestsError if budgets == 1 else UnavailableError)
     assert clock.waits == [], "it is the caller who decides when to ask again"
 
 

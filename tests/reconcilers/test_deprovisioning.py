@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from controller.commands.execution import Commands, CommandTimes, Wanted
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import (
     CAPACITY_TYPE,
     INITIALIZED,
@@ -583,7 +584,8 @@ def test_a_node_whose_pods_fit_on_another_goes_and_its_workload_rests(world: Wor
     (stays,) = (node for node in gone.nodes.values() if not node.leaving)
     moved = {workload(pod) for node in gone.nodes.values() if node.leaving for pod in node.pods}
     assert moved
-    assert moved <= resting(gone, world.clock.now()), "whoever leads next knows it too"
+    later = replace(gone, nodes=FrozenMap({stays.name: stays}))
+    assert moved <= resting(later, world.clock.now() + 590.0), "whoever leads next knows it, when the node is gone too"
     world.clock.ahead_seconds += 601.0
     assert not resting(world.caught_up(), world.clock.now()) - {
         workload(p) for n in gone.nodes.values() for p in n.pods

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,14 +29,14 @@ from tests.reconcilers.conftest import World
 TIMES = TerminationTimes(poll_seconds=0.02, instance_check_seconds=0.05, eviction=BackoffTimes(0.02, 0.1))
 
 
-def reconciler(world: World) -> TerminationReconciler:
+def reconciler(world: World, **times: Any) -> TerminationReconciler:
     return TerminationReconciler(
         kube=world.kube,
         informers=world.informers,
         events=world.events,
         cloud=world.cloud,
         clock=world.clock,
-        times=TIMES,
+        times=replace(TIMES, **times),
     )
 
 
@@ -138,6 +140,46 @@ def test_a_budget_that_never_allows_holds_back_its_own_node_alone_and_says_so_on
     assert about == {("Node", blocked.node_name), ("Pod", "guarded")}
     world.kube.delete(POD_DISRUPTION_BUDGETS, "never", "default")
     world.passes(loop, lambda s: s.pods["default", "guarded"].terminating, "eviction once allowed")
+
+
+def test_a_pod_that_two_budgets_cover_is_told_of_and_goes_without_them(world: World) -> None:
+    """The eviction API answers 500 for as long as there are two, although both would allow it."""
+    instance = leaving_node(world)
+    world.add_pod("guarded", node=instance.node_name, labels={"app": "guarded"})
+    for name in ("one", "two"):
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}
+        world.kube.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": name}, "spec": spec}, "default")
+    delete(world, instance)
+    loop = reconciler(world)
+    world.passes(loop, lambda _: len(world.said("FailedDraining")) == 2, "told")
+    about = {event["involvedObject"]["name"]: event["message"] for event in world.said("FailedDraining")}
+    assert set(about) == {instance.node_name, "guarded"}
+    assert all("more than one PodDisruptionBudget" in message for message in about.values())
+    for name in ("one", "two"):
+        world.kube.delete(POD_DISRUPTION_BUDGETS, name, "default")
+    world.passes(loop, lambda s: s.pods["default", "guarded"].terminating, "eviction")
+
+
+def test_a_node_that_takes_long_over_a_step_does_not_keep_the_others_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = leaving_node(world, number=1), leaving_node(world, number=2)
+    world.add_pod("slow", node=slow.node_name)
+    answer, asked, evict = threading.Event(), list[str](), world.kube.evict
+
+    def evict_slowly(namespace: str, name: str, uid: str, **more: Any) -> None:
+        asked.append(name)
+        assert answer.wait(20.0)
+        evict(namespace, name, uid, **more)
+
+    monkeypatch.setattr(world.kube, "evict", evict_slowly)
+    delete(world, slow)
+    delete(world, quick)
+    loop = reconciler(world, pass_seconds=0.01)
+    world.passes(loop, gone(quick), "the quick node's end")
+    assert asked == ["slow"], "and it is not asked for again while nobody has answered"
+    answer.set()
+    world.passes(loop, lambda s: s.pods["default", "slow"].terminating, "the slow pod's eviction")
 
 
 def test_a_pod_that_took_the_name_of_an_evicted_one_is_not_evicted_by_mistake(world: World) -> None:

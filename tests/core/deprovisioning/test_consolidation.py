@@ -250,6 +250,14 @@ def test_a_pending_pod_that_nobody_can_place_does_not_stop_consolidation() -> No
     assert gone(look([standing("a", "c5.2xlarge", {"cpu": "1"})], pending=[stuck])) == [["a"]]
 
 
+def test_a_pending_pod_that_would_share_the_replacement_does_not_stop_consolidation() -> None:
+    """Its own node is provisioning's to launch, in a moment; the replacement is for the pods of the node that goes."""
+    waits = factories.pending_pod(requests={"cpu": "900m"})
+    command = only(look([standing("a", "c5.2xlarge", {"cpu": "1"})], pending=[waits]))
+    assert [node.offering.instance_type for node in command.replacements] == ["c5.large"]
+    assert waits.key not in command.replacements[0].pods
+
+
 def test_free_room_on_nodes_that_are_not_ours_is_used() -> None:
     stranger = standing("managed", "c5.2xlarge", provisioner="")
     command = only(look([standing("a", "c5.large", {"cpu": "1"}), stranger]))
