@@ -21,7 +21,7 @@ install: $(filter .uv/bin/uv,$(UV)) ## install the locked packages into .venv/
 demo: install ## the whole product on this machine: pending pods become nodes, empty nodes go (KUBE=real: on a real control plane)
 	@$(RUN) python -m sandbox demo --kube $(KUBE)
 
-sandbox: install ## leave a sandbox cluster running for kubectl; prints the path of its kubeconfig
+sandbox: install ## leave a sandbox cluster running for kubectl and nodeless; prints the variables that lead there
 	@$(RUN) python -m sandbox up --kube $(KUBE)
 
 test: install ## all tests

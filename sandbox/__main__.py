@@ -104,9 +104,12 @@ def up(kube: str, state: Path | None) -> None:
     try:
         with start(settings) as environment:
             asyncio.run(_install(environment))
-            console.print(f"export KUBECONFIG={environment.kubeconfig}")
+            console.print(f"export KUBECONFIG={environment.kubeconfig}", soft_wrap=True)
+            for name, value in environment.aws_environment.items():
+                console.print(f"export {name}={value}", soft_wrap=True)
             console.print(
-                f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it."
+                f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it.",
+                soft_wrap=True,
             )
             while not stop.wait(1.0):
                 environment.check()

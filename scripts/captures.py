@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,8 @@ def sandbox(folder: Path) -> Iterator[dict[str, str]]:
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        line = next(each for each in process.stdout if each.startswith("export KUBECONFIG="))
-        exports = [each for each in (folder / "aws.log").read_text().splitlines() if each.startswith("export ")]
-        pairs = (each.removeprefix("export ").strip().partition("=") for each in (line, *exports))
+        exports = takewhile(lambda line: line.startswith("export "), process.stdout)
+        pairs = (each.removeprefix("export ").strip().partition("=") for each in exports)
         yield {name: value for name, _, value in pairs}
     finally:
         process.send_signal(signal.SIGINT)

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
+from components.config.addons import OverprovisioningConfig
 from components.config.load import parse
 from components.config.reference import page
+from components.documents.addons import overprovisioning_objects
+from controller.cli import main
 from controller.core.api.nodetemplate_rules import parse_node_template
 from controller.core.api.provisioner_rules import parse_provisioner
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LATER = {"do-not-disrupt"}
+"""Names of a later Karpenter, as the page on conversion has them."""
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
@@ -51,6 +59,59 @@ def test_an_example_is_accepted_by_the_rules_of_its_kind(document: dict[str, Any
 def test_every_link_leads_to_a_file(path: Path) -> None:
     for target in LINK.findall(path.read_text()):
         assert (path.parent / target).exists(), target
+
+
+def test_placeholders_as_manifests_are_what_the_stack_makes_of_the_guides_keys() -> None:
+    (block,) = BLOCK.findall((ROOT / "docs/guides/overprovisioning.md").read_text())
+    config = OverprovisioningConfig(**yaml.safe_load(block)["nodeless:addons"]["overprovisioning"])
+    shown = list(yaml.safe_load_all((ROOT / "docs/examples/placeholders.yaml").read_text()))
+    assert shown == list(overprovisioning_objects(config, "default").values())
+
+
+def typed() -> list[Any]:
+    """Every call of `nodeless` in a block of code, up to the pipe or file that it writes to."""
+    calls = [
+        (path, call)
+        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for block in FENCED.findall(path.read_text())
+        for line in block.splitlines()
+        for call in re.findall(r"(?:^|[ /])nodeless ([^|>]+)", line.partition(" #")[0])
+    ]
+    return [pytest.param(call, id=f"{path.name}-{call.strip()}") for path, call in calls]
+
+
+@pytest.mark.parametrize("call", typed())
+def test_every_call_of_the_command_can_be_typed(call: str) -> None:
+    name, *arguments = shlex.split(call)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None, name
+    with command.make_context(name, arguments):
+        pass
+
+
+def test_words_that_pages_quote_are_the_products_own() -> None:
+    """Annotations, metrics, settings, reasons of events, alerts, commands of make and files are there."""
+    code = "\n".join(path.read_text() for part in ("controller", "components", "crds") for path in texts(ROOT / part))
+    made = (ROOT / "Makefile").read_text()
+    code += (ROOT / "dashboards/alerts.yaml").read_text()
+    for path in PAGES:
+        text = path.read_text()
+        quoted = {
+            *re.findall(r"karpenter(?:\.k8s\.aws|\.sh)/([a-z0-9-]+)", text),
+            *re.findall(r"`((?:nodeless|karpenter)_[a-z_]+)`", text),
+            *re.findall(r"`((?:aws|featureGates)\.[A-Za-z]+)`", text),
+            *re.findall(r"`([A-Z][a-z]+[A-Z][A-Za-z]+)`", text),
+        }
+        assert {word for word in quoted if word not in code} <= LATER, path
+        assert all(f"\n{word}:" in made for word in re.findall(r"[`\n]make ([a-z0-9-]+)", text)), path
+        for file in re.findall(
+            r"(?:scripts|tests|bench|controller|sandbox|dashboards)/[\w./-]+\.(?:py|yaml|json)", text
+        ):
+            assert (ROOT / file).exists(), f"{path}: {file}"
+
+
+def texts(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.suffix in (".py", ".yaml")]
 
 
 def test_every_key_of_the_guides_table_is_a_key_of_the_stack() -> None:
