@@ -32,6 +32,7 @@ from controller.core.deprovisioning.memory import (
     workload,
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
+from controller.core.deprovisioning.replacement import MOST_SIMULATIONS
 from controller.core.deprovisioning.surge import RESTARTED_FOR
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
@@ -63,6 +64,9 @@ class Leader:
         """Kind, what it is about, and by which method and action."""
         found = [entry.decision for entry in self.ledger.entries()]
         return [(each.kind, each.subject.partition("/")[2], f"{each.method}/{each.action}") for each in found]
+
+    def metrics_text(self) -> str:
+        return self.metrics.page({}).body.decode()
 
     def passes(self, done: Callable[[Snapshot], Any], what: str = "") -> Snapshot:
         return self.world.passes(self.loop, done, what)
@@ -568,6 +572,7 @@ def test_an_empty_node_that_gets_a_pod_during_the_wait_stays(world: World) -> No
     world.add_pod("late", node="old")
     world.clock.ahead_seconds += 16.0
     assert untouched(one.some_passes())
+    assert one.metrics_text().count("karpenter_deprovisioning_actions_performed{") == 0, "not begun and taken back"
 
 
 def test_a_node_whose_pods_fit_on_another_goes_and_its_workload_rests(world: World) -> None:
@@ -639,6 +644,35 @@ def test_two_dear_nodes_become_one_when_that_has_held_for_a_while(world: World) 
     assert len(world.cloud.requests) == 1
     come_up(world, new)
     one.passes(lambda s: all(s.nodes[name].leaving for name in ("one", "two")), "both deleted")
+
+
+def test_each_look_of_a_search_goes_on_where_the_last_one_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    consolidating(world)
+    old_node(world)
+    ways = [consolidation.Cursor(nodes=frozenset({"old"})), consolidation.BEGIN]
+    begun: list[consolidation.Cursor] = []
+
+    def look(*args: Any) -> consolidation.Found:
+        begun.append(args[4])
+        return consolidation.Found(cursor=ways[len(begun) - 1])
+
+    monkeypatch.setattr(consolidation, "find", look)
+    one = leader(world)
+    one.passes(lambda _: len(begun) == 2, "two looks")
+    assert begun == [consolidation.BEGIN, ways[0]]
+
+
+def test_nodes_whose_pods_fit_nowhere_do_not_hide_those_that_may_go(world: World) -> None:
+    """A look simulates a few nodes; the next one goes on behind them."""
+    annotation = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
+    for number in range(MOST_SIMULATIONS + 1):
+        old_node(world, f"a{number}", pods=0)
+        world.add_pod(f"a{number}-0", node=f"a{number}", spec={"nodeSelector": {"nowhere": "at-all"}})
+    old_node(world, "z", pods=0)
+    expire_all(world)
+    leader(world).passes(lambda s: s.nodes["z"].leaving, "the node behind them")
 
 
 def test_where_nothing_changed_the_search_rests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,18 +170,22 @@ def room_that_nobody_may_use() -> StateNode:
     return standing("z", "c5.2xlarge", provisioner="", taints=[Taint("mine")])
 
 
-def test_no_node_is_never_looked_at() -> None:
+@pytest.mark.parametrize("pools", [1, 5])
+def test_no_node_is_never_looked_at(pools: int) -> None:
     """ks#3305: each look goes on where the last one ended; in the end every node has been judged."""
-    nodes = [standing(f"n{i:02}", "c5.large", {"cpu": "1900m"}) for i in range(16)]
+    owners = [owner(name=f"pool-{i}") for i in range(pools)]
+    full = {"cpu": "1900m"}
+    nodes = [standing(f"n{i:02}", "c5.large", full, provisioner=f"pool-{i % pools}") for i in range(16)]
     seen: set[str] = set()
     cursor = BEGIN
     for _ in range(20):
-        found = look([*nodes, room_that_nobody_may_use()], cursor=cursor, most=6)
+        found = look([*nodes, room_that_nobody_may_use()], MARKET, owners, cursor=cursor, most=6)
         assert found.simulations <= 6
         seen.update(candidate.name for candidate, _ in found.kept)
         cursor = found.cursor
         if cursor == BEGIN:
             break
+    assert cursor == BEGIN, "sets of the first pools were tried again and again"
     assert seen == {node.name for node in nodes}
 
 
