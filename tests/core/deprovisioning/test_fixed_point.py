@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.api import labels as keys
@@ -23,6 +23,7 @@ from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import StateNode
 from tests import factories
 from tests.core.provisioning.plans import near, solved, spread
+from tests.examples import examples
 
 NOW = 1_700_000_000.0
 WEB = {"labels": {"app": "web"}}
@@ -44,40 +45,45 @@ OWNER = factories.provisioner(
 )
 
 
+def up(name: str, kind: InstanceType, own: Mapping[str, str], pods: Sequence[Pod]) -> StateNode:
+    """A node of a type, all in order, with these labels beside its type's own, and these pods."""
+    of_type = {key: next(iter(r.values)) for key, r in kind.requirements.items() if r.values and not r.complement}
+    fixed = {keys.PROVISIONER_NAME: OWNER.name, keys.HOSTNAME: name, keys.INITIALIZED: "true"}
+    node = factories.node(name=name, instance_type=kind.name, created=NOW - 9000)
+    node = replace(
+        node, labels=FrozenMap(of_type | fixed | dict(own)), capacity=kind.capacity, allocatable=kind.allocatable
+    )
+    return replace(factories.state_node(node=node, pods=pods), capacity=kind.capacity, allocatable=kind.allocatable)
+
+
+def bound(pod: Pod, node: str) -> Pod:
+    return replace(pod, node_name=node, phase="Running", unschedulable=False, ready=True)
+
+
 def launched(number: int, planned: PlannedNode, pods: dict[Any, Pod], types: Sequence[InstanceType]) -> StateNode:
     """The planned node as it stands when its instance came up as planned and its pods were bound."""
     kind = next(each for each in types if each.name == planned.offering.instance_type)
+    where = {keys.ZONE: planned.offering.zone, keys.CAPACITY_TYPE: planned.offering.capacity_type}
     name = f"node-{number}"
-    own = {
-        **{key: next(iter(r.values)) for key, r in kind.requirements.items() if r.values and not r.complement},
-        **planned.labels,
-        keys.ZONE: planned.offering.zone,
-        keys.CAPACITY_TYPE: planned.offering.capacity_type,
-        keys.HOSTNAME: name,
-        keys.INITIALIZED: "true",
-    }
-    node = factories.node(name=name, instance_type=kind.name, created=NOW - 9000)
-    node = replace(node, labels=FrozenMap(own), capacity=kind.capacity, allocatable=kind.allocatable)
-    bound = [
-        replace(pods[key], node_name=name, phase="Running", unschedulable=False, ready=True) for key in planned.pods
-    ]
-    made = factories.state_node(node=node, pods=bound)
-    return replace(made, capacity=kind.capacity, allocatable=kind.allocatable)
+    return up(name, kind, {**planned.labels, **where}, [bound(pods[key], name) for key in planned.pods])
 
 
-def undone(pods: Sequence[Pod], types: Sequence[InstanceType] = MARKET) -> list[str]:
-    """What consolidation would do to the cluster that a plan for these pods makes."""
-    plan = solved(factories.problem(pending=pods, provisioners=[OWNER], catalog=types))
+def undone(pods: Sequence[Pod], standing: Sequence[StateNode] = ()) -> list[str]:
+    """What consolidation would do to the nodes that a plan for these pods adds to the standing ones."""
+    plan = solved(factories.problem(pending=pods, provisioners=[OWNER], catalog=MARKET, nodes=standing))
     assert plan.unplaced == ()
     by_key = {pod.key: pod for pod in pods}
-    nodes = [launched(number, planned, by_key, types) for number, planned in enumerate(plan.new_nodes)]
-    view = factories.snapshot(nodes=nodes, provisioners=[OWNER])
-    catalog = {OWNER.name: tuple(types)}
+    nodes = [launched(number, planned, by_key, MARKET) for number, planned in enumerate(plan.new_nodes)]
+    taken = {placed.node: [bound(by_key[key], placed.node) for key in placed.pods] for placed in plan.existing}
+    fuller = [replace(node, pods=(*node.pods, *taken.get(node.name, ()))) for node in standing]
+    view = factories.snapshot(nodes=[*nodes, *fuller], provisioners=[OWNER])
+    catalog = {OWNER.name: MARKET}
     looked = candidates(view, catalog, NOW)
-    assert len(looked) == len(nodes)
+    added = {node.name for node in nodes}
+    assert {candidate.name for candidate in looked} >= added
     found = find(looked, Stage(view, catalog), Gate(view, NOW))
     judged = {candidate.name for candidate, _ in found.kept}
-    assert judged == {node.name for node in nodes} or found.commands
+    assert judged >= added or found.commands
     return [command.because for command in found.commands]
 
 
@@ -105,22 +111,58 @@ def test_consolidation_finds_nothing_to_do_in_a_fresh_cluster(shape: str) -> Non
     assert undone(SHAPES[shape]) == []
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(1, 12),
-            st.sampled_from(("100m", "300m", "800m", "1700m", "3")),
-            st.sampled_from(("128Mi", "700Mi", "2Gi", "5Gi", "11Gi")),
-        ),
-        min_size=1,
-        max_size=5,
-    )
+MIXES = st.lists(
+    st.tuples(
+        st.integers(1, 12),
+        st.sampled_from(("100m", "300m", "800m", "1700m", "3")),
+        st.sampled_from(("128Mi", "700Mi", "2Gi", "5Gi", "11Gi")),
+    ),
+    min_size=1,
+    max_size=5,
 )
-@settings(max_examples=8, deadline=None)
-def test_nor_in_a_fresh_cluster_of_any_mix(mix: list[tuple[int, str, str]]) -> None:
-    pods = [
+FILLED = st.lists(
+    st.tuples(st.sampled_from(MARKET), st.sampled_from((20, 50, 80, 95)), st.sampled_from((20, 50, 80, 95))),
+    min_size=1,
+    max_size=6,
+)
+
+
+def waiting(mix: list[tuple[int, str, str]]) -> list[Pod]:
+    return [
         pod
         for count, cpu, memory in mix
         for pod in factories.pending_pods(count, requests={"cpu": cpu, "memory": memory})
     ]
-    assert undone(pods) == []
+
+
+@given(MIXES)
+@examples(8)
+def test_nor_in_a_fresh_cluster_of_any_mix(mix: list[tuple[int, str, str]]) -> None:
+    assert undone(waiting(mix)) == []
+
+
+@given(MIXES, FILLED)
+@examples(6)
+def test_no_node_is_added_to_standing_ones_that_consolidation_would_at_once_remove(
+    mix: list[tuple[int, str, str]], filled: list[tuple[InstanceType, int, int]]
+) -> None:
+    """What stands has room, and stays: a node is added for pods that neither that room nor a cheaper node holds."""
+    standing = []
+    for number, (kind, cpu, memory) in enumerate(filled):
+        name, room = f"old-{number}", kind.allocatable
+        requests = {"cpu": f"{room['cpu'] * cpu // 100}m", "memory": str(room["memory"] * memory // 100)}
+        there = factories.running_pod(node=name, requests=requests, annotations={keys.DO_NOT_EVICT: "true"})
+        standing.append(up(name, kind, {keys.ZONE: factories.ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}, [there]))
+    assert undone(waiting(mix), standing) == []
+
+
+def test_room_that_stands_is_used_before_a_node_is_added_and_the_node_is_for_the_rest() -> None:
+    """Three pods fit on what stands, two do not: the node for those takes none of the three."""
+    kind = next(each for each in MARKET if each.name == "m5.xlarge")
+    there = factories.running_pod(node="old", requests={"cpu": "500m"}, annotations={keys.DO_NOT_EVICT: "true"})
+    standing = up("old", kind, {keys.ZONE: factories.ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}, [there])
+    pods = factories.pending_pods(5, requests={"cpu": "1", "memory": "1Gi"})
+    plan = solved(factories.problem(pending=pods, provisioners=[OWNER], catalog=MARKET, nodes=[standing]))
+    assert [len(placed.pods) for placed in plan.existing] == [3]
+    assert sum(len(node.pods) for node in plan.new_nodes) == 2
+    assert undone(pods, [standing]) == []
