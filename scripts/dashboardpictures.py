@@ -157,13 +157,12 @@ def _play(load: Load, seconds: float) -> None:
         (0.06, load.scale("web", 24)),
         (0.16, load.scale("cache", 5)),
         (0.26, load.scale("inflate", 6, "default")),
-        (0.36, load.interrupt),
-        (0.46, load.scale("web", 6)),
-        (0.60, load.sell_out),
-        (0.62, load.scale("web", 60)),
-        (0.78, load.scale("cache", 2)),
-        (0.80, load.scale("web", 12)),
-        (0.84, load.scale("inflate", 0, "default")),
+        (0.34, load.interrupt),
+        (0.40, load.scale("web", 8)),
+        (0.42, load.scale("inflate", 1, "default")),
+        (0.68, load.sell_out),
+        (0.70, load.scale("web", 60)),
+        (0.84, load.scale("web", 36)),
     )
     began = time.monotonic()
     for share, act in acts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from controller.catalogs import template_of
 from controller.commandline.answer import Answer, Section
@@ -19,6 +19,7 @@ from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import drift_reason
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.simulation import Stage
+from controller.core.lifecycle.decisions import Entry
 from controller.core.lifecycle.emptiness import EmptinessAction, verdict
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver import solve
@@ -27,10 +28,15 @@ from controller.errors import CloudError, NotFoundError, ValidationError
 
 
 def explain_node(present: Present, name: str, now: float) -> Answer:
-    """The answer. Raises NotFoundError."""
+    """The answer; of a node that is gone, what is on record of it. Raises NotFoundError where nothing is."""
     node = present.snapshot.nodes.get(name)
+    on_record = decisions(present.kube, f"Node/{name}")
+    told = Section("Decisions", tuple(line(entry, now) for entry in on_record))
+    said = Section("Events", lines(present.kube, "Node", name, "", now))
     if node is None:
-        raise NotFoundError(f"There is no node {name}")
+        if not told.lines and not said.lines:
+            raise NotFoundError(f"There is no node {name}, and no decision on record is about it")
+        return Answer(f"Node {name}", _farewell(on_record), {}, (told, said))
     facts, listed = node_facts(node, present.paid, now), node_facts(node, present.prices, now).price_per_hour
     everyone = candidates(present.snapshot, present.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
@@ -39,12 +45,16 @@ def explain_node(present: Present, name: str, now: float) -> Answer:
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, stage))))
         sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, stage, now))))
-    on_record = decisions(present.kube, f"Node/{name}")
-    sections.append(Section("Decisions", tuple(line(entry, now) for entry in on_record)))
-    sections.append(Section("Events", lines(present.kube, "Node", name, "", now)))
+    sections += [told, said]
     return Answer(
         f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), present.price_notes
     )
+
+
+def _farewell(on_record: Sequence[Entry]) -> str:
+    """Who took it away, and why, by the newest decision to remove it."""
+    removal = next((each.decision for each in reversed(on_record) if each.decision.kind == "remove"), None)
+    return f"is gone: {removal.method} removed it: {removal.reason}" if removal else "is gone"
 
 
 def _verdict(node: StateNode, candidate: Candidate | None) -> str:

@@ -11,6 +11,7 @@ import click
 from controller.aws.offline import RegionCatalog, shipped_catalog
 from controller.commandline import comparison, output, simulation, simulationpage, simulationreport
 from controller.commandline.files import Placed
+from controller.commandline.nodefacts import capacity_type
 from controller.commandline.objects import Objects, read_objects
 from controller.commandline.output import Command, cluster_options, output_option
 from controller.commandline.repack import ALL, OURS, repacked
@@ -149,6 +150,7 @@ def _scenario(name: str, placed: Sequence[Placed], request: Request, report: Rep
 def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:
     found = simulation.simulate(wanted, source.types, request.budget_seconds, gap=request.gap)
     kinds = {node.offering.capacity_type for node in found.plan.new_nodes}
+    kinds |= {capacity_type(node.node.labels) for node in wanted.snapshot.nodes.values()}
     spot = (f"{source.spot_note}, --spot-share assumes another share",) if SPOT in kinds and source.spot_note else ()
     return replace(found, notes=(source.note, *spot, *found.notes))
 

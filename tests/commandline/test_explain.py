@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 from typing import Any
 
 import pytest
 
+from controller.core.lifecycle.decisions import Decision
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import CONFIG_MAPS
+from controller.reconcilers.decisions import CONFIG_MAP, KEY
+from controller.telemetry.ledger import Ledger
 from tests.commandline.cluster import FARGATE, GROUP, OURS
 from tests.commandline.conftest import Run, answer
+from tests.manual_clock import ManualClock
 
 
 @pytest.fixture
@@ -81,6 +89,21 @@ def test_what_is_not_there_is_said_with_a_hint(run: Run, kubeconfig: str, kind: 
     result = run("explain", kind, "nobody", "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
     assert hint in result.stderr
+
+
+def test_node_that_is_gone_is_told_by_the_record(run: Run, kubeconfig: str) -> None:
+    """Who removed it and why is what is asked most about a node that is no more."""
+    ledger, kube = Ledger(ManualClock()), KubeClient(connect(kubeconfig))
+    ledger.record(Decision("launch", "provisioning", "Node/gone-1", "2 pods had no room", "default"))
+    ledger.record(Decision("remove", "emptiness", "Node/gone-1", "no pods for 30 s", "default"))
+    data = {KEY: base64.b64encode(ledger.compact()).decode()}
+    kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "binaryData": data}, "default")
+    try:
+        result = run("explain", "node", "gone-1", "--kubeconfig", kubeconfig, "-o", "json")
+        assert answer(result)["verdict"] == "is gone: emptiness removed it: no pods for 30 s"
+        assert len(answer(result)["reasons"]["Decisions"]) == 2
+    finally:
+        kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
 
 
 def test_for_people_there_are_no_colours_in_a_pipe(run: Run, kubeconfig: str) -> None:
