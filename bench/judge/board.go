@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/go-logr/logr"
 	core "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -46,6 +48,22 @@ func (b *board) add(pod *core.Pod, node string) {
 	bound.Spec.NodeName = node
 	info.AddPod(bound)
 	b.note(info, bound)
+}
+
+// leave takes away the pods that are on their way out, and returns them: until they are gone, they keep others from a
+// host or a zone, and pods that must stand beside their like from any other place.
+func (b *board) leave() []*core.Pod {
+	var gone []*core.Pod
+	for _, info := range b.infos {
+		for _, each := range slices.Clone(info.Pods) {
+			if pod := each.GetPod(); pod.DeletionTimestamp != nil && info.RemovePod(logr.Discard(), pod) == nil {
+				gone = append(gone, pod)
+			}
+		}
+		keep(b.affinity, info.Node().Name, info, len(info.PodsWithAffinity) > 0)
+		keep(b.anti, info.Node().Name, info, len(info.PodsWithRequiredAntiAffinity) > 0)
+	}
+	return gone
 }
 
 func (b *board) note(info *framework.NodeInfo, pod *core.Pod) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand"
 	"slices"
 	"sort"
@@ -17,8 +18,9 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// attempts are the orders tried before a plan counts as refused: pods with rules on others first, then as the plan
-// names them, then shuffled; always with those in front that were refused before.
+// attempts are the orders tried before a plan counts as refused: pods with rules on others first; then those of the
+// same labels level over zones, as pods that spread by each other's labels may need it; then as the plan names them, and
+// shuffled, with those in front that were refused before.
 const attempts = 8
 
 // class is pods alike in everything but their names, with the nodes that they are for.
@@ -41,7 +43,11 @@ func bindable(ctx context.Context, problem *Problem, found *cluster) (*scheduler
 		if err != nil {
 			return nil, nil, err
 		}
-		refused := made.bind(ordered(classes(found), attempt, front))
+		all := classes(found)
+		if attempt == 1 {
+			all = level(found)
+		}
+		refused := made.bind(ordered(all, attempt, front))
 		if best == nil || len(refused) < len(fewest) {
 			best, fewest = made, refused
 		}
@@ -56,6 +62,9 @@ func bindable(ctx context.Context, problem *Problem, found *cluster) (*scheduler
 }
 
 func ordered(all []*class, attempt int, front map[string]bool) [][]*class {
+	if attempt == 1 {
+		return [][]*class{all}
+	}
 	if attempt > 2 {
 		rand.New(rand.NewSource(int64(attempt))).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	}
@@ -75,16 +84,13 @@ func ordered(all []*class, attempt int, front map[string]bool) [][]*class {
 	return [][]*class{ruled, all}
 }
 
-// bind takes pods until no more can be taken; those that are left.
+// bind takes pods until no more can be taken, and again when those on their way out are gone; those that are left.
 func (s *scheduler) bind(stages [][]*class) []Refusal {
 	for _, stage := range stages {
-		for progress := true; progress; {
-			progress = false
-			for _, each := range stage {
-				progress = s.bindClass(each) || progress
-			}
-		}
+		s.bindStage(stage)
 	}
+	gone := s.board.leave()
+	s.bindStage(stages[len(stages)-1])
 	var refused []Refusal
 	for _, each := range stages[len(stages)-1] {
 		for index, pod := range each.pods {
@@ -92,7 +98,19 @@ func (s *scheduler) bind(stages [][]*class) []Refusal {
 			refused = append(refused, Refusal{nameOf(pod), node, s.ask(pod).refusal(node)})
 		}
 	}
+	for _, each := range gone {
+		s.board.add(each, each.Spec.NodeName)
+	}
 	return refused
+}
+
+func (s *scheduler) bindStage(stage []*class) {
+	for progress := true; progress; {
+		progress = false
+		for _, each := range stage {
+			progress = s.bindClass(each) || progress
+		}
+	}
 }
 
 // bindClass takes what it can of a class. Its pods are asked for in turn round the nodes, so that spread is filled
@@ -145,6 +163,28 @@ func classes(found *cluster) []*class {
 		}
 		sort.Stable(byTurn{each, turns})
 	}
+	return all
+}
+
+// level is every waiting pod alone, so that at any time the same part of all pods with the same labels has had its turn
+// in each zone.
+func level(found *cluster) []*class {
+	zone, turn, total := map[string]string{}, map[string]int{}, map[string]int{}
+	for _, node := range found.nodes {
+		zone[node.Name] = node.Labels[zoneLabel]
+	}
+	group := func(each placed) string { return fmt.Sprint(each.pod.Namespace, each.pod.Labels, zone[each.node]) }
+	for _, each := range found.waiting {
+		total[group(each)]++
+	}
+	all, part := []*class{}, map[*class]float64{}
+	for _, each := range found.waiting {
+		alone := &class{[]*core.Pod{each.pod}, []string{each.node}, hasRules(each.pod)}
+		part[alone] = float64(turn[group(each)]) / float64(total[group(each)])
+		turn[group(each)]++
+		all = append(all, alone)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return part[all[i]] < part[all[j]] })
 	return all
 }
 
