@@ -64,14 +64,20 @@ class Rounds:
         if careful:
             for one in sorted(classes, key=self._obeys):
                 self._run([one], careful=True)
-        self._run(list(classes), careful=careful)
+        waiting = list(classes)
+        while self._run(waiting, careful=careful):
+            waiting = [one for one in classes if one.left]
+            for one in waiting:
+                one.step = 0
+                one.blocked.clear()
 
     def _obeys(self, one: Progress) -> bool:
         """Pods that obey nothing go first: kube-scheduler may bind them before any other."""
         return any(rule.obeys for rule in unit_rules(self.topology, (Member(one.pod_class, 1, one.steps[0][0]),)))
 
-    def _run(self, waiting: list[Progress], *, careful: bool) -> None:
-        progressed = False
+    def _run(self, waiting: list[Progress], *, careful: bool) -> bool:
+        """Whether something was placed after some class had been given up: what is left may have a place by now."""
+        given_up = outdated = progressed = False
         while waiting:
             before = sum(one.left for one in waiting)
             self.retry = False
@@ -79,6 +85,7 @@ class Rounds:
             waiting = [one for one in waiting if one.left]
             if sum(one.left for one in waiting) < before:
                 progressed = True
+                outdated = given_up
             elif self.retry:
                 continue
             elif progressed and any(one.blocked for one in waiting):
@@ -87,7 +94,10 @@ class Rounds:
                     one.blocked.clear()
             else:
                 progressed = False
-                waiting = [one for one in waiting if self._relax(one)]
+                going_on = [one for one in waiting if self._relax(one)]
+                given_up |= len(going_on) < len(waiting)
+                waiting = going_on
+        return outdated
 
     def _relax(self, one: Progress) -> bool:
         """Go on to the next step; False when there is none."""

@@ -14,7 +14,7 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from controller.core.api.workloads import Namespace
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import SMALL, WEB, homes, near, skew, solved, spread
+from tests.core.provisioning.plans import SMALL, WEB, homes, near, preferring, skew, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -144,6 +144,13 @@ def test_followers_join_an_unconstrained_target_of_the_same_batch() -> None:
     plan = solved(posed)
     assert plan.unplaced == ()
     assert len(set(homes(plan, posed).values())) == 1
+
+
+def test_followers_wait_for_a_target_that_gives_up_a_preference_first() -> None:
+    """Followers have nothing to give up, and had their turn before the target found its place."""
+    target = pending_pod(labels=WEB, preferred_node_affinity=preferring(keys.ZONE, "nowhere"))
+    followers = pending_pods(3, required_pod_affinity=(near(),))
+    assert solved(problem(pending=[target, *followers])).unplaced == ()
 
 
 def test_affinity_to_pods_that_are_nowhere_places_none() -> None:
