@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +25,18 @@ def test_the_crds_are_structural_schemas(cluster: Cluster, name: str) -> None:
     assert condition(crd, "Established") == "True"
     assert condition(crd, "NonStructuralSchema") in ("", "False")
     assert condition(crd, "NamesAccepted") == "True"
+
+
+def test_a_fresh_installation_passes_its_own_check(cluster: Cluster) -> None:
+    """CRDs, settings, leader, webhooks, templates, permissions and queue: nothing is broken, nothing goes unseen."""
+    world = cluster.environment
+    variables = {**os.environ, **world.aws_environment, "KUBECONFIG": str(world.kubeconfig)}
+    command = [sys.executable, "-m", "controller.cli", "check", "-o", "json"]
+    found = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    findings = json.loads(found.stdout)["findings"]
+    assert [each for each in findings if each["level"] in ("problem", "unknown")] == []
+    assert {"Leader", "Settings", "Permissions", "AWSNodeTemplate default"} <= {each["subject"] for each in findings}
+    assert found.returncode == 0
 
 
 def test_unknown_fields_are_pruned_and_kubectl_warns_of_them(cluster: Cluster) -> None:
