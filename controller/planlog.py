@@ -19,7 +19,7 @@ from controller.core.api.pod import Pod, PodKey
 from controller.core.provisioning.plan import SchedulingPlan, UnplacedPod
 
 MOST_LOGGED_PODS = 200
-"""Names a line: all of a node's, whatever its type's default; the line stays below the 16 KiB at which container
+"""Names a line: as a rule all of a node's. At their usual length the line stays below the 16 KiB at which container
 runtimes split it. `pod_count` counts the others, too."""
 MOST_REMEMBERED = 50_000
 _NUMBER: Final = re.compile(r"\d+")

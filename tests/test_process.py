@@ -1,17 +1,30 @@
-"""The process around the loops: how it connects."""
+"""The process around the loops: how it connects, and that it does what its options say."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import signal
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from urllib.request import urlopen
 
 import pytest
+from structlog.testing import capture_logs
 
+from controller import process
+from controller.clock import Clock, SystemClock
+from controller.errors import ValidationError
 from controller.kube.client import ClientOptions, KubeClient
-from controller.kube.resources import NAMESPACES
+from controller.kube.connection import connect
+from controller.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES
+from controller.operator import OperatorTimes
 from controller.options import Options
 from controller.process import LEAST_CONNECTIONS, connection
+from controller.startup import refuse_old_kubernetes
 from tests.kube.conftest import server
 from tests.kube.server import Server
 
@@ -27,13 +40,88 @@ def discarded(server: Server, burst: int, caplog: pytest.LogCaptureFixture) -> i
     kube = KubeClient(connection(options, server.kubeconfig), ClientOptions(qps=1e6, burst=burst))
     together = threading.Barrier(AT_ONCE)
 
-    def read(_: int) -> None:
+    def get(_: int) -> None:
         together.wait(10)
         kube.get(NAMESPACES, "default")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(read, range(AT_ONCE)))
+        list(pool.map(get, range(AT_ONCE)))
     return sum("Connection pool is full" in record.getMessage() for record in caplog.records)
+
+
+OPTIONS = {
+    "SYSTEM_NAMESPACE": "default",
+    "METRICS_PORT": "0",
+    "HEALTH_PROBE_PORT": "0",
+    "KUBE_CLIENT_QPS": "50",
+    "KUBE_CLIENT_BURST": "60",
+    "ENABLE_PROFILING": "true",
+    "MEMORY_LIMIT": "1000000000",
+    "CONFIG_LOGGING_NAME": "levels",
+    "KUBERNETES_MIN_VERSION": "1.99",
+}
+
+
+@pytest.fixture
+def as_it_was() -> Iterator[None]:
+    """What a process sets for itself is this one's again."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    thresholds = gc.get_threshold()
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def read(port: int, path: str) -> str:
+    with urlopen(f"http://localhost:{port}{path}", timeout=5) as answer:
+        text: bytes = answer.read()
+    return text.decode()
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_each_option_reaches_what_it_is_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at from within, while the process starts: it ends by the version that it asks for."""
+    levels = {"metadata": {"name": "levels"}, "data": {"loglevel.controller": "loud"}}
+    KubeClient(connect(server.kubeconfig)).create(CONFIG_MAPS, levels, "default")
+    looked: list[float] = []
+
+    def look(kube: KubeClient, least: str, clock: Clock, stop: threading.Event) -> None:
+        try:
+            (port,) = [line["port"] for line in logs if line["event"] == "Serves" and line["what"] == "metrics"]
+            assert (kube.options.qps, kube.options.burst) == (50, 60)
+            assert "MainThread" in read(port, "/debug/stacks")
+            assert '"decisions"' in read(port, "/decisions")
+            assert "memory" in {thread.name for thread in threading.enumerate()}
+            deadline = time.monotonic() + 10
+            while 'nodeless_configuration_refused{config_map="levels"} 1.0' not in read(port, "/metrics"):
+                assert time.monotonic() < deadline, "the ConfigMap of that name is looked at"
+                time.sleep(0.02)
+            looked.append(clock.now())
+            refuse_old_kubernetes(kube, least, clock, stop)
+        finally:
+            stop.set()
+
+    monkeypatch.setattr(process, "refuse_old_kubernetes", look)
+    with capture_logs() as logs, pytest.raises(ValidationError, match=r"1\.99 is the least"):
+        process.run(Options.parse(OPTIONS), kubeconfig=server.kubeconfig)
+    assert looked
+    (refused,) = [line for line in logs if line.get("config_map") == "default/levels"]
+    assert "loglevel.controller: 'loud' is no log level" in refused["problems"][0]
+
+
+def test_without_leader_election_nobody_is_asked(server: Server) -> None:
+    clock, stop = SystemClock(), threading.Event()
+    kube = KubeClient(connect(server.kubeconfig))
+    options = Options("default", leader_elect=False)
+    assert process._lead(options, kube, clock, stop, OperatorTimes()) is None
+    assert kube.list(LEASES, "default") == []
+    elector = process._lead(replace(options, leader_elect=True, pod_name="a"), kube, clock, stop, OperatorTimes())
+    assert elector is not None
+    elector.release()
+    (lease,) = kube.list(LEASES, "default")
+    assert lease["spec"]["holderIdentity"] == ""
 
 
 def test_a_burst_has_room_in_the_pool_of_connections(server: Server, caplog: pytest.LogCaptureFixture) -> None:

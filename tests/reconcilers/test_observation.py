@@ -157,9 +157,9 @@ def test_before_the_caches_are_synced_nothing_is_told() -> None:
 
 def test_pods_that_waited_for_a_node_are_said_to_run_once_and_others_never() -> None:
     watcher = Watcher()
-    waits = factories.pending_pod(name="web")
-    starts = replace(waits, node_name="a", unschedulable=False)
-    runs = replace(starts, phase="Running")
+    waits = [factories.pending_pod(name=f"web-{number}") for number in range(110)]
+    starts = [replace(each, node_name="a", unschedulable=False) for each in waits]
+    runs = [replace(each, phase="Running") for each in starts]
     other = factories.pod(name="other")
     created = watcher.clock.now() - 12.0
 
@@ -167,10 +167,11 @@ def test_pods_that_waited_for_a_node_are_said_to_run_once_and_others_never() -> 
         watcher.loop.reconcile(factories.snapshot(pending=[replace(pod, created=created) for pod in pods]))
 
     with capture_logs() as logs:
-        look(waits, other)
-        look(starts, replace(other, node_name="a"))
-        look(runs, replace(other, node_name="a", phase="Running"))
-        look(runs)
+        look(*waits, other)
+        look(*starts, replace(other, node_name="a"))
+        look(*runs, replace(other, node_name="a", phase="Running"))
+        look(*runs)
     (line,) = [entry for entry in logs if entry["event"] == "Pods run"]
-    assert (line["node"], line["pods"], line["pod_count"]) == ("a", ["default/web"], 1)
+    assert (line["node"], line["pod_count"]) == ("a", 110)
+    assert sorted(line["pods"]) == sorted(f"default/web-{number}" for number in range(110)), "each can be found"
     assert line["slowest_seconds"] == 12.0
