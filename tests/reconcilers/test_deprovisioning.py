@@ -181,6 +181,8 @@ def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World)
     come_up(world, new)
     after = one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "old node deleted")
     assert not after.nodes[new].leaving
+    expected = world.until(lambda s: s.nodes[new].nominated_until, "pods are expected on the replacement")
+    assert expected.nodes[new].nominated_until > world.clock.now() + 30.0, "it is not empty while they are evicted"
     assert len(world.cloud.requests) == 1
     assert "ttlSecondsUntilExpired" in world.await_event("DeprovisioningTerminating")["message"]
     assert one.decided() == [("launch", new, "expiration/replace"), ("remove", "old", "expiration/replace")]
@@ -399,6 +401,24 @@ def test_do_not_evict_that_arrives_during_the_wait_is_respected(world: World) ->
     come_up(world, new)
     one.passes(untouched, "rolled back")
     assert "do-not-evict" in world.await_event("DeprovisioningFailed")["message"]
+
+
+@pytest.mark.parametrize(
+    ("came_to", "spec", "why"),
+    [
+        ("new", {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3500m"}}}]}, "more new"),
+        ("old", {"nodeSelector": {"nowhere": "at-all"}}, "not all pods fit"),
+    ],
+)
+def test_pods_that_come_during_the_wait_count(world: World, came_to: str, spec: dict[str, Any], why: str) -> None:
+    """One takes the replacement's room, one has no place but on the old node: the command is taken back."""
+    one = leader(world)
+    new = begun(world, one)
+    come_up(world, new)
+    world.add_pod("late", node=new if came_to == "new" else "old", spec=spec)
+    after = one.passes(untouched, "rolled back")
+    assert why in world.await_event("DeprovisioningFailed")["message"]
+    assert after.nodes[new].leaving == (came_to == "old"), "a replacement that is of use to somebody stays"
 
 
 def single_replica(world: World, node: str) -> None:
