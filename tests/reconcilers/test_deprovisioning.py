@@ -37,8 +37,16 @@ from controller.core.deprovisioning.surge import RESTARTED_FOR
 from controller.core.lifecycle.documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
 from controller.drift import Drift, Images, NetworkSource
-from controller.errors import CloudError, InsufficientCapacityError, NotFoundError
-from controller.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, REPLICA_SETS
+from controller.errors import CloudError, InsufficientCapacityError, NotFoundError, UnavailableError
+from controller.kube.resources import (
+    DEPLOYMENTS,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PROVISIONERS,
+    REPLICA_SETS,
+    Resource,
+)
 from controller.loops import BackoffTimes
 from controller.reconcilers.deprovisioning import DeprovisioningReconciler, DeprovisioningTimes
 from controller.reconcilers.emptiness import EmptinessReconciler
@@ -178,6 +186,10 @@ def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World)
     assert record_of(seen) is not None
     assert seen.nodes["old"].node.unschedulable
     assert not seen.nodes["old"].leaving, "not before the replacement is up"
+    world.clock.ahead_seconds += 60.0
+    one.some_passes(2)
+    world.clock.ahead_seconds += 60.0
+    assert record_of(one.some_passes(2)) is not None, "which may take some minutes"
     come_up(world, new)
     after = one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "old node deleted")
     assert not after.nodes[new].leaving
@@ -556,6 +568,34 @@ def test_an_api_server_that_refuses_leaves_nothing_half_done(world: World, code:
     apply_fault(world, None)
     assert untouched(world.caught_up())
     assert world.cloud.requests == []
+
+
+def test_a_command_that_is_held_up_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    annotation = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
+    for name in ("bad", "good"):
+        old_node(world, name, pods=0)
+    delete = world.kube.delete
+
+    def refuse(resource: Resource, name: str, *args: Any, **more: Any) -> Any:
+        if name == "bad":
+            raise UnavailableError("the API server does not like it")
+        return delete(resource, name, *args, **more)
+
+    monkeypatch.setattr(world.kube, "delete", refuse)
+    expire_all(world)
+    seen = leader(world).passes(lambda s: s.nodes["good"].node.deleted_at is not None, "the other one's end")
+    assert record_of(seen, "bad") is not None
+
+
+def test_a_pod_that_came_since_the_last_look_is_seen_before_its_node_is_deleted(world: World) -> None:
+    one = leader(world)
+    come_up(world, begun(world, one))
+    stale = world.caught_up()
+    world.add_pod("late", node="old")
+    one.commands.step(stale, world.catalogs.view(stale))
+    assert not world.caught_up().nodes["old"].leaving
 
 
 def test_a_node_that_is_gone_in_the_middle_is_no_error(world: World) -> None:
