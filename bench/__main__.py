@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 import orjson
 
-from bench import field, scalereport
 from bench.curve import measure, picture, table
 from bench.generate import write
 from bench.prices import Row, report
@@ -118,6 +117,8 @@ def prices(folder: Path, peer: Path | None, budget: float | None, into: Path) ->
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def field_shapes(into: Path) -> None:
     """Five shapes from the field at EC2's prices: write field-shapes.md and field-shapes.svg."""
+    from bench import field
+
     catalog = field.shipped()
     rows, curves = [], {}
     for shape in field.SHAPES:
@@ -148,6 +149,7 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def scale(nodes: int, into: Path) -> None:
     """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
+    from bench import scalereport
     from bench.scale import run as scale_run
     from sandbox import kubebinaries
     from sandbox.realkube import ASSETS_VARIABLE
