@@ -68,6 +68,8 @@ class Bundler:
                     touched[rule.group.index].append(index)
                     if rule.obeys:
                         owned.add(rule.group.index)
+        if not owned:
+            return []
         for group, members in sorted(touched.items()):
             if group in owned:
                 for index in members[1:]:
@@ -202,4 +204,4 @@ class Bundler:
 
 
 def _bootstraps(rule: UnitRule) -> bool:
-    return rule.host and rule.group.key.kind is Kind.AFFINITY and not rule.group.anywhere
+    return rule.group.key.kind is Kind.AFFINITY and rule.host and not rule.group.anywhere

@@ -93,7 +93,7 @@ def classify(
     codes: dict[int, int] = {}
     known: dict[PodSpec, int] = {}
     projected: dict[int, FrozenMap[str, str]] = {}
-    groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds], PodClass] = {}
+    groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds | None], PodClass] = {}
     for one in found:
         first = one.first
         code = codes.get(id(first.spec))
@@ -104,7 +104,8 @@ def classify(
             labels = FrozenMap({key: value for key, value in first.labels.items() if key in label_keys})
             projected[id(first.labels)] = labels
         volumes = needs.get(first.key, NO_VOLUMES) if first.volumes else NO_VOLUMES
-        key = (code, first.namespace, labels, volumes)
+        needed = volumes if first.volumes and volumes != NO_VOLUMES else None
+        key = (code, first.namespace, labels, needed)
         group = groups.get(key)
         if group is None:
             group = groups[key] = PodClass(0, first.spec, first.namespace, labels, volumes)

@@ -59,6 +59,7 @@ class Packer:
         self.hosts = HostCounts(self.table.room, bound_first=style.bound_first)
         self.placements: list[Placement] = []
         self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)
+        self._may_run_out = False
         self._expect(())
         self._first_open = 0
         weights = [pool.provisioner.weight for pool in catalog.pools]
@@ -66,13 +67,14 @@ class Packer:
 
     def limited_only(self, demand: Demand) -> bool:
         """Whether the demand depends on pools whose limits may run out."""
-        return bool(self._scarce.any()) and demand.mask.launchable and not demand.mask.bits[~self._scarce].any()
+        return self._may_run_out and demand.mask.launchable and not demand.mask.bits[~self._scarce].any()
 
     def in_turn(self, demands: Sequence[Demand]) -> list[Demand]:
         """Demands in the order of placement: where limits may run out, those who depend on them come first: who has
         waited longest, then the small before the large, so that the limits go to the most pods."""
         self._scarce = self._find_scarce(demands)
-        if not self._scarce.any():
+        self._may_run_out = bool(self._scarce.any())
+        if not self._may_run_out:
             return list(demands)
         return sorted(
             demands,

@@ -136,8 +136,8 @@ class Rounds:
 
     def _count_hosts(self, share: Share, placed: int) -> None:
         """Once a matched pod stands on some host, those with affinity to it must join it there."""
-        for rule in share.piece.rules:
-            if rule.host and rule.matched and placed:
+        for rule in share.piece.rules.host:
+            if rule.matched and placed:
                 rule.group.most[PLANNED] += placed * rule.matched
 
     def _pack(self, shares: list[Share]) -> list[Demand]:
@@ -187,8 +187,8 @@ class Rounds:
         groups = {
             rule.group.index: rule.group
             for piece in pieces
-            for rule in piece.rules
-            if rule.group.key.kind is Kind.SPREAD and not rule.host
+            for rule in piece.rules.domain
+            if rule.group.key.kind is Kind.SPREAD
         }
         if groups:
             self.domains.expect(self.masks.mask(piece.level, piece.choices) for piece in pieces)

@@ -78,9 +78,10 @@ class Group:
         """Spread: the global minimum; 0 where there are fewer domains than minDomains."""
         if not self.domains or len(self.domains) < self.key.min_domains:
             return 0
+        least = self.least.get
         if without_free:
-            return min(max(0, self.least.get(domain, 0) - self.free.get(domain, 0)) for domain in self.domains)
-        return min(self.least.get(domain, 0) for domain in self.domains)
+            return min([max(0, least(domain, 0) - self.free.get(domain, 0)) for domain in self.domains])
+        return min([least(domain, 0) for domain in self.domains])
 
     @property
     def anywhere(self) -> bool:
