@@ -48,7 +48,7 @@ class Storage:
             storage_class = f"static-{app}"
             self.classes.append(_storage_class(storage_class, provisioner="kubernetes.io/no-provisioner"))
             for number in range(self._chance.randrange(1, 6)):
-                self._volume(f"pv-{app}-{number}", self._chance.choice(("bound", "labelled")), storage_class)
+                self._volume(f"pv-{app}-{number}", "bound", storage_class)
         return lambda pod: _mounted(self._claim(space, f"data-{pod}", storage_class, kind))
 
     def _claim(self, space: str, name: str, storage_class: str, kind: str) -> str:

@@ -7,7 +7,7 @@ term of a volume's affinity alone, ignores the binding mode, and places pods who
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from controller.core.api import labels
@@ -16,7 +16,9 @@ from controller.core.api.pod import Pod, PodKey, PodVolume
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.provisioning.classes import VolumeNeeds
-from controller.core.provisioning.levels import Choice, choice
+from controller.core.provisioning.handmade import matched, together, within_reach
+from controller.core.provisioning.levels import Choice, choice, required_choices
+from controller.core.provisioning.table import pool_requirements
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -37,7 +39,6 @@ class Volumes:
         self._snapshot = snapshot
         self._pods = [pod for pod in pods if pod.volumes]
         self._uses = Counter(key for pod in self._pods for key in {self._key(pod, v) for v in pod.volumes})
-        self._taken: set[str] = set()
         self.shared: Counter[str] = Counter()
         """Volumes that several pods of the batch use, by driver: every node keeps an attachment free for each."""
         if self._pods:
@@ -105,7 +106,7 @@ class Volumes:
         if claim is not None and claim.selected_node in self._snapshot.nodes:
             return [_named(claim.selected_node)], driver_name(storage_class.provisioner)
         if storage_class.provisioner == NO_PROVISIONER:
-            return self._reach(self._candidate(key, claim, storage_class)), ""
+            return self._reach(self._made_by_hand(key, storage_class)), ""
         topologies = storage_class.allowed_topologies
         return ([] if topologies is None else [choice(topologies)]), driver_name(storage_class.provisioner)
 
@@ -138,27 +139,48 @@ class Volumes:
                 found.append((Requirements((Requirement.of(key, "In", value.split("__")),)),))
         return found
 
-    def _candidate(
-        self, key: PodKey, claim: PersistentVolumeClaim | None, storage_class: StorageClass
-    ) -> PersistentVolume:
-        """The volume that this claim will get of those made by hand: the smallest that will do, each given once."""
+    def _made_by_hand(self, key: PodKey, storage_class: StorageClass) -> PersistentVolume:
+        name = self._by_hand.get(key)
+        if name is None:
+            raise UnresolvedVolumeError(
+                f"no PersistentVolume of class {storage_class.name} that its pod could reach is free for its claim "
+                f"{'/'.join(key)}; make one"
+            )
+        return self._snapshot.volumes[name]
+
+    @cached_property
+    def _by_hand(self) -> dict[PodKey, str]:
+        """The volume that each claim will get of those made by hand: the smallest that will do, each given once."""
+        pools = [pool_requirements(provisioner) for provisioner in self._snapshot.provisioners.values()]
+        wishes: dict[PodKey, list[str]] = {}
+        for pod in self._pods:
+            for volume in pod.volumes:
+                key = self._key(pod, volume)
+                found = self._candidates(pod, key, volume, pools)
+                also = wishes.get(key)
+                wishes[key] = found if also is None else [name for name in also if name in found]
+        return matched(wishes)
+
+    def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
+        """The free volumes made by hand that suit the claim, and where the pod may go, best first."""
+        claim = self._snapshot.claims.get(key)
+        wanted = claim.storage_class_name if claim is not None else mount.storage_class_name
+        storage_class = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
+        if storage_class is None or storage_class.provisioner != NO_PROVISIONER or (claim and claim.volume_name):
+            return []
         size, modes = (claim.requested_bytes, set(claim.access_modes)) if claim else (0, set[str]())
+        demanded = required_choices(pod.spec)
         found = [
             volume
             for volume in self._snapshot.volumes.values()
             if volume.storage_class_name == storage_class.name
-            and volume.name not in self._taken
             and (volume.claim == key or (volume.claim is None and volume.phase in ("", "Available")))
             and volume.capacity_bytes >= size
             and modes <= set(volume.access_modes)
+            and together(demanded, self._reach(volume))
         ]
-        if not found:
-            raise UnresolvedVolumeError(
-                f"no PersistentVolume of class {storage_class.name} is free for its claim {'/'.join(key)}; make one"
-            )
-        best = min(found, key=lambda v: (v.claim != key, v.capacity_bytes, v.name))
-        self._taken.add(best.name)
-        return best
+        far = {v.name for v in found if not within_reach(self._reach(v), self._snapshot, pools)}
+        return [v.name for v in sorted(found, key=lambda v: (v.claim != key, v.name in far, v.capacity_bytes, v.name))]
 
     def attached(self, node: StateNode, driver: str) -> int:
         """Attachments of a driver that a node's pods hold, each volume once; one kept for each shared of the batch."""

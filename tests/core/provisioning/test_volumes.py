@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import NodeSelectorTerm, Pod, PodVolume
 from controller.core.api.workloads import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from controller.core.provisioning.handmade import matched
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.plans import homes, in_zones, solved
+from tests.examples import examples
 from tests.factories import ZONES, node, pending_pod, problem, provisioner, requirement, running_pod, state_node
 
 EBS = "ebs.csi.aws.com"
@@ -117,25 +121,63 @@ def test_the_newest_default_class_serves_claims_without_one() -> None:
 
 
 def test_a_volume_made_by_hand_binds_late_claims_to_its_zone_each_once() -> None:
-    manual = StorageClass("manual", "kubernetes.io/no-provisioner", LATE)
-    volumes = [
-        PersistentVolume(
-            f"v{zone}",
-            node_affinity=in_zones(zone),
-            storage_class_name="manual",
-            capacity_bytes=10,
-            phase="Available",
-        )
-        for zone in ZONES[:2]
-    ]
-    claims = [
-        PersistentVolumeClaim("default", f"c{n}", storage_class_name="manual", requested_bytes=5) for n in range(3)
-    ]
     pods = [claiming(f"c{n}", name=f"p{n}") for n in range(3)]
-    asked = posed(pods, claims=claims, volumes=volumes, classes=[manual])
+    asked = posed(pods, volumes=[by_hand(zone) for zone in ZONES[:2]], **late_by_hand(3))
     plan = solved(asked)
     assert set(homes(plan, asked).values()) == set(ZONES[:2])
-    assert "no PersistentVolume of class manual is free" in plan.unplaced[0].reason
+    assert "no PersistentVolume of class manual that its pod could reach is free" in plan.unplaced[0].reason
+
+
+def by_hand(zone: str, name: str = "", size: int = 10) -> PersistentVolume:
+    return PersistentVolume(
+        name or f"v{zone}",
+        node_affinity=in_zones(zone),
+        storage_class_name="manual",
+        capacity_bytes=size,
+        phase="Available",
+    )
+
+
+def late_by_hand(count: int) -> dict[str, Any]:
+    """Claims c0, c1, ... of a class whose volumes are made by hand."""
+    claims = [PersistentVolumeClaim("default", f"c{n}", storage_class_name="manual") for n in range(count)]
+    return {"claims": claims, "classes": [StorageClass("manual", "kubernetes.io/no-provisioner", LATE)]}
+
+
+def test_volumes_made_by_hand_are_shared_out_by_where_pods_may_go() -> None:
+    """The first pod may go anywhere, the second where the first volume is alone: both are placed."""
+    pods = [claiming("c0", name="p0"), claiming("c1", name="p1", node_selector={keys.ZONE: ZONES[0]})]
+    asked = posed(pods, volumes=[by_hand(zone) for zone in ZONES[:2]], **late_by_hand(2))
+    assert homes(solved(asked), asked) == {pods[0].key: ZONES[1], pods[1].key: ZONES[0]}
+
+
+def test_volumes_made_by_hand_that_nobody_comes_near_are_taken_last() -> None:
+    volumes = [by_hand("nowhere", "a"), by_hand(ZONES[1], "b", size=20)]
+    pool = provisioner(requirements=[requirement(keys.ZONE, "In", *ZONES)])
+    asked = posed([claiming("c0")], volumes=volumes, provisioners=[pool], **late_by_hand(1))
+    assert list(homes(solved(asked), asked).values()) == [ZONES[1]]
+
+
+def test_a_claim_that_two_pods_share_gets_one_volume_made_by_hand() -> None:
+    asked = posed([claiming("c0"), claiming("c0")], volumes=[by_hand(ZONES[1])], **late_by_hand(1))
+    assert list(homes(solved(asked), asked).values()) == [ZONES[1], ZONES[1]]
+
+
+def most(wishes: list[list[str]], taken: frozenset[str] = frozenset()) -> int:
+    """How many can have a wish of theirs, by trying everything."""
+    if not wishes:
+        return 0
+    first, *rest = wishes
+    return max(most(rest, taken), *(1 + most(rest, taken | {v}) for v in first if v not in taken), 0)
+
+
+@examples(60)
+@given(st.lists(st.lists(st.sampled_from("vwxyz"), unique=True), max_size=6))
+def test_as_many_claims_as_can_be_get_a_volume_made_by_hand(wishes: list[list[str]]) -> None:
+    asked = {("default", f"c{number}"): wish for number, wish in enumerate(wishes)}
+    given_out = matched(asked)
+    assert len(given_out) == len(set(given_out.values())) == most(wishes)
+    assert all(volume in asked[claim] for claim, volume in given_out.items())
 
 
 def test_a_local_volume_binds_its_pod_to_its_host() -> None:
