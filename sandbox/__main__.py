@@ -107,6 +107,12 @@ def up(kube: str, state: Path | None) -> None:
             console.print(f"export KUBECONFIG={environment.kubeconfig}", soft_wrap=True)
             for name, value in environment.aws_environment.items():
                 console.print(f"export {name}={value}", soft_wrap=True)
+            ports = environment.ports()
+            console.print(
+                f"Metrics and decisions: http://127.0.0.1:{ports['metrics']}/metrics, /decisions; "
+                f"probes: http://127.0.0.1:{ports['health-probe']}/healthz, /readyz",
+                soft_wrap=True,
+            )
             console.print(
                 f"Logs in {settings.folder}. Try: kubectl scale deployment inflate --replicas 5. Ctrl-C ends it.",
                 soft_wrap=True,

@@ -116,6 +116,11 @@ class Environment:
         self.children[name] = child
         return child
 
+    def ports(self, name: str = "controller") -> dict[str, int]:
+        """Where a controller serves, as its log says: `metrics`, `health-probe`."""
+        lines = (json.loads(line) for line in self.children[name].log.read_text().splitlines() if line.startswith("{"))
+        return {line["what"]: line["port"] for line in lines if line["message"] == "Serves"}
+
     def check(self) -> None:
         """Raises ProcessFailedError when a part has ended by itself."""
         for child in self.children.values():

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import boto3
 import pytest
@@ -40,6 +43,15 @@ def read(environment: Environment, path: str) -> dict[str, Any]:
             return await client.request("GET", path)
 
     return asyncio.run(ask())
+
+
+def answers(url: str) -> bool:
+    """Whether all is well there; a controller that has just started may not be ready yet."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except HTTPError:
+        return False
 
 
 async def create(environment: Environment, path: str, body: dict[str, Any]) -> None:
@@ -119,6 +131,15 @@ def it_takes_its_log_levels_from_the_stack(deployed: Environment) -> None:
     assert '"Log levels are set"' in deployed.children["controller"].log.read_text()
 
 
+def it_says_where_metrics_decisions_and_probes_are(deployed: Environment) -> None:
+    ports, deadline = deployed.ports(), time.monotonic() + 30
+    pages = {"metrics": ("metrics", "decisions"), "health-probe": ("healthz", "readyz")}
+    for url in [f"http://localhost:{ports[what]}/{path}" for what, paths in pages.items() for path in paths]:
+        while not answers(url):
+            assert time.monotonic() < deadline, url
+            time.sleep(0.1)
+
+
 def deploying_again_changes_no_object(deployed: Environment) -> None:
     paths = (
         "/apis/karpenter.sh/v1alpha5/provisioners/default",
@@ -158,6 +179,7 @@ CHECKS = (
     a_type_that_the_sandbox_cannot_make_is_said_by_name,
     its_webhook_was_there_before_the_first_provisioner,
     it_takes_its_log_levels_from_the_stack,
+    it_says_where_metrics_decisions_and_probes_are,
     deploying_again_changes_no_object,
 )
 
