@@ -18,6 +18,7 @@ from controller.core.api.labels import (
 from controller.core.interruption import QueueMessage
 from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
 from controller.core.lifecycle.timestamps import format_time, parse_time
+from controller.errors import NotFoundError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.interruption import InterruptionReconciler
 from controller.telemetry.ledger import Ledger
@@ -167,10 +168,16 @@ def test_what_nobody_can_use_is_dropped_and_counted(post: Post, body: str) -> No
 
 
 def test_instances_that_are_not_ours_are_dropped(post: Post) -> None:
-    post.queue.tell(SPOT, "i-stranger")
+    """I5: those of node groups, and those that are no nodes."""
+    managed = {"metadata": {"name": "managed"}, "spec": {"providerID": "aws:///eu-west-1a/i-managed"}}
+    post.world.add_node(managed)
+    for instance in ("i-managed", "i-nobody"):
+        post.queue.tell(SPOT, instance)
     post.handle()
     assert post.queue.waiting == []
     assert not post.going
+    assert post.world.node("managed")["metadata"]["uid"], "still there"
+    assert post.lost == []
 
 
 def test_a_message_whose_handling_failed_comes_again(post: Post) -> None:
@@ -183,6 +190,19 @@ def test_a_message_whose_handling_failed_comes_again(post: Post) -> None:
     post.handle()
     assert post.going
     assert post.queue.waiting == []
+
+
+def test_a_node_that_goes_while_its_message_is_handled_is_no_error(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I11: between our last look at it and its deletion."""
+
+    def gone(*_args: object, **_more: object) -> None:
+        raise NotFoundError('nodes "node" not found', 404, "NotFound")
+
+    post.queue.tell(STATE, state="terminated")
+    snapshot = post.world.caught_up()
+    monkeypatch.setattr(post.world.kube, "delete", gone)
+    post.loop.reconcile(snapshot)
+    assert post.queue.waiting == [], "there is nothing left to do for it"
 
 
 def test_the_same_message_twice_does_no_harm(post: Post) -> None:
