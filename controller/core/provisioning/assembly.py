@@ -246,11 +246,12 @@ def _reason(pods: int, fitting: _Fitting) -> str:
         f"{pods} pod{'' if pods == 1 else 's'} had no room on the nodes there are; {offering.instance_type} "
         f"{offering.capacity_type} in {offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
     )
+    others = len(fitting.alternatives)
     if found is None:
         return f"{text}; no other type would"
     return (
         f"{text}; next is {found.instance_type} {found.capacity_type} at ${found.price - offering.price:.4f}/h more, "
-        f"{len(fitting.alternatives)} offerings more would do"
+        f"{others} offering{'' if others == 1 else 's'} more would do"
     )
 
 
