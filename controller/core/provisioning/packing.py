@@ -34,6 +34,9 @@ class Placement:
 STRETCH = 128
 """Rows looked at first: most demands are small, and find their place among the first rows with room. Then four times as
 many, and so on."""
+DEARER = 1.25
+"""A demand does not join a planned row that it would make dearer by more than this factor (by leaving it on-demand
+offerings alone, say), unless it can neither join another nor open one."""
 SKIPPED_EVERY = 32
 """How often full rows at the front are left behind."""
 
@@ -115,9 +118,12 @@ class Packer:
         for number, demand in enumerate(demands):
             if number % SKIPPED_EVERY == 0:
                 self._skip_full_rows(number)
-            self.fill_rows(demand)
+            self.fill_rows(demand, DEARER)
             self._left[number] = demand.count
             self.open_rows(demand, number)
+            if demand.count:
+                self.fill_rows(demand)
+                self._left[number] = demand.count
         self._first_open = 0
 
     def _skip_full_rows(self, number: int) -> None:
@@ -151,12 +157,17 @@ class Packer:
         by_mask = [np.bincount(self._mask_of[first:last], weights=total, minlength=masks) for total in totals.T]
         return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
-    def fill_rows(self, demand: Demand) -> None:
-        """Place as many as fit on the rows that there are, in their order, looking at a stretch of rows at a time."""
+    def fill_rows(self, demand: Demand, dearer: float = np.inf) -> None:
+        """Place as many as fit on the rows that there are, in their order, looking at a stretch of rows at a time.
+
+        None on planned rows that would get dearer by more than the factor `dearer`.
+        """
         first, stretch = self._first_open, STRETCH
         while demand.count and first < self.table.count:
             last = min(first + stretch, self.table.count)
             rows = self._with_room(demand, first, last)
+            if np.isfinite(dearer):
+                rows = self._not_dearer(demand, rows, dearer)
             if len(rows):
                 self._fill(demand, rows)
             first, stretch = last, 4 * stretch
@@ -184,6 +195,21 @@ class Packer:
         if mask.signature and fine.any():
             fine &= self.signatures.compatible(table.signature[planned], mask.signature)
         return fine if not standing else np.concatenate([mask.existing[rows[:standing]], fine])
+
+    def _not_dearer(self, demand: Demand, rows: Ints, factor: float) -> Ints:
+        """Of these rows (ascending), those that the demand leaves an offering that costs no more than `factor` times
+        what they can be had for without it."""
+        table = self.table
+        planned = rows[rows.searchsorted(table.existing) :]
+        pairs, config = table.pairs[planned], table.config[planned]
+        left = pairs & demand.mask.bits[config]
+        narrowed = (left != pairs).nonzero()[0]
+        if not len(narrowed):
+            return rows
+        config = config[narrowed]
+        price = self.catalog.cheapest(left[narrowed], config)
+        dearer = price > factor * self.catalog.cheapest(pairs[narrowed], config)
+        return np.delete(rows, len(rows) - len(planned) + narrowed[dearer]) if dearer.any() else rows
 
     def _fill(self, demand: Demand, rows: Ints) -> None:
         """Place units on rows that have room for one at least, as many as fit."""

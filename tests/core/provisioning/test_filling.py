@@ -148,3 +148,30 @@ def test_a_node_under_limits_is_cut_to_what_it_holds_so_that_more_fit() -> None:
     wide = pending_pods(1, requests={"cpu": "1500m"}, required_node_affinity=in_zones(ZONES[0]))
     other = pending_pods(2, requests={"cpu": "1500m"}, required_node_affinity=in_zones(ZONES[1]))
     assert solved(problem(pending=[*wide, *other], provisioners=[pool])).unplaced == ()
+
+
+ON_DEMAND_ONLY = {keys.CAPACITY_TYPE: keys.ON_DEMAND}
+
+
+def test_a_pod_that_needs_on_demand_does_not_make_a_whole_spot_node_on_demand() -> None:
+    """The first plan of ten pods that may be on spot, and a small one that may not: it gets a small node of its own."""
+    pods = [
+        *pending_pods(10, requests={"cpu": "1400m"}),
+        pending_pod(requests={"cpu": "100m"}, node_selector=ON_DEMAND_ONLY),
+    ]
+    plan = solved(problem(pending=pods), FIRST)
+    with_spot = [len(node.pods) for node in plan.new_nodes if node.offering.capacity_type == keys.SPOT]
+    assert sum(with_spot) == 10
+    assert [len(node.pods) for node in plan.new_nodes if node.offering.capacity_type == keys.ON_DEMAND] == [1]
+
+
+def test_where_no_node_can_be_opened_it_joins_even_a_node_that_gets_dearer() -> None:
+    pool = provisioner(limits={"cpu": "16"}, requirements=[requirement(keys.INSTANCE_TYPE, "In", "m5.4xlarge")])
+    kind = instance_type(name="m5.4xlarge", cpu=16, memory="64Gi", price=0.8)
+    pods = [
+        *pending_pods(10, requests={"cpu": "1300m"}),
+        pending_pod(requests={"cpu": "2"}, node_selector=ON_DEMAND_ONLY),
+    ]
+    plan = solved(problem(pending=pods, provisioners=[pool], catalog=[kind]), FIRST)
+    assert plan.unplaced == ()
+    assert [node.offering.capacity_type for node in plan.new_nodes] == [keys.ON_DEMAND]
