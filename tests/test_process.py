@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -20,11 +21,12 @@ from controller.clock import Clock, SystemClock
 from controller.errors import ValidationError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
-from controller.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES
+from controller.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SECRETS
 from controller.operator import OperatorTimes
 from controller.options import Options
 from controller.process import LEAST_CONNECTIONS, connection
 from controller.startup import refuse_old_kubernetes
+from controller.webhook.serving import Webhook
 from tests.kube.conftest import server
 from tests.kube.server import Server
 
@@ -59,6 +61,8 @@ OPTIONS = {
     "MEMORY_LIMIT": "1000000000",
     "CONFIG_LOGGING_NAME": "levels",
     "KUBERNETES_MIN_VERSION": "1.99",
+    "KARPENTER_SERVICE": "karpenter",
+    "WEBHOOK_PORT": "0",
 }
 
 
@@ -74,30 +78,60 @@ def as_it_was() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture
+def webhooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process' webhook is closed in the end, as the end of a process would."""
+    made: list[Webhook] = []
+
+    class Known(Webhook):
+        def start(self) -> None:
+            made.append(self)
+            super().start()
+
+    monkeypatch.setattr(process, "Webhook", Known)
+    yield
+    for each in made:
+        each.close(0.0)
+
+
 def read(port: int, path: str) -> str:
-    with urlopen(f"http://localhost:{port}{path}", timeout=5) as answer:
-        text: bytes = answer.read()
+    try:
+        with urlopen(f"http://localhost:{port}{path}", timeout=5) as answer:
+            text: bytes = answer.read()
+    except HTTPError as error:
+        text = error.read()
     return text.decode()
 
 
-@pytest.mark.usefixtures("as_it_was")
+def await_page(port: int, path: str, what: str) -> str:
+    deadline = time.monotonic() + 10
+    while what not in (page := read(port, path)):
+        assert time.monotonic() < deadline, f"{what} is not on {path}"
+        time.sleep(0.02)
+    return page
+
+
+@pytest.mark.usefixtures("as_it_was", "webhooks")
 def test_each_option_reaches_what_it_is_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looked at from within, while the process starts: it ends by the version that it asks for."""
+    """Looked at from within, while the process starts: it ends by the version that it asks for. By then, before there
+    are settings or a lease, its webhook is served: by every replica."""
     levels = {"metadata": {"name": "levels"}, "data": {"loglevel.controller": "loud"}}
-    KubeClient(connect(server.kubeconfig)).create(CONFIG_MAPS, levels, "default")
+    kube = KubeClient(connect(server.kubeconfig))
+    kube.create(CONFIG_MAPS, levels, "default")
+    kube.create(SECRETS, {"metadata": {"name": "karpenter-cert"}}, "default")
     looked: list[float] = []
 
     def look(kube: KubeClient, least: str, clock: Clock, stop: threading.Event) -> None:
         try:
-            (port,) = [line["port"] for line in logs if line["event"] == "Serves" and line["what"] == "metrics"]
+            ports = {line["what"]: line["port"] for line in logs if line["event"] == "Serves"}
+            port = ports["metrics"]
             assert (kube.options.qps, kube.options.burst) == (50, 60)
             assert "MainThread" in read(port, "/debug/stacks")
             assert '"decisions"' in read(port, "/decisions")
             assert "memory" in {thread.name for thread in threading.enumerate()}
-            deadline = time.monotonic() + 10
-            while 'nodeless_configuration_refused{config_map="levels"} 1.0' not in read(port, "/metrics"):
-                assert time.monotonic() < deadline, "the ConfigMap of that name is looked at"
-                time.sleep(0.02)
+            await_page(port, "/metrics", 'nodeless_configuration_refused{config_map="levels"} 1.0')
+            ready = await_page(ports["health-probe"], "/readyz", "[+]webhook ok")
+            assert "[-]caches failed: the process waits for its settings" in ready
             looked.append(clock.now())
             refuse_old_kubernetes(kube, least, clock, stop)
         finally:
