@@ -27,6 +27,7 @@ from controller.options import Options
 from controller.process import LEAST_CONNECTIONS, connection
 from controller.startup import refuse_old_kubernetes
 from controller.webhook.serving import Webhook
+from sandbox.realkube import free_ports
 from tests.kube.conftest import server
 from tests.kube.server import Server
 
@@ -62,7 +63,6 @@ OPTIONS = {
     "CONFIG_LOGGING_NAME": "levels",
     "KUBERNETES_MIN_VERSION": "1.99",
     "KARPENTER_SERVICE": "karpenter",
-    "WEBHOOK_PORT": "0",
 }
 
 
@@ -119,6 +119,7 @@ def test_each_option_reaches_what_it_is_for(server: Server, monkeypatch: pytest.
     kube = KubeClient(connect(server.kubeconfig))
     kube.create(CONFIG_MAPS, levels, "default")
     kube.create(SECRETS, {"metadata": {"name": "karpenter-cert"}}, "default")
+    (free,) = free_ports(1)
     looked: list[float] = []
 
     def look(kube: KubeClient, least: str, clock: Clock, stop: threading.Event) -> None:
@@ -139,8 +140,9 @@ def test_each_option_reaches_what_it_is_for(server: Server, monkeypatch: pytest.
 
     monkeypatch.setattr(process, "refuse_old_kubernetes", look)
     with capture_logs() as logs, pytest.raises(ValidationError, match=r"1\.99 is the least"):
-        process.run(Options.parse(OPTIONS), kubeconfig=server.kubeconfig)
+        process.run(Options.parse({**OPTIONS, "WEBHOOK_PORT": str(free)}), kubeconfig=server.kubeconfig)
     assert looked
+    assert [line["port"] for line in logs if line["event"] == "Serves admission"] == [free]
     (refused,) = [line for line in logs if line.get("config_map") == "default/levels"]
     assert "loglevel.controller: 'loud' is no log level" in refused["problems"][0]
 
