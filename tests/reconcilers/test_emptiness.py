@@ -12,11 +12,14 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import NotFoundError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.emptiness import EmptinessReconciler
+from controller.telemetry.ledger import Ledger
 from tests.reconcilers.conftest import World, apply_fault
 
 
-def reconciler(world: World) -> EmptinessReconciler:
-    return EmptinessReconciler(kube=world.kube, informers=world.informers, events=world.events, clock=world.clock)
+def reconciler(world: World, ledger: Ledger | None = None) -> EmptinessReconciler:
+    return EmptinessReconciler(
+        kube=world.kube, informers=world.informers, events=world.events, clock=world.clock, ledger=ledger
+    )
 
 
 def empty_node(world: World, name: str = "node") -> str:
@@ -37,7 +40,8 @@ def some_passes(world: World, loop: EmptinessReconciler) -> None:
 def test_an_empty_node_is_stamped_then_deleted_when_its_time_is_over(world: World) -> None:
     world.add_provisioner(ttlSecondsAfterEmpty=30)
     empty_node(world)
-    loop = reconciler(world)
+    ledger = Ledger(world.clock)
+    loop = reconciler(world, ledger)
     world.passes(loop, stamped)
     world.clock.ahead_seconds = 28.0
     some_passes(world, loop)
@@ -45,6 +49,8 @@ def test_an_empty_node_is_stamped_then_deleted_when_its_time_is_over(world: Worl
     world.clock.ahead_seconds = 31.0
     world.passes(loop, lambda s: s.nodes["node"].node.deleted_at is not None)
     assert "empty for 30 s" in world.await_event("DeprovisioningTerminating")["message"]
+    (decision,) = (entry.decision for entry in ledger.entries())
+    assert (decision.kind, decision.subject, decision.method) == ("remove", "Node/node", "emptiness")
 
 
 def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: World) -> None:
