@@ -25,6 +25,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
 
 NOW = 1_700_000_000.0
+GPU = "nvidia.com/gpu"
 FREE_BUDGET = FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "100%"}]'})
 
 
@@ -53,6 +54,7 @@ def standing(
         "cpu": f"{entry.capacity['cpu']}m",
         "memory": entry.capacity["memory"],
         "pods": 58,
+        **{name: amount for name, amount in entry.capacity.items() if name == GPU},
     }
     pods = [factories.running_pod(node=name, name=f"{name}-{n}", requests=each) for n, each in enumerate(requests)]
     more = fields.pop("pods", ())
@@ -128,11 +130,31 @@ def test_three_dear_nodes_become_one() -> None:
 
 
 def test_one_large_node_becomes_two_small_ones() -> None:
-    """aws#5304, ks#1149: two nodes at 0.14 are cheaper than one at 0.39; the peer never splits."""
+    """aws#5304: two nodes at 0.14 are cheaper than one at 0.39; the peer never splits."""
     market = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.39))
     pods = [{"cpu": "3", "memory": "12Gi"}] * 2
     command = only(look([standing("a", "m5dn.2xlarge", *pods, types=market)], market))
     assert [node.offering.instance_type for node in command.replacements] == ["m5dn.xlarge"] * 2
+
+
+def test_two_pods_of_one_gpu_get_an_instance_each_when_that_is_cheaper() -> None:
+    """ks#1149, aws#5379: one g5.12xlarge was launched for both, at more than twice the price of two g5.xlarge."""
+    market = tuple(
+        factories.instance_type(
+            name=name,
+            cpu=cpu,
+            memory=memory,
+            extended={GPU: gpus},
+            offered=(Offering(factories.ZONES[0], keys.ON_DEMAND, price),),
+        )
+        for name, cpu, memory, gpus, price in (
+            ("g5.xlarge", "4", "16Gi", 1, 1.006),
+            ("g5.12xlarge", "48", "192Gi", 4, 5.672),
+        )
+    )
+    command = only(look([standing("a", "g5.12xlarge", *[{"cpu": "2", GPU: "1"}] * 2, types=market)], market))
+    assert [node.offering.instance_type for node in command.replacements] == ["g5.xlarge"] * 2
+    assert command.price_after == pytest.approx(2.012)
 
 
 def test_nodes_of_the_wrong_shape_become_fewer_of_the_right_one() -> None:
