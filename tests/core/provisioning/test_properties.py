@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,12 +92,18 @@ def test_the_order_of_objects_changes_nothing(posed: SchedulingProblem, seed: in
     """Invariant 1, catalog and snapshot included."""
     chosen = random.Random(seed)
     catalog = {name: tuple(chosen.sample(types, len(types))) for name, types in posed.catalog.items()}
+    around: dict[str, Any] = {
+        each.name: FrozenMap(dict(chosen.sample(list(held.items()), len(held))))
+        for each in fields(posed.snapshot)
+        if isinstance(held := getattr(posed.snapshot, each.name), FrozenMap)
+    }
     shuffled = replace(
         posed,
         pending=tuple(chosen.sample(posed.pending, len(posed.pending))),
         nodes=tuple(chosen.sample(posed.nodes, len(posed.nodes))),
         provisioners=tuple(chosen.sample(posed.provisioners, len(posed.provisioners))),
         catalog=FrozenMap(dict(reversed(catalog.items()))),
+        snapshot=replace(posed.snapshot, **around),
     )
     assert solve(shuffled) == solve(posed)
 
