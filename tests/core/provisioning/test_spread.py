@@ -14,7 +14,7 @@ from controller.core.api.pod import LabelSelector, SelectorRequirement, Tolerati
 from controller.core.provisioning.rounds import holds
 from controller.core.provisioning.topology import Group, GroupKey, Kind
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import WEB, homes, in_zones, near, skew, solved, spread
+from tests.core.provisioning.plans import SMALL, WEB, homes, in_zones, near, skew, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -188,6 +188,23 @@ def test_node_affinity_limits_the_domains_that_count() -> None:
     pods = pending_pods(6, labels=WEB, topology_spread=(spread(),), required_node_affinity=in_zones(*ZONES[:2]))
     posed = problem(pending=pods)
     assert skew(solved(posed), posed) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "policy"),
+    [({"labels": {keys.ARCH: "amd64"}}, "Ignore"), ({"taints": [Taint("dedicated")]}, "Honor")],
+    ids=["architecture", "taint"],
+)
+def test_pods_on_nodes_that_its_owners_may_not_use_do_not_count(nodes: dict[str, Any], policy: str) -> None:
+    """Three stand in one zone, on a node that is none of the spread's: the zone gets its part of the new ones."""
+    name = "standing"
+    there = [running_pod(node=name, labels=WEB, requests=SMALL) for _ in range(3)]
+    standing = state_node(node=node(name=name, zone=ZONES[0], **nodes), pods=there)
+    arm = {keys.ARCH: "arm64"} if policy == "Ignore" else {}
+    pods = pending_pods(3, labels=WEB, node_selector=arm, topology_spread=(spread(taints_policy=policy),))
+    kinds = [instance_type(name=arch, cpu=4, memory="16Gi", arch=arch) for arch in ("amd64", "arm64")]
+    posed = problem(pending=pods, nodes=[standing], catalog=kinds)
+    assert skew(solved(posed), posed) == [1, 1, 1]
 
 
 def test_node_affinity_policy_ignore_counts_domains_that_the_pod_may_not_use() -> None:
