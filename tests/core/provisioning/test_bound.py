@@ -70,14 +70,15 @@ def test_free_room_on_nodes_that_exist_costs_nothing() -> None:
 
 
 def test_nodes_taken_together_lend_each_other_nothing_that_they_are_short_of() -> None:
-    """Forty nodes are more than are bins of their own: cpu of the one half and memory of the other make no room."""
+    """Forty nodes are more than are bins of their own: what the cpu of the one half and the memory of the other would
+    hold together is not there, 1.2 and 1.1 pods a node are."""
     lopsided = [
         state_node(node=node(name=f"{cpu}-{n}", allocatable={"cpu": cpu, "memory": memory, "pods": "9"}))
         for n in range(20)
-        for cpu, memory in (("4", "300Mi"), ("100m", "8Gi"))
+        for cpu, memory in (("4", "1229Mi"), ("1100m", "8Gi"))
     ]
-    posed = problem(pending=pending_pods(40, requests={"cpu": "1", "memory": "1Gi"}), nodes=lopsided, catalog=[LARGE])
-    assert price(posed) == pytest.approx(0.15 * 40 / 4)
+    posed = problem(pending=pending_pods(100, requests={"cpu": "1", "memory": "1Gi"}), nodes=lopsided, catalog=[LARGE])
+    assert price(posed) == pytest.approx(0.15 * (100 - 20 * (1.2 + 1.1)) / 4, rel=1e-3)
 
 
 def test_daemons_take_their_share_of_every_node() -> None:
