@@ -71,7 +71,7 @@ def bounds_of(present: Present, provisioner: Provisioner, now: float) -> Iterato
     """Those of one Provisioner: spec.limits, price, on demand, headroom."""
     used = usage(present.snapshot, provisioner.name)
     for resource, most in sorted((provisioner.limits or EMPTY).items()):
-        have, want = (format_quantity(resource, amount) for amount in (used.get(resource, 0), most))
+        have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), most))
         yield _limit(provisioner.name, resource, have, want, used.get(resource, 0), most)
     yield from _price(present, provisioner)
     yield from _on_demand(present, provisioner)
@@ -83,6 +83,15 @@ def _limit(owner: str, what: str, have: str, want: str, amount: float, most: flo
     return Bound(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
 
 
+def _amount(resource: str, amount: int) -> str:
+    """To be read beside another: thousands written out, and kibibytes as gibibytes."""
+    text = format_quantity(resource, amount)
+    number, unit = text.rstrip("Kki"), text[len(text.rstrip("Kki")) :]
+    if unit == "Ki":
+        return f"{int(number) / 1024**2:.1f}Gi"
+    return f"{number}000" if unit == "k" else text
+
+
 def _of_all(present: Present, now: float) -> Iterator[Bound]:
     limits, snapshot = present.settings.launch_limits or LaunchLimits(), present.snapshot
     if limits.price_per_hour is not None:
@@ -90,7 +99,7 @@ def _of_all(present: Present, now: float) -> Iterator[Bound]:
         yield _limit(ALL, "$ an hour", money(spent), money(most), spent, most, "cluster-price")
     used = total(node.capacity for node in owned(snapshot) if not node.leaving)
     for resource, allowed in sorted(limits.resources.items()):
-        have, want = (format_quantity(resource, amount) for amount in (used.get(resource, 0), allowed))
+        have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), allowed))
         yield _limit(ALL, resource, have, want, used.get(resource, 0), allowed, "cluster-resources")
     if limits.nodes_per_minute is not None:
         recent = sum(node.node.created > now - RATE_SECONDS for node in owned(snapshot))

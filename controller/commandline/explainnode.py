@@ -13,12 +13,15 @@ from controller.commandline.ledger import decisions, line
 from controller.commandline.nodefacts import NodeFacts, node_facts
 from controller.commandline.present import Present
 from controller.commandline.simulationreport import workload_of
+from controller.core.api.labels import DO_NOT_CONSOLIDATE
 from controller.core.api.quantity import format_quantity
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import drift_reason
 from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.memory import resting, workload
 from controller.core.deprovisioning.simulation import Stage
+from controller.core.guards.mix import needed
 from controller.core.lifecycle.decisions import Entry
 from controller.core.lifecycle.emptiness import EmptinessAction, verdict
 from controller.core.provisioning.problem import build
@@ -128,7 +131,7 @@ def _removal(
     else:
         yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
     yield f"drift: {_drift(present, candidate)}"
-    yield f"consolidation: {_consolidation(candidate, everyone, stage, Gate(present.snapshot, now))}"
+    yield f"consolidation: {_consolidation(candidate, everyone, stage, now)}"
 
 
 def _drift(present: Present, candidate: Candidate) -> str:
@@ -142,10 +145,17 @@ def _drift(present: Present, candidate: Candidate) -> str:
     return reason or "none, as far as its Provisioner and template say (the AMI is not looked at here)"
 
 
-def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, gate: Gate) -> str:
+def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, now: float) -> str:
     if not candidate.provisioner.consolidation_enabled:
         return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
-    found = consolidation.judge([candidate], everyone, stage, gate)
+    if not consolidation.wanted(candidate):
+        return f"annotation {DO_NOT_CONSOLIDATE} is set"
+    if (why := needed(stage.snapshot).get(candidate.name)) is not None:
+        return why
+    moved = resting(stage.snapshot, now)
+    if any(workload(pod) in moved for pod in candidate.pods):
+        return "pods of its workloads were moved a short while ago"
+    found = consolidation.judge([candidate], everyone, stage, Gate(stage.snapshot, now))
     for command in found.commands:
         return f"it can go: {command.text()}"
     return "; ".join(reason for _, reason in found.kept) or "nothing to gain"

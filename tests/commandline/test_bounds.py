@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.commandline.bounds import ALL, Bound, bounds
+from controller.commandline.explainnode import explain_node
 from controller.commandline.explainpod import explain_pod
 from controller.commandline.explainprovisioner import explain_provisioner
 from controller.commandline.files import Placed
@@ -172,6 +173,40 @@ def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it
     assert "$0.1920 + $" in told.sections[0].lines[0]
     limits = explain_provisioner(found, "default", NOW).document()["reasons"]["Limits"]
     assert limits == ["spec.limits: none", "$ an hour: $0.1920 of $0.2000"]
+
+
+@pytest.mark.parametrize(
+    ("on_provisioner", "on_node", "said"),
+    [
+        ({"karpenter.sh/on-demand-base": "1"}, {}, "1 of 1 nodes of Provisioner default are to be on demand"),
+        ({}, {"karpenter.sh/do-not-consolidate": "true"}, "annotation karpenter.sh/do-not-consolidate is set"),
+        ({}, {"karpenter.sh/resting-workloads": '{"a": 1800000060}'}, "moved a short while ago"),
+        ({}, {}, "it can go: "),
+    ],
+)
+def test_what_keeps_a_node_from_consolidation_is_explained_as_the_controller_decides(
+    on_provisioner: dict[str, str], on_node: dict[str, str], said: str
+) -> None:
+    kept = node("a")
+    kept["metadata"]["annotations"] = on_node
+    owned = pod("a", on="a")
+    owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "a", "uid": "a", "controller": True}]
+    found = present(kept, owned, annotations=on_provisioner, consolidation={"enabled": True})
+    (line,) = (
+        each
+        for section in explain_node(found, "a", NOW).sections
+        for each in section.lines
+        if each.startswith("consolidation: ")
+    )
+    assert said in line
+
+
+def test_amounts_are_written_so_that_they_can_be_compared() -> None:
+    odd = node("a")
+    odd["status"] = {**odd["status"], "capacity": {"cpu": "4", "memory": "15938355Ki"}}
+    cpu, memory = bounds(present(odd, limits={"resources": {"cpu": "2000", "memory": "800Gi"}}), NOW)
+    assert (cpu.have, cpu.want) == ("4", "2000")
+    assert (memory.have, memory.want) == ("15.2Gi", "800Gi")
 
 
 def test_price_limits_count_what_the_controller_launched_at_where_that_is_on_record() -> None:
