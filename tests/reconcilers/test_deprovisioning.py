@@ -14,6 +14,7 @@ from controller.commands.execution import Commands, CommandTimes, Wanted
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import (
     CAPACITY_TYPE,
+    EMPTINESS_TIMESTAMP,
     INITIALIZED,
     INSTANCE_AMI_ID,
     INSTANCE_TYPE,
@@ -554,6 +555,7 @@ def test_a_replacement_is_not_taken_for_empty_while_it_waits_for_its_pods(world:
     for _ in range(4):
         emptiness.reconcile(world.caught_up())
     assert not world.caught_up().nodes[new].leaving
+    assert EMPTINESS_TIMESTAMP not in world.node(new)["metadata"]["annotations"], "nor is its time counted from now on"
 
 
 @pytest.mark.parametrize("code", [500, 403])
