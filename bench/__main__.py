@@ -56,11 +56,14 @@ def solve_file(file: Path, budget: float | None, output: str) -> None:
 @click.option("--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The peer's figures (JSON).")
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 @click.option("--against", help="A command that solves the file given as its last argument: timed in the same run.")
+@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Of each, the fastest counts.")
 @click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table to this file.")
-def solve_all(folder: Path, peer: Path | None, budget: float | None, against: str | None, into: Path | None) -> None:
+def solve_all(
+    folder: Path, peer: Path | None, budget: float | None, against: str | None, runs: int, into: Path | None
+) -> None:
     """Solve every problem of FOLDER, each in a process of its own, and print the table."""
     known = orjson.loads(peer.read_bytes()) if peer else {}
-    found = list(lines(folder, known, budget, against))
+    found = list(lines(folder, known, budget, against, runs))
     show(found, other=against is not None)
     if into:
         into.write_text(markdown(found, other=against is not None))

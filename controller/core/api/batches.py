@@ -1,9 +1,12 @@
 """Many pods read at once: what is alike is compared, not parsed.
 
-Replicas come one after the other, in a list of the API server as in a dump, and differ in little: so each document is
-compared with the one before, a column of documents at a time. Where something that matters changes, what follows is
-looked up among the templates that were seen; only the first of each is parsed. The answer is what `parse_pod` gives
-for each document alone (but that JSON's 1, 1.0 and true are equal here: no field of a pod may be either of two).
+In a file, replicas mostly come one after the other and differ in little: so each document is compared with the one
+before, a column of documents at a time. Where something that matters changes, what follows is looked up among the
+templates that were seen; only the first of each is parsed. Pods that the API server has admitted differ in the names of
+their service account's volumes: of those each is a template by itself, and an informer does better to read them alone.
+
+The answer is what `parse_pod` gives for each document alone (but that JSON's 1, 1.0 and true are equal here: no field
+of a pod may be either of two).
 """
 
 from __future__ import annotations

@@ -31,11 +31,15 @@ METAS: tuple[dict[str, Any], ...] = (
     {"labels": {"app": "web"}},
     {"labels": {"app": "api"}},
     {"annotations": {"app": "web"}},
+    {"annotations": {"app": "api"}},
     {"ownerReferences": [OWNER], "namespace": "other"},
+    {"ownerReferences": [OWNER], "namespace": "another"},
+    {"ownerReferences": [{**OWNER, "uid": "v"}], "namespace": "other"},
     {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"},
     {"creationTimestamp": "2026-01-01T00:00:01Z", "resourceVersion": "2"},
     {"creationTimestamp": None},
     {"deletionTimestamp": "2026-01-01T00:00:00Z", "generation": 3},
+    {"deletionTimestamp": "2026-01-01T00:00:01Z", "generation": 3},
     {"name": 7},
 )
 RUNS = st.lists(
@@ -69,10 +73,18 @@ def test_every_pod_is_what_it_is_when_read_alone(runs: list[tuple[Any, dict[str,
 
 
 @pytest.mark.parametrize("one", METAS, ids=lambda meta: next(iter(meta)))
-def test_documents_of_as_many_fields_but_others_are_told_apart(one: dict[str, Any]) -> None:
+def test_whatever_differs_tells_documents_apart(one: dict[str, Any]) -> None:
+    """A value, or a field where another has as many."""
     for other in METAS:
         every = documents([(SPECS[0], one, PENDING, 2), (SPECS[0], other, PENDING, 2)])
         assert Counter(parse_pods(every)) == Counter(map(parse_pod, every)), other
+
+
+@pytest.mark.parametrize("status", [PENDING, {"phase": "Succeeded"}], ids=["pending", "ended"])
+@pytest.mark.parametrize("spec", SPECS[:3], ids=["small", "large", "bound"])
+def test_spec_and_status_tell_documents_apart(spec: Any, status: Any) -> None:
+    every = documents([(SPECS[0], METAS[0], PENDING, 2), (spec, METAS[0], status, 2)])
+    assert Counter(parse_pods(every)) == Counter(map(parse_pod, every))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
