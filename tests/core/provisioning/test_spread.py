@@ -110,6 +110,16 @@ def test_hosts_hold_max_skew_pods_each(max_skew: int, nodes: int) -> None:
     assert len(solved(posed).new_nodes) == nodes
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_pods_that_a_host_spread_only_counts_keep_off_its_owner_s_host(count: int) -> None:
+    """Were they bound there first, as they may be, the owner would find no place there."""
+    owner = pending_pod(labels=WEB, topology_spread=(spread(keys.HOSTNAME),))
+    counted = pending_pods(count, labels=WEB, requests=SMALL)
+    posed = problem(pending=[owner, *counted])
+    at = homes(solved(posed), posed, keys.HOSTNAME)
+    assert at[owner.key] not in {at[each.key] for each in counted}
+
+
 def test_two_apps_spread_over_hosts_share_them() -> None:
     """T17: two apps of two pods, each spread over hosts, need two nodes."""
     other = LabelSelector((SelectorRequirement("app", "In", ("db",)),))
