@@ -1,27 +1,33 @@
 """What a removal costs at least, said without a simulation: most nodes of a good fleet need none to be left alone.
 
-Everything but amounts is left out (selectors, taints, topology, daemons, limits, what other moves take), so that the
-price said here is never above what a simulation finds: a removal that is not worth it at this price is not worth it.
-Three things are known of the new nodes. A pod that fits on no node there is needs an instance that holds it. So do pods
-of one size beyond those that the other nodes have room for. And their amounts cost at least what any one resource costs
-where it is cheapest, and cpu and memory together: the dual prices of a linear program, which are edges of a hull.
+Amounts count, and which of the other nodes selectors, required node affinity and taints leave a pod. Everything else is
+left out (topology, volumes, daemons, limits, what other moves take), so that the price said here is never above what a
+simulation finds: a removal that is not worth it at this price is not worth it. Three things are known of the new nodes.
+A pod that has room on no node there is needs an instance that holds it, and one that asks for a host by its name finds
+none. So do pods of one kind beyond those that the other nodes have room for. And their amounts cost at least what any
+one resource costs where it is cheapest, and cpu and memory together: the dual prices of a linear program, which are
+edges of a hull.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from controller.core.api.pod import Resources
+from controller.core.api.labels import HOSTNAME
+from controller.core.api.pod import PodSpec, Resources
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.simulation import Stage
-from controller.core.provisioning.resources import Floats, ResourceSpace
+from controller.core.provisioning.catalog import FIELD_NAME
+from controller.core.provisioning.levels import Choice, required_choices
+from controller.core.provisioning.resources import Bools, Floats, ResourceSpace
+from controller.core.provisioning.table import NEW_HOSTNAME
 
 ROUNDING = 1.0 - 1e-9
 """Of a sum of prices, so that two ways to add them up never differ in favour of a refusal."""
@@ -29,9 +35,9 @@ UNLIMITED = 1e9
 """Pods that ask for nothing, on any node."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """Pods of equal requests: how many each node has room for, and what the cheapest node that holds one costs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """Pods that ask for the same: how many each node has room for, and what the cheapest new node for one costs."""
 
     amounts: Floats
     slots: Floats
@@ -52,41 +58,59 @@ class Screen:
         self._free = self._free.clip(min=0.0)
         self._rooms, self._prices = _offers(stage.catalog, self._space)
         self._duals = self._find_duals()
-        self._sizes: dict[Resources, _Size] = {}
+        self._standing = stage.around.standing
+        self._places = np.array([stage.around.place[node.name] for node in nodes], dtype=np.int64)
+        self._kinds: dict[Hashable, _Kind] = {}
 
     def least_price(self, removed: Sequence[Candidate]) -> float:
         """$ an hour that new nodes cost at least when these nodes go together; infinite: no type holds some pod."""
-        counts = Counter(pod.spec.requests for candidate in removed for pod in candidate.pods)
+        counts = Counter(map(self._kind, (pod.spec for candidate in removed for pod in candidate.pods)))
         if not counts:
             return 0.0
         own = [self._rows[candidate.name] for candidate in removed if candidate.name in self._rows]
         least, amounts = 0.0, np.zeros(len(self._space))
         beyond, taken = amounts.copy(), np.zeros(self._free.shape[1], dtype=np.bool_)
-        for requests, count in counts.items():
-            size = self._size(requests)
-            over = count - min(float(count), float(size.slots.sum() - size.slots[own].sum()))
-            amounts += count * size.amounts
-            beyond += over * size.amounts
-            taken |= size.slots > 0
+        for kind, count in counts.items():
+            over = count - min(float(count), float(kind.slots.sum() - kind.slots[own].sum()))
+            amounts += count * kind.amounts
+            beyond += over * kind.amounts
+            taken |= kind.slots > 0
             if over > 0:
-                least = max(least, size.price)
+                least = max(least, kind.price)
         taken[own] = False
         room: Floats = self._free[:, taken].sum(axis=1)
         new = np.maximum(beyond, amounts - room)
         return ROUNDING * max(least, *(float(prices @ new) for prices in self._duals))
 
-    def _size(self, requests: Resources) -> _Size:
-        found = self._sizes.get(requests)
+    def _kind(self, spec: PodSpec) -> _Kind:
+        asks = (spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations)
+        found = self._kinds.get(asks)
         if found is None:
-            amounts = self._space.vector(requests)
-            asked = amounts > 0
-            slots = np.full(self._free.shape[1], UNLIMITED)
-            if asked.any():
-                slots = np.floor(self._free[asked] / amounts[asked, None]).min(axis=0).clip(min=0.0)
-            prices = self._prices[np.all(self._rooms >= amounts[:, None], axis=0)]
-            price = float(prices.min()) if len(prices) else math.inf
-            found = self._sizes[requests] = _Size(amounts, slots, price)
+            found = self._kinds[asks] = self._made(spec)
         return found
+
+    def _made(self, spec: PodSpec) -> _Kind:
+        amounts = self._space.vector(spec.requests)
+        asked = amounts > 0
+        open_to, may_be_new = self._open_to(spec)
+        slots = np.where(open_to, UNLIMITED, 0.0)
+        if asked.any() and open_to.any():
+            room = self._free[np.ix_(asked, open_to)] / amounts[asked, None]
+            slots[open_to] = np.floor(room).min(axis=0).clip(min=0.0)
+        prices = self._prices[np.all(self._rooms >= amounts[:, None], axis=0)]
+        price = float(prices.min()) if may_be_new and len(prices) else math.inf
+        return _Kind(amounts, slots, price)
+
+    def _open_to(self, spec: PodSpec) -> tuple[Bools, bool]:
+        """Which nodes the pod may use by their labels and taints, and whether it may use any that are not there yet."""
+        try:
+            choices = required_choices(spec)
+        except ValueError:
+            return np.ones(len(self._places), dtype=np.bool_), True  # the simulation says what is wrong with it
+        rows = self._standing.tolerated(spec.tolerations)
+        for terms in choices:
+            rows = rows & self._standing.choice(terms)
+        return rows[self._places], all(map(_may_be_new, choices))
 
     def _find_duals(self) -> list[Floats]:
         """$ an hour of a unit of each resource, by which no instance costs less than what it holds."""
@@ -105,6 +129,11 @@ class Screen:
                 found.append(np.zeros(len(names)))
                 found[-1][pair] = prices
         return found
+
+
+def _may_be_new(terms: Choice) -> bool:
+    """Whether one of the terms leaves out no node for its name alone, which new ones haven't got yet."""
+    return any(all(term[key].accepts(NEW_HOSTNAME) for key in (HOSTNAME, FIELD_NAME) if key in term) for term in terms)
 
 
 def _offers(catalog: Catalog, space: ResourceSpace) -> tuple[Floats, Floats]:

@@ -76,7 +76,7 @@ def hopeless(removed: Sequence[Candidate], least_price: float, of: Scale) -> str
     """
     before = sum(candidate.price or 0.0 for candidate in removed)
     if math.isinf(least_price):
-        return "not all pods fit elsewhere: no instance type holds them all"
+        return "not all pods fit elsewhere: no other node may take them, and no new one would hold them"
     need = f"what its pods need beside other nodes' room costs ${least_price:.4f} an hour at least"
     if least_price > 0 and before - least_price <= 0:
         return need

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Taint
+from controller.core.api.pod import NodeSelectorTerm, SelectorRequirement, Toleration
 from controller.core.cloud import Commitment, Offering
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.screen import Screen
@@ -30,13 +33,43 @@ MIXED = (
         offered=(Offering(factories.ZONES[0], keys.ON_DEMAND, 0.05, commitment=Commitment(1, 1, 0.17)),),
     ),
 )
-PODS = st.lists(
-    st.fixed_dictionaries(
-        {"cpu": st.sampled_from(("100m", "400m", "900m", "1500m")), "memory": st.sampled_from(("200Mi", "1Gi", "3Gi"))}
+ASKED = st.fixed_dictionaries(
+    {"cpu": st.sampled_from(("100m", "400m", "900m", "1500m")), "memory": st.sampled_from(("200Mi", "1Gi", "3Gi"))}
+)
+TAINTS = {"": (), "NoSchedule": (Taint("mine"),), "PreferNoSchedule": (Taint("mine", "", "PreferNoSchedule"),)}
+
+
+def terms(*expressions: SelectorRequirement) -> tuple[NodeSelectorTerm, ...]:
+    """One term each."""
+    return tuple(NodeSelectorTerm((expression,)) for expression in expressions)
+
+
+ELSEWHERE = SelectorRequirement(keys.HOSTNAME, "NotIn", ("n0",))
+FIRST = SelectorRequirement(keys.HOSTNAME, "In", ("n0",))
+WHERE: tuple[dict[str, Any], ...] = (
+    {},
+    {"node_selector": {keys.HOSTNAME: "n0"}},
+    {"node_selector": {keys.ZONE: factories.ZONES[1]}},
+    {"tolerations": (Toleration("mine", "Exists"),)},
+    {"required_node_affinity": terms(ELSEWHERE)},
+    {"required_node_affinity": terms(FIRST)},
+    {"required_node_affinity": terms(FIRST, SelectorRequirement(keys.ARCH, "In", ("amd64",)))},
+    {"required_node_affinity": (NodeSelectorTerm((), (SelectorRequirement("metadata.name", "In", ("n1",)),)),)},
+    {"required_node_affinity": ()},
+    {"required_node_affinity": terms(SelectorRequirement(keys.HOSTNAME, "Near", ("n0",)))},
+)
+"""What pods say of their nodes, and one thing that nobody understands."""
+PODS = st.lists(st.tuples(ASKED, st.sampled_from(WHERE)), max_size=4)
+NODES = st.lists(
+    st.tuples(
+        st.sampled_from([kind.name for kind in MIXED]),
+        PODS,
+        st.sampled_from(factories.ZONES[:2]),
+        st.sampled_from(tuple(TAINTS)),
     ),
+    min_size=2,
     max_size=4,
 )
-NODES = st.lists(st.tuples(st.sampled_from([kind.name for kind in MIXED]), PODS), min_size=2, max_size=4)
 
 
 def judged(removed: tuple[Candidate, ...], stage: Stage, everyone: tuple[Candidate, ...]) -> tuple[bool, bool]:
@@ -50,14 +83,20 @@ def judged(removed: tuple[Candidate, ...], stage: Stage, everyone: tuple[Candida
 
 
 @given(NODES, st.sampled_from(("0", "0.15", "1")))
-@examples(15)
+@examples(25)
 def test_the_screen_never_rules_out_what_a_simulation_accepts(
-    nodes: list[tuple[str, list[dict[str, str]]]], threshold: str
+    nodes: list[tuple[str, list[tuple[dict[str, str], dict[str, Any]]], str, str]], threshold: str
 ) -> None:
+    """Whatever pods ask for, and whichever nodes they may use."""
     provisioner = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: threshold}))
-    standing_nodes: list[StateNode] = [
-        standing(f"n{number}", kind, *pods, types=MIXED) for number, (kind, pods) in enumerate(nodes)
-    ]
+    standing_nodes: list[StateNode] = []
+    for number, (kind, pods, zone, effect) in enumerate(nodes):
+        name = f"n{number}"
+        bound = [
+            factories.running_pod(node=name, name=f"{name}-{n}", requests=asked, **where)
+            for n, (asked, where) in enumerate(pods)
+        ]
+        standing_nodes.append(standing(name, kind, types=MIXED, zone=zone, taints=TAINTS[effect], pods=bound))
     view = factories.snapshot(nodes=standing_nodes, provisioners=[provisioner])
     everyone, stage, _ = parts(view, MIXED)
     sets = [removed for size in (1, 2) for removed in combinations(everyone, size)]
@@ -80,6 +119,49 @@ def test_the_screen_never_rules_out_what_a_simulation_accepts(
 def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> None:
     """Beside a node with 900m free; a cpu costs $0.05 an hour, and no instance less than $0.1."""
     nodes = [standing("a", "c5.2xlarge", *pods), standing("b", "c5.large", {"cpu": "1100m"})]
+    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    (removed,) = (candidate for candidate in everyone if candidate.name == "a")
+    assert Screen(stage).least_price([removed]) == pytest.approx(least)
+
+
+@pytest.mark.parametrize(
+    ("where", "least"),
+    [
+        ({}, 0.0),
+        ({"node_selector": {"disk": "ssd"}}, 0.1),
+        ({"node_selector": {keys.HOSTNAME: "a"}}, float("inf")),
+        ({"required_node_affinity": terms(FIRST)}, float("inf")),
+        ({"required_node_affinity": terms(FIRST, SelectorRequirement("disk", "Exists"))}, 0.1),
+        ({"required_node_affinity": terms(FIRST, SelectorRequirement(keys.ARCH, "Exists"))}, 0.0),
+        ({"required_node_affinity": terms(ELSEWHERE)}, 0.0),
+        ({"required_node_affinity": terms(SelectorRequirement(keys.HOSTNAME, "Near", ("n0",)))}, 0.0),
+    ],
+    ids=[
+        "anywhere",
+        "a label that is not there",
+        "its host",
+        "a host",
+        "a host, or a label that is not there",
+        "a host, or a label that is there",
+        "not a certain host",
+        "what nobody understands",
+    ],
+)
+def test_room_on_a_node_that_the_pod_may_not_use_is_none(where: dict[str, Any], least: float) -> None:
+    """Beside a node with room for it; a pod that asks for a host by its name finds no new one either."""
+    pod = factories.running_pod(node="a", requests={"cpu": "400m"}, **where)
+    nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", {"cpu": "100m"})]
+    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    (removed,) = (candidate for candidate in everyone if candidate.name == "a")
+    assert Screen(stage).least_price([removed]) == pytest.approx(least)
+
+
+@pytest.mark.parametrize(("tolerations", "least"), [((), 0.1), ((Toleration("mine", "Exists"),), 0.0)])
+def test_room_on_a_tainted_node_is_for_those_that_tolerate_it(
+    tolerations: tuple[Toleration, ...], least: float
+) -> None:
+    pod = factories.running_pod(node="a", requests={"cpu": "400m"}, tolerations=tolerations)
+    nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", taints=[Taint("mine")])]
     everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
     assert Screen(stage).least_price([removed]) == pytest.approx(least)
