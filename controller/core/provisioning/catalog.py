@@ -45,6 +45,7 @@ class CompiledCatalog:
         if space.slots:
             empty = empty + space.matrix(slots(kind.name) for kind in self.types)
         self._charge(daemons, empty)
+        self._least: dict[tuple[int, int], float] = {}
 
     def __len__(self) -> int:
         return len(self.types)
@@ -111,3 +112,11 @@ class CompiledCatalog:
         open_pairs = (bits[:, None] >> shifts) & np.uint64(1) != 0
         least: Floats = np.where(open_pairs, self.price[rows], np.inf).min(axis=1, initial=np.inf)
         return least
+
+    def least(self, row: int, bits: int) -> float:
+        """The same of one configuration, kept: few sets of pairs come up, again and again."""
+        found = self._least.get((row, bits))
+        if found is None:
+            open_prices = (price for pair, price in enumerate(self.price[row].tolist()) if bits >> pair & 1)
+            found = self._least[row, bits] = min(open_prices, default=np.inf)
+        return found

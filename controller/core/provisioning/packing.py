@@ -166,10 +166,10 @@ class Packer:
         while demand.count and first < self.table.count:
             last = min(first + stretch, self.table.count)
             rows = self._with_room(demand, first, last)
-            if np.isfinite(dearer):
+            if len(rows) and self._gets_dearer(demand, int(rows[0]), dearer):
                 rows = self._not_dearer(demand, rows, dearer)
             if len(rows):
-                self._fill(demand, rows)
+                self._fill(demand, rows, dearer)
             first, stretch = last, 4 * stretch
 
     def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
@@ -196,9 +196,19 @@ class Packer:
             fine &= self.signatures.compatible(table.signature[planned], mask.signature)
         return fine if not standing else np.concatenate([mask.existing[rows[:standing]], fine])
 
+    def _gets_dearer(self, demand: Demand, row: int, factor: float) -> bool:
+        """Whether the demand leaves a row no offering that costs at most `factor` times what it can be had for now."""
+        table = self.table
+        if factor == np.inf or row < table.existing:
+            return False
+        config, pairs = table.config.item(row), table.pairs.item(row)
+        left = pairs & demand.mask.bits.item(config)
+        return left != pairs and self.catalog.least(config, left) > factor * self.catalog.least(config, pairs)
+
     def _not_dearer(self, demand: Demand, rows: Ints, factor: float) -> Ints:
-        """Of these rows (ascending), those that the demand leaves an offering that costs no more than `factor` times
-        what they can be had for without it."""
+        """Of these rows (ascending), those that the demand does not make dearer by more than the factor."""
+        if factor == np.inf:
+            return rows
         table = self.table
         planned = rows[rows.searchsorted(table.existing) :]
         pairs, config = table.pairs[planned], table.config[planned]
@@ -211,12 +221,13 @@ class Packer:
         dearer = price > factor * self.catalog.cheapest(pairs[narrowed], config)
         return np.delete(rows, len(rows) - len(planned) + narrowed[dearer]) if dearer.any() else rows
 
-    def _fill(self, demand: Demand, rows: Ints) -> None:
-        """Place units on rows that have room for one at least, as many as fit."""
+    def _fill(self, demand: Demand, rows: Ints, dearer: float) -> None:
+        """Place units on rows that have room for one at least, as many as fit. The first row does not get dearer; the
+        others are judged where it does not take all, which is seldom."""
         if demand.count == 1 or self._takes_all(demand, rows[:1]):
             self._place_on(demand, int(rows[0]), demand.count)
             return
-        rows = rows[: demand.count]
+        rows = self._not_dearer(demand, rows, dearer)[: demand.count]
         takes = self._room(demand, rows)
         total = takes.cumsum()
         if total[-1] > demand.count:

@@ -10,17 +10,23 @@ from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod
+from controller.core.cloud import Offering
 from controller.core.provisioning import solve
 from controller.core.provisioning.audit import audit
+from controller.core.provisioning.packing import Packer
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.clusters import EVERY_RULE, clusters
-from tests.core.provisioning.plans import solved
+from tests.core.provisioning.plans import FIRST, solved, spread
 from tests.core.provisioning.reference import Reference
 from tests.examples import examples
+from tests.factories import ZONES, instance_type, pending_pods, problem, selector
 
 QUICK = examples(40)
 ALONE = frozenset({"labels", "ports"})
@@ -106,6 +112,40 @@ def test_the_order_of_objects_changes_nothing(posed: SchedulingProblem, seed: in
         snapshot=replace(posed.snapshot, **around),
     )
     assert solve(shuffled) == solve(posed)
+
+
+def narrowing(chance: random.Random) -> SchedulingProblem:
+    """Deployments that may use some offerings alone, whose prices differ: who shares a node makes it dear or not."""
+    kinds, selectors = (keys.ON_DEMAND, keys.SPOT), [{}, {keys.CAPACITY_TYPE: keys.ON_DEMAND}, {keys.ZONE: ZONES[0]}]
+    pods: list[Pod] = []
+    for number in range(chance.randint(3, 8)):
+        own = {"app": f"app-{number}"}
+        pods += pending_pods(
+            chance.randint(1, 12),
+            labels=own,
+            requests={"cpu": chance.choice(["200m", "700m", "1300m", "1700m"])},
+            node_selector=chance.choice(selectors),
+            topology_spread=chance.choice([(), (spread(keys.HOSTNAME, of=selector(**own)),)]),
+        )
+    types = [
+        instance_type(
+            name=f"m5.{cpu}xlarge",
+            cpu=cpu,
+            memory="64Gi",
+            offered=tuple(Offering(zone, kind, cpu * chance.choice([2, 3, 4])) for zone in ZONES for kind in kinds),
+        )
+        for cpu in (2, 4)
+    ]
+    return problem(pending=pods, catalog=types)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_to_judge_one_row_s_price_at_first_gives_the_plan_that_judging_all_rows_gives(seed: int) -> None:
+    posed = narrowing(random.Random(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Packer, "_gets_dearer", lambda *_: True)
+        judging_all = solve(posed, FIRST)
+    assert solve(posed, FIRST) == judging_all
 
 
 @QUICK
