@@ -19,10 +19,18 @@ from pathlib import Path
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node
-from controller.core.api.pod import LabelSelector, OwnerReference, Pod, PodSpec, SelectorRequirement
+from controller.core.api.pod import (
+    LabelSelector,
+    NodeSelectorTerm,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodVolume,
+    SelectorRequirement,
+)
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
-from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.command import Command
@@ -106,12 +114,21 @@ def grown(count: int, types: tuple[InstanceType, ...], seed: int = 1) -> Snapsho
 def pinned(count: int, types: tuple[InstanceType, ...], seed: int = 1) -> Snapshot:
     """The same without budgets, when each pod's volume is a disk of its node: there is room, and no pod may use it."""
     whole = grown(count, types, seed)
-    nodes = []
+    nodes, claims, volumes = list[StateNode](), list[PersistentVolumeClaim](), list[PersistentVolume]()
     for node in whole.nodes.values():
-        here = FrozenMap({labels.HOSTNAME: node.name})
-        pods = (replace(pod, spec=replace(pod.spec, node_selector=here)) for pod in node.pods)
+        here = (NodeSelectorTerm((SelectorRequirement(labels.HOSTNAME, "In", (node.name,)),)),)
+        for pod in node.pods:
+            claims.append(PersistentVolumeClaim(pod.namespace, pod.name, volume_name=pod.name))
+            volumes.append(PersistentVolume(pod.name, node_affinity=here, claim=pod.key, phase="Bound", local=True))
+        pods = (replace(pod, volumes=(PodVolume("data", pod.name),)) for pod in node.pods)
         nodes.append(replace(node, pods=tuple(pods)))
-    return _snapshot(nodes, replace(whole, budgets=FrozenMap()))
+    disks = replace(
+        whole,
+        budgets=FrozenMap(),
+        claims=FrozenMap({claim.key: claim for claim in claims}),
+        volumes=FrozenMap({volume.name: volume for volume in volumes}),
+    )
+    return _snapshot(nodes, disks)
 
 
 def _pod(name: str, app: int) -> Pod:

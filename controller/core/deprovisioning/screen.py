@@ -1,12 +1,12 @@
 """What a removal costs at least, said without a simulation: most nodes of a good fleet need none to be left alone.
 
-Amounts count, and which of the other nodes selectors, required node affinity and taints leave a pod. Everything else is
-left out (topology, volumes, daemons, limits, what other moves take), so that the price said here is never above what a
-simulation finds: a removal that is not worth it at this price is not worth it. Three things are known of the new nodes.
-A pod that has room on no node there is needs an instance that holds it, and one that asks for a host by its name finds
-none. So do pods of one kind beyond those that the other nodes have room for. And their amounts cost at least what any
-one resource costs where it is cheapest, and cpu and memory together: the dual prices of a linear program, which are
-edges of a hull.
+Amounts count, and which of the other nodes selectors, required node affinity, bound volumes and taints leave a pod.
+Everything else is left out (topology, daemons, limits, what other moves take), so that the price said here is never
+above what a simulation finds: a removal that is not worth it at this price is not worth it. Three things are known of
+the new nodes. A pod that has room on no node there is needs an instance that holds it, and one that asks for a host by
+its name, or whose disk does, finds none. So do pods of one kind beyond those that the other nodes have room for. And
+their amounts cost at least what any one resource costs where it is cheapest, and cpu and memory together: the dual
+prices of a linear program, which are edges of a hull.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from controller.core.api.labels import HOSTNAME
-from controller.core.api.pod import PodSpec, Resources
+from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.simulation import Stage
@@ -28,6 +28,8 @@ from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.provisioning.levels import Choice, required_choices
 from controller.core.provisioning.resources import Bools, Floats, ResourceSpace
 from controller.core.provisioning.table import NEW_HOSTNAME
+from controller.core.provisioning.volumes import Volumes
+from controller.core.state.snapshot import Snapshot, StateNode
 
 ROUNDING = 1.0 - 1e-9
 """Of a sum of prices, so that two ways to add them up never differ in favour of a refusal."""
@@ -60,11 +62,12 @@ class Screen:
         self._duals = self._find_duals()
         self._standing = stage.around.standing
         self._places = np.array([stage.around.place[node.name] for node in nodes], dtype=np.int64)
+        self._reach = _reach(stage.snapshot, nodes)
         self._kinds: dict[Hashable, _Kind] = {}
 
     def least_price(self, removed: Sequence[Candidate]) -> float:
         """$ an hour that new nodes cost at least when these nodes go together; infinite: no type holds some pod."""
-        counts = Counter(map(self._kind, (pod.spec for candidate in removed for pod in candidate.pods)))
+        counts = Counter(self._kind(pod) for candidate in removed for pod in candidate.pods)
         if not counts:
             return 0.0
         own = [self._rows[candidate.name] for candidate in removed if candidate.name in self._rows]
@@ -82,17 +85,18 @@ class Screen:
         new = np.maximum(beyond, amounts - room)
         return ROUNDING * max(least, *(float(prices @ new) for prices in self._duals))
 
-    def _kind(self, spec: PodSpec) -> _Kind:
-        asks = (spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations)
+    def _kind(self, pod: Pod) -> _Kind:
+        spec, reach = pod.spec, self._reach.get(pod.key, ())
+        asks = (spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations, reach)
         found = self._kinds.get(asks)
         if found is None:
-            found = self._kinds[asks] = self._made(spec)
+            found = self._kinds[asks] = self._made(pod)
         return found
 
-    def _made(self, spec: PodSpec) -> _Kind:
-        amounts = self._space.vector(spec.requests)
+    def _made(self, pod: Pod) -> _Kind:
+        amounts = self._space.vector(pod.spec.requests)
         asked = amounts > 0
-        open_to, may_be_new = self._open_to(spec)
+        open_to, may_be_new = self._open_to(pod)
         slots = np.where(open_to, UNLIMITED, 0.0)
         if asked.any() and open_to.any():
             room = self._free[np.ix_(asked, open_to)] / amounts[asked, None]
@@ -101,13 +105,13 @@ class Screen:
         price = float(prices.min()) if may_be_new and len(prices) else math.inf
         return _Kind(amounts, slots, price)
 
-    def _open_to(self, spec: PodSpec) -> tuple[Bools, bool]:
+    def _open_to(self, pod: Pod) -> tuple[Bools, bool]:
         """Which nodes the pod may use by their labels and taints, and whether it may use any that are not there yet."""
         try:
-            choices = required_choices(spec)
+            choices = (*required_choices(pod.spec), *self._reach.get(pod.key, ()))
         except ValueError:
             return np.ones(len(self._places), dtype=np.bool_), True  # the simulation says what is wrong with it
-        rows = self._standing.tolerated(spec.tolerations)
+        rows = self._standing.tolerated(pod.spec.tolerations)
         for terms in choices:
             rows = rows & self._standing.choice(terms)
         return rows[self._places], all(map(_may_be_new, choices))
@@ -129,6 +133,17 @@ class Screen:
                 found.append(np.zeros(len(names)))
                 found[-1][pair] = prices
         return found
+
+
+def _reach(snapshot: Snapshot, nodes: Iterable[StateNode]) -> dict[PodKey, tuple[Choice, ...]]:
+    """Where the volumes of pods can be reached; of pods all of whose claims are bound, so that it stays as it is."""
+
+    def bound(pod: Pod) -> bool:
+        claims = [snapshot.claims.get((pod.namespace, volume.claim_name)) for volume in pod.volumes]
+        return bool(claims) and all(claim is not None and claim.volume_name for claim in claims)
+
+    pods = [pod for node in nodes for pod in node.pods if bound(pod)]
+    return {key: needs.choices for key, needs in Volumes(snapshot, pods).needs().items()}
 
 
 def _may_be_new(terms: Choice) -> bool:

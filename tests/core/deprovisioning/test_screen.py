@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
-from controller.core.api.pod import NodeSelectorTerm, SelectorRequirement, Toleration
+from controller.core.api.pod import NodeSelectorTerm, PodVolume, SelectorRequirement, Toleration
+from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim
 from controller.core.cloud import Commitment, Offering
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.screen import Screen
@@ -57,8 +58,20 @@ WHERE: tuple[dict[str, Any], ...] = (
     {"required_node_affinity": (NodeSelectorTerm((), (SelectorRequirement("metadata.name", "In", ("n1",)),)),)},
     {"required_node_affinity": ()},
     {"required_node_affinity": terms(SelectorRequirement(keys.HOSTNAME, "Near", ("n0",)))},
+    {"pod_fields": {"volumes": (PodVolume("data", "on-n0"),)}},
+    {"pod_fields": {"volumes": (PodVolume("data", "in-b"),)}},
+    {"pod_fields": {"volumes": (PodVolume("data", "not-bound"),)}},
 )
-"""What pods say of their nodes, and one thing that nobody understands."""
+"""What pods say of their nodes, themselves or by their volumes, and one thing that nobody understands."""
+VOLUMES = [
+    PersistentVolume("on-n0", node_affinity=terms(FIRST), claim=("default", "on-n0"), phase="Bound"),
+    PersistentVolume("in-b", FrozenMap({keys.ZONE: factories.ZONES[1]}), claim=("default", "in-b"), phase="Bound"),
+]
+CLAIMS = [PersistentVolumeClaim("default", volume.name, volume.name) for volume in VOLUMES]
+DISKS: dict[str, Any] = {
+    "volumes": FrozenMap({volume.name: volume for volume in VOLUMES}),
+    "claims": FrozenMap({claim.key: claim for claim in (*CLAIMS, PersistentVolumeClaim("default", "not-bound"))}),
+}
 PODS = st.lists(st.tuples(ASKED, st.sampled_from(WHERE)), max_size=4)
 NODES = st.lists(
     st.tuples(
@@ -97,7 +110,7 @@ def test_the_screen_never_rules_out_what_a_simulation_accepts(
             for n, (asked, where) in enumerate(pods)
         ]
         standing_nodes.append(standing(name, kind, types=MIXED, zone=zone, taints=TAINTS[effect], pods=bound))
-    view = factories.snapshot(nodes=standing_nodes, provisioners=[provisioner])
+    view = factories.snapshot(nodes=standing_nodes, provisioners=[provisioner], **DISKS)
     everyone, stage, _ = parts(view, MIXED)
     sets = [removed for size in (1, 2) for removed in combinations(everyone, size)]
     for removed in sets:
@@ -135,6 +148,9 @@ def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> Non
         ({"required_node_affinity": terms(FIRST, SelectorRequirement(keys.ARCH, "Exists"))}, 0.0),
         ({"required_node_affinity": terms(ELSEWHERE)}, 0.0),
         ({"required_node_affinity": terms(SelectorRequirement(keys.HOSTNAME, "Near", ("n0",)))}, 0.0),
+        ({"pod_fields": {"volumes": (PodVolume("data", "on-n0"),)}}, float("inf")),
+        ({"pod_fields": {"volumes": (PodVolume("data", "in-b"),)}}, 0.1),
+        ({"pod_fields": {"volumes": (PodVolume("data", "not-bound"),)}}, 0.0),
     ],
     ids=[
         "anywhere",
@@ -145,13 +161,16 @@ def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> Non
         "a host, or a label that is there",
         "not a certain host",
         "what nobody understands",
+        "its disk's host",
+        "its disk's zone",
+        "a disk not bound yet",
     ],
 )
 def test_room_on_a_node_that_the_pod_may_not_use_is_none(where: dict[str, Any], least: float) -> None:
     """Beside a node with room for it; a pod that asks for a host by its name finds no new one either."""
     pod = factories.running_pod(node="a", requests={"cpu": "400m"}, **where)
     nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", {"cpu": "100m"})]
-    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()], **DISKS))
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
     assert Screen(stage).least_price([removed]) == pytest.approx(least)
 
