@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.core.api import labels
 from controller.core.api.quantity import format_quantity
-from controller.core.provisioning.catalog import CompiledCatalog
+from controller.core.provisioning.catalog import FIELD_NAME, CompiledCatalog
 from controller.core.provisioning.compiler import Mask
 from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.limits import Limits
@@ -160,6 +160,8 @@ class Reasons:
         return f"no offering meets {term} at once"
 
     def _key(self, rows: Bools, requirement: Requirement) -> str:
+        if requirement.key in (labels.HOSTNAME, FIELD_NAME):
+            return f"{requirement} is asked for, and a new node has a name of its own"
         codes, cells = self.catalog.columns.column(requirement.key)
         held = [cells[code] for code in sorted(set(codes[rows].tolist()))]
         values = sorted({str(cell) for cell in held if cell is not None and not cell_accepts(cell, requirement)})

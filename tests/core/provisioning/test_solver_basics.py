@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
-from controller.core.api.pod import NodeSelectorTerm, Toleration
+from controller.core.api.pod import NodeSelectorTerm, SelectorRequirement, Toleration
 from controller.core.provisioning import solve
 from tests.core.provisioning.plans import daemon_sets, solved
 from tests.factories import (
@@ -88,6 +89,19 @@ def test_a_node_selector_on_an_undefined_label_is_refused_with_the_provisioner_n
     (left,) = plan.unplaced
     assert "Provisioner default" in left.reason
     assert "no label foo" in left.reason
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"node_selector": {keys.HOSTNAME: "n1"}},
+        {"required_node_affinity": (NodeSelectorTerm((), (SelectorRequirement("metadata.name", "In", ("n1",)),)),)},
+    ],
+    ids=["label", "field"],
+)
+def test_a_pod_that_asks_for_a_host_by_its_name_is_told_that_a_new_node_has_its_own(asked: dict[str, Any]) -> None:
+    (left,) = solved(problem(pending=[pending_pod(**asked)])).unplaced
+    assert "In [n1] is asked for, and a new node has a name of its own" in left.reason
 
 
 @pytest.mark.parametrize(
