@@ -1,16 +1,20 @@
 """Problems made up from a seed, in the form of the problem files: a cluster from the field, and growing deployments.
 
 field: 2,170 pods that wait, 1,060 nodes with their pods, 20 node pools, a catalog the size of EC2's
-deployments-N: 100 deployments of N / 100 replicas each on an empty cluster
+deployments-N: 100 deployments of N / 100 replicas each on an empty cluster, one ReplicaSet after the other
 """
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import random
+import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import orjson
 
@@ -37,6 +41,11 @@ FAMILIES = tuple(
 FIELD_PODS, FIELD_NODES, FIELD_POOLS = 2170, 1060, 20
 DEPLOYMENTS = 100
 GROWTH = (1_000, 10_000, 100_000)
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+CREATED_PER_SECOND = 20
+"""kube-controller-manager's default --kube-api-qps."""
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""What the API server draws from for generateName (k8s.io/apimachinery/pkg/util/rand)."""
 
 
 def write(folder: Path, seed: int = 1) -> list[Path]:
@@ -134,14 +143,38 @@ def _template(number: int, chance: random.Random, pools: list[Object]) -> Object
 
 
 def _pods(template: Object, names: Iterator[int], count: int, node: str = "") -> list[Object]:
+    """Replicas as a ReplicaSet makes them: each with a name, uid, version and time of its own, else alike."""
     spec = {**template["spec"], **({"nodeName": node} if node else {})}
     status = {"phase": "Running" if node else "Pending"}
+    app = template["app"]
+    of = f"{crc32(app.encode()):x}"
     found = []
-    for _ in range(count):
-        name = f"{template['app']}-{next(names)}"
-        metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"app": template["app"]}}
+    for number in itertools.islice(names, count):
+        name = f"{app}-{of}-{_suffix(number)}"
+        created = STARTED + timedelta(seconds=number // CREATED_PER_SECOND)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-{of}", "uid": _uid(f"{app}-{of}")}
+        metadata = {
+            "name": name,
+            "generateName": f"{app}-{of}-",
+            "namespace": "default",
+            "uid": _uid(name),
+            "resourceVersion": str(1000 + number),
+            "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "labels": {"app": app, "pod-template-hash": of},
+            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        }
         found.append({"metadata": metadata, "spec": spec, "status": status})
     return found
+
+
+def _suffix(number: int) -> str:
+    """The last part of a generated name: five characters, another for each number below 27 to the fifth."""
+    number = number * 7_368_787 % len(SUFFIX_LETTERS) ** 5
+    return "".join(SUFFIX_LETTERS[number // len(SUFFIX_LETTERS) ** place % len(SUFFIX_LETTERS)] for place in range(5))
+
+
+def _uid(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
 def deployments(pods: int, seed: int) -> Object:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.pod import OwnerReference, Pod
-from controller.core.cloud import InstanceType
+from controller.core.cloud import InstanceType, PricedOffering
 from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import within_spread
-from controller.core.provisioning.plan import PlannedNode
-from tests.core.provisioning.plans import WEB, near, solved
+from controller.core.provisioning.placed import workloads
+from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from tests.core.provisioning.plans import FIRST, WEB, near, solved
 from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
 
 APART = (near(keys.HOSTNAME),)
@@ -91,3 +98,64 @@ def test_pods_without_an_owner_are_no_workload() -> None:
     pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=APART, labels=WEB)
     plan = solved(problem(pending=pods, catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
     assert set(carried(plan).values()) == {4}
+
+
+def several_workloads(chance: random.Random) -> SchedulingProblem:
+    """ReplicaSets whose pods meet on nodes, and types whose spot prices are near each other or not."""
+    pods: list[Pod] = []
+    for number in range(chance.randint(1, 4)):
+        owner = OwnerReference("apps/v1", "ReplicaSet", f"w{number}", f"uid-{number}")
+        cpu = chance.choice(["300m", "700m", "1500m"])
+        pods += pending_pods(
+            chance.randint(1, 14),
+            requests={"cpu": cpu},
+            owner=owner if number else None,
+            node_selector=chance.choice([{}, {keys.ZONE: ZONES[0]}]),
+        )
+    prices = (0.1, 0.1, 0.101, 0.11, 0.13)
+    types = [
+        instance_type(
+            name=f"f{n}.large",
+            cpu=chance.choice([2, 2, 3]),
+            price=chance.choice(prices),
+            capacity_types=SPOT,
+            zones=ZONES[:2],
+        )
+        for n in range(chance.randint(3, 9))
+    ]
+    return problem(pending=pods, catalog=types)
+
+
+def dealt_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> list[list[PricedOffering]]:
+    """The rule, node by node from what the plan said before: the offerings that each keeps."""
+    total: Counter[str] = Counter()
+    for planned in nodes:
+        total.update(workloads(planned.pods))
+    load: Counter[tuple[str, PricedOffering]] = Counter()
+    found = []
+    for planned in nodes:
+        every = [planned.offering, *planned.alternatives]
+        asked = sorted(within_spread(every, planned.price_spread, planned.spot_offerings))
+        own = {w: n for w, n in workloads(planned.pods).items() if total[w] >= 2}
+        most = {w: math.ceil(options.spot_pool_share * total[w]) for w in own}
+        own = {w: n for w, n in own.items() if n <= most[w]}
+        fine = [o for o in asked if all(load[w, o] + n <= most[w] for w, n in own.items())]
+        many = int(options.spot_pool_share * len(asked))
+        kept = asked
+        if own and min(many, len(fine)) >= planned.spot_offerings:
+            some = fine[:: max(1, len(fine) // many)][:many]
+            kept = some if some[0].price <= planned.offering.price * 1.02 else asked
+        load.update({(w, o): n for w, n in own.items() for o in kept})
+        found.append(sorted([*kept, *(o for o in every if o not in asked)]))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deals_that_are_kept_for_nodes_alike_are_those_made_for_each_by_itself(seed: int) -> None:
+    posed = several_workloads(random.Random(seed))
+    undealt = replace(FIRST, spot_pool_share=1.0)
+    before = solved(posed, undealt).new_nodes
+    found = solved(posed, replace(FIRST, spot_pool_share=0.5)).new_nodes
+    assert [[n.offering, *n.alternatives] for n in found] == dealt_one_by_one(
+        before, replace(FIRST, spot_pool_share=0.5)
+    )
