@@ -40,6 +40,10 @@ TASTES = (
 """Ways of filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
 """The part of the work that goes into packings from nothing; the rest goes into local search."""
+AT_MOST, PER_LOT = 2.3, 2.5e-3
+"""A build that takes more than what is left of the work, times the first, is given up: it ends with nothing to show.
+Sorts of units make it long, as they make any plan: where they are many, each lets it take so much of a budget of one
+second."""
 GOOD = 1.0005
 """A packing that costs no more than the divisible optimum, times this, is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
@@ -58,7 +62,7 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
     stock = Stock(packer, asked)
     if not stock.lots or (packer.table.count == packer.table.existing and not asked):
         return None
-    best = _best(stock, Work(SHARE_OF_BUDGET * budget_seconds))
+    best = cheapest(stock, Work(SHARE_OF_BUDGET * budget_seconds))
     if best.left.sum() > sum(demand.count for demand in asked):
         return None
     if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
@@ -66,13 +70,16 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
     return _Applied(packer, stock, limits).apply(best)
 
 
-def _best(stock: Stock, work: Work) -> Packing:
+def cheapest(stock: Stock, work: Work) -> Packing:
     """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
     best, in_vain = first_packing(stock), 0
     kept: list[Bin] = []
     for taste in TASTES:
         before = work.done
-        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work).build(taste, kept)
+        most = max(AT_MOST, PER_LOT / SHARE_OF_BUDGET * len(stock.lots)) * (work.allowed - work.done)
+        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work, most).build(taste, kept)
+        if built is None:
+            break
         if built.left.sum() > best.left.sum():
             kept = [one for one in best.bins if not one.standing and one.units[stock.dependent].any()]
         if built.cost(stock) < best.cost(stock) - 1e-9:

@@ -6,6 +6,7 @@ worth is placed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,10 @@ from controller.core.provisioning.resources import Bools, Floats, Ints
 
 CANDIDATES = 12
 """Offers that are filled in thought for each node to open."""
+PROBE = 0.15
+"""How much work a build will take is told from what it did, once it spent this part of what it may."""
+TAIL = 2.0
+"""What is still to place takes so many times the work of what is placed: small units are left to the last."""
 CALM = 0.3
 """Units whose host rules need less than this part of the nodes to come are in no hurry."""
 REFRESH = 0.6
@@ -76,27 +81,55 @@ def first_packing(stock: Stock) -> Packing:
     return Packing(packed, left)
 
 
-class Builder:
-    """Packs counts of a stock's units; `lefts` is what is left of each limit."""
+class Pace:
+    """Looks after the work of a build, and gives it up once it takes too much, early where that can be told."""
 
-    def __init__(self, stock: Stock, counts: Floats, lefts: list[float], work: Work) -> None:
+    def __init__(self, work: Work, most: float) -> None:
+        self.work, self.most = work, most
+        self.start = self.since = work.done
+        self.size = 0.0
+        self.given_up = False
+
+    def opens(self, size: float) -> None:
+        """From here on new nodes are opened for so much (`Stock.size`)."""
+        self.since, self.size = self.work.done, size
+
+    def goes_on(self, size: float | None = None) -> bool:
+        """Whether the build may go on; where new nodes are being opened, with so much still to place."""
+        will = spent = self.work.done - self.start
+        if size is not None and spent >= PROBE * self.most:
+            will += TAIL * (self.work.done - self.since) * size / max(1e-12, self.size - size)
+        self.given_up = self.given_up or will >= self.most
+        return not self.given_up
+
+
+class Builder:
+    """Packs counts of a stock's units; `lefts` is what is left of each limit, `most` the work that it may do."""
+
+    def __init__(self, stock: Stock, counts: Floats, lefts: list[float], work: Work, most: float = math.inf) -> None:
         self.stock = stock
         self.counts = counts.copy()
         self.lefts = list(lefts)
         self.work = work
+        self.pace = Pace(work, most)
         self.bins: list[Bin] = []
         self._retyped: dict[int, int] = {}
 
-    def build(self, taste: Taste, kept: Iterable[Bin] = ()) -> Packing:
-        """All that can be placed, on existing rows and on new ones, beside new nodes that are kept as they are."""
+    def build(self, taste: Taste, kept: Iterable[Bin] = ()) -> Packing | None:
+        """All that can be placed, on existing rows and on new ones, beside new nodes that are kept as they are.
+
+        None where that takes more work than it may.
+        """
         stock = self.stock
         for one in kept:
             self._commit(False, one.number, one.units, 1)
         if len(stock.room) and stock.open_to.any():
             prices = Prices(stock, self.counts, self.lefts, standing=True, work=self.work)
             self.fill_standing(prices, taste, np.arange(len(stock.room)))
-        self.open(taste)
-        return self.packing()
+        if self.pace.goes_on():
+            self.pace.opens(stock.size(self.counts))
+            self.open(taste)
+        return None if self.pace.given_up else self.packing()
 
     def packing(self) -> Packing:
         """What is packed by now, each bin in the cheapest offer that holds it."""
@@ -113,6 +146,8 @@ class Builder:
             self.counts -= prices.spared
             self._open_until(REFRESH * float(self.counts @ prices.worth), prices, taste)
             self.counts += prices.spared
+            if self.pace.given_up:
+                return
             if float(self.counts.sum()) == before:
                 self._open_until(0.0, prices, taste)
                 return
@@ -121,6 +156,8 @@ class Builder:
         """New nodes until the worth of what is left is below the goal ($/hour), or no more can be opened."""
         while self.counts.any() and float(self.counts @ prices.worth) >= goal:
             if not self._open_one(prices, taste, self.stock.dependent) and not self._open_one(prices, taste):
+                return
+            if not self.pace.goes_on(self.stock.size(self.counts)):
                 return
 
     def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
@@ -135,6 +172,8 @@ class Builder:
                 self.counts -= taken
                 if most is not None and row in most:
                     most[row] -= taken
+                if not self.pace.goes_on():
+                    return
         for place, row in enumerate(rows.tolist()):
             if filled[place].any():
                 self.bins.append(Bin(True, row, filled[place]))
@@ -196,6 +235,8 @@ class Builder:
         if not len(offers):
             return False
         allowed = stock.allowed[np.ix_(offers, active)]
+        let_in = allowed.any(axis=0)
+        active, allowed = active[let_in], allowed[:, let_in]
         urgency = 1.0 + taste.urge * np.maximum(0.0, self._pressure(prices)[active] - CALM)
         if focus is not None:
             urgency[focus[active]] *= FIRST
@@ -263,6 +304,7 @@ class Builder:
     def _candidates(self, prices: Prices, active: Ints, wanted: Ints) -> tuple[Ints, Floats]:
         """The offers of the shortlist that can take something wanted, those that could be worth most first."""
         stock, offers = self.stock, prices.shortlist
+        self.work.looked(len(active), len(offers))
         allowed = stock.allowed[np.ix_(offers, active)]
         fine = self._within_limits()[offers] & stock.allowed[np.ix_(offers, wanted)].any(axis=1)
         usable = np.flatnonzero(fine & self._modest(prices, offers))

@@ -52,6 +52,8 @@ class Units:
             self.host_columns[unit, place] = dense + column
             self.host_takes[unit, place] = requests[unit, dense + column]
         asked = requests[:, :dense].T
+        self.columns: list[int] = np.flatnonzero((asked > 0).any(axis=1)).tolist()
+        """Resources that some unit asks for."""
         self.per_unit: Floats = np.divide(1.0, asked, out=np.full(asked.shape, ANY), where=asked > 0)
         self.per_host: Floats = 1.0 / self.host_takes
 
@@ -61,20 +63,27 @@ class Units:
     def some(self, which: Ints) -> Units:
         """Only these."""
         picked = Units.__new__(Units)
-        picked.requests, picked.dense = self.requests[which], self.dense
+        picked.requests, picked.dense, picked.columns = self.requests[which], self.dense, self.columns
         picked.host_columns, picked.host_takes = self.host_columns[which], self.host_takes[which]
         picked.per_unit, picked.per_host = self.per_unit[:, which], self.per_host[which]
         return picked
 
+    def padded(self, free: Floats) -> Floats:
+        """K x (W + 1): what is free, rounding allowed for, and a column without end for units without a rule."""
+        wide = np.full((free.shape[0], free.shape[1] + 1), np.inf)
+        np.add(free, SLACK, out=wide[:, :-1])
+        return wide
+
     def room(self, free: Floats, most: Floats) -> Floats:
-        """K x D: how many units fit into what is free (K x W), at most `most` (K x D)."""
+        """K x D: how many units fit into what is free (`padded`), parts of one included, at most `most` (K x D)."""
         room = most.copy()
-        for column in range(self.dense):
-            np.minimum(room, (free[:, column, None] + SLACK) * self.per_unit[column], out=room)
+        for column in self.columns:
+            np.minimum(room, free[:, column, None] * self.per_unit[column], out=room)
         for place in range(self.host_columns.shape[1]):
-            part = (free[:, self.host_columns[:, place]] + SLACK) * self.per_host[:, place]
-            np.minimum(room, np.where(self.host_columns[:, place] >= 0, part, np.inf), out=room)
-        return np.floor(room, out=room)
+            part = free[:, self.host_columns[:, place]]
+            part *= self.per_host[:, place]
+            np.minimum(room, part, out=room)
+        return room
 
 
 def fill(
@@ -100,12 +109,13 @@ def fill(
     appeal = worth * np.maximum(size, 1e-6) ** taste.size
     taken = np.zeros((len(capacity), len(units)))
     left = np.where(allowed & (appeal > 0), counts, 0.0)
-    _Filling(units, capacity.copy(), basis * inverse, inverse, appeal, left, taste).run(taken, work)
+    _Filling(units, units.padded(capacity), basis * inverse, inverse, appeal, left, taste).run(taken, work)
     return taken
 
 
 class _Filling:
-    """Bins being filled. Units that fit into none of them any more are dropped from the arrays as it goes on."""
+    """Bins being filled. Units that fit into none of them any more are dropped from the arrays as it goes on, and so
+    are bins that are full."""
 
     def __init__(
         self, units: Units, free: Floats, prices: Floats, inverse: Floats, appeal: Floats, left: Floats, taste: Taste
@@ -114,33 +124,43 @@ class _Filling:
         self.appeal, self.left, self.taste = appeal, left, taste
         self.column: Ints = np.arange(len(units))
         """Where each unit still looked at stands in `taken`."""
+        self.row: Ints = np.arange(len(free))
+        """And each bin."""
 
     def run(self, taken: Floats, work: Work) -> None:
         """Fill all bins; K x D units go into `taken`."""
-        steps = 0
-        rows = np.arange(len(self.free))
+        steps = pairs = 0
         dense = self.units.dense
         while True:
             room = self.units.room(self.free, self.left)
             usable = room >= 1.0
-            self.left = np.where(usable, self.left, 0.0)
             some: Bools = np.asarray(usable.any(axis=0))
-            if not some.any():
-                work.filled(steps, taken.shape[1], len(taken))
+            fitting = int(np.count_nonzero(some))
+            if not fitting:
+                work.filled(taken.shape[1], len(taken), steps, pairs)
                 return
-            steps += 1
-            if some.sum() < KEPT * len(some):
-                self._keep(np.flatnonzero(some))
-                room, usable = room[:, some], usable[:, some]
+            steps, pairs = steps + 1, pairs + room.size
+            if fitting < KEPT * len(some):
+                np.copyto(self.left, 0.0, where=~usable)
+                open_still = usable.any(axis=1)
+                which = np.ix_(open_still, some)
+                self._keep(np.flatnonzero(open_still), np.flatnonzero(some))
+                room, usable = room[which], usable[which]
             scarce = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.taste.scarcity
-            cost = (self.prices / scarce) @ self.units.requests[:, :dense].T
-            pick = np.argmax(np.where(usable, self.appeal / np.maximum(cost, 1e-30), -1.0), axis=1)
-            fits = room[rows, pick]
-            number = np.where(usable[rows, pick], np.maximum(1.0, np.floor(fits * self.taste.batch)), 0.0)
-            taken[rows, self.column[pick]] += number
+            density = (self.prices / scarce) @ self.units.requests[:, :dense].T
+            np.maximum(density, 1e-30, out=density)
+            np.divide(self.appeal, density, out=density)
+            np.copyto(density, -1.0, where=~usable)
+            pick = density.argmax(axis=1)
+            rows = np.arange(len(pick))
+            number = np.maximum(1.0, np.floor(np.floor(room[rows, pick]) * self.taste.batch)) * usable[rows, pick]
+            taken[self.row, self.column[pick]] += number
             self.left[rows, pick] -= number
-            self.free -= self.units.requests[pick] * number[:, None]
+            self.free[:, :dense] -= self.units.requests[pick, :dense] * number[:, None]
+            self.free[rows[:, None], self.units.host_columns[pick]] -= self.units.host_takes[pick] * number[:, None]
 
-    def _keep(self, which: Ints) -> None:
-        self.units = self.units.some(which)
-        self.appeal, self.left, self.column = self.appeal[:, which], self.left[:, which], self.column[which]
+    def _keep(self, rows: Ints, which: Ints) -> None:
+        self.units, self.column, self.row = self.units.some(which), self.column[which], self.row[rows]
+        self.free, self.prices, self.inverse = self.free[rows], self.prices[rows], self.inverse[rows]
+        both = np.ix_(rows, which)
+        self.appeal, self.left = self.appeal[both], self.left[both]

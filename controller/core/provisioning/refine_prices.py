@@ -40,13 +40,13 @@ class Prices:
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
         columns = np.arange(stock.dense)
         if not stock.pressing:
-            stock.pressing.append(Pressing(float(self._solve(columns).nodes.sum()), self._size()))
-        pressing = self._find_pressing(stock.pressing[-1 if self._size() <= stock.pressing[-1].size else 0])
+            stock.pressing.append(Pressing(float(self._solve(columns).nodes.sum()), stock.size(self.counts)))
+        pressing = self._find_pressing(stock.pressing[-1 if stock.size(self.counts) <= stock.pressing[-1].size else 0])
         columns = np.concatenate([columns, pressing])
         found = self._solve(columns)
         if len(stock.pressing) == 1:
             stock.floor = found.price
-        stock.pressing[1:] = [Pressing(float(found.nodes.sum()), self._size(), pressing)]
+        stock.pressing[1:] = [Pressing(float(found.nodes.sum()), stock.size(self.counts), pressing)]
         self.found: Cover = found
         self.nodes = max(1.0, float(found.nodes.sum()))
         self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
@@ -63,16 +63,12 @@ class Prices:
             self.cost += limit.takes * dual
         self.shortlist, self.offer_prices, self.reach = self._near()
 
-    def _size(self) -> float:
-        """How much is left of all that the lots ask for, as a share for each resource, added up."""
-        return float(self.counts @ self.stock.requests[:, : self.stock.dense] @ self.stock.inverse_sum)
-
     def _find_pressing(self, last: Pressing) -> Ints:
         """Host rules of which there is more to place than the nodes to come may take, and those that were such."""
         stock = self.stock
         if not stock.requests.shape[1] > stock.dense or not len(stock.capacity):
             return np.zeros(0, dtype=np.int64)
-        nodes = last.nodes * self._size() / max(1e-12, last.size)
+        nodes = last.nodes * stock.size(self.counts) / max(1e-12, last.size)
         takes = self.counts @ stock.requests[:, stock.dense :]
         pressure = takes / np.maximum(stock.capacity[0, stock.dense :], 1.0)
         pressure[last.columns - stock.dense] += nodes * (takes[last.columns - stock.dense] > 0)
@@ -101,7 +97,7 @@ class Prices:
         found = cover(problem, start=start)
         if not first:
             stock.start = found.bins[found.nodes > 1e-9]
-        self.work.solved(found.amounts.size)
+        self.work.solved(found.amounts.size, int(np.count_nonzero(counts)) * len(columns))
         if member is None:
             return found
         needed = stock.requests[:, columns] @ found.resource_prices.T

@@ -43,6 +43,16 @@ class _Held:
     waste: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The N bins in the search. waste: N, the root of theirs. holds: N x D. free: N x W. allowed: N x D."""
+
+    waste: Floats
+    holds: Bools
+    free: Floats
+    allowed: Bools
+
+
 class Search:
     """Improves a packing of a stock's units."""
 
@@ -55,6 +65,7 @@ class Search:
         self.prices = Prices(stock, stock.counts, lefts, standing=standing, work=work)
         self.left = start.left.copy()
         self.held = [self._hold(one) for one in start.bins]
+        self.table = self._tabulated()
         self.lefts = lefts
         self._spend(start.bins, 1.0)
 
@@ -72,6 +83,18 @@ class Search:
                 best, least, in_vain = self._packing(), cost, 0
                 most = least + WORSE * (least - LOST * float(best.left.sum()))
         return best
+
+    def _tabulated(self) -> _Table:
+        stock, bins = self.stock, [one.bin for one in self.held]
+        units = np.array([one.units for one in bins]).reshape(len(bins), len(stock.counts))
+        room = [stock.room[one.number] if one.standing else stock.capacity[one.number] for one in bins]
+        lets_in = [stock.open_to[one.number] if one.standing else stock.allowed[one.number] for one in bins]
+        return _Table(
+            waste=np.sqrt(np.maximum([one.waste for one in self.held], BETTER)),
+            holds=units > 0,
+            free=np.array(room).reshape(len(bins), stock.requests.shape[1]) - units @ stock.requests,
+            allowed=np.array(lets_in, dtype=np.bool_).reshape(units.shape),
+        )
 
     def _packing(self) -> Packing:
         return Packing([one.bin for one in self.held], self.left)
@@ -92,18 +115,13 @@ class Search:
 
     def _victims(self, number: int, partners: int) -> Ints:
         """A bin, and others that could hold something of it or lend it something: those that waste much, in turn."""
-        waste = np.sqrt(np.maximum([one.waste for one in self.held], BETTER))
+        waste, holds, allowed = self.table.waste, self.table.holds, self.table.allowed
+        self.work.searched(holds.shape[1], len(holds))
         first = int(np.argmax(waste * _chance(len(waste), 2 * number)))
-        allowed = self._allowed([one.bin for one in self.held])
-        holds = np.stack([one.bin.units > 0 for one in self.held])
         fine = allowed[:, holds[first]].any(axis=1) | (holds & allowed[first]).any(axis=1)
         fine[first] = False
         order = np.argsort(-np.where(fine, waste * _chance(len(waste), 2 * number + 1), -1.0), kind="stable")[:partners]
         return np.concatenate([[first], order[fine[order]]])
-
-    def _allowed(self, bins: Sequence[Bin]) -> Bools:
-        stock = self.stock
-        return np.stack([stock.open_to[one.number] if one.standing else stock.allowed[one.number] for one in bins])
 
     def _round(self, number: int, victims: Ints, cost: float, most: float) -> float:
         """Empty the victims and pack anew: what all costs then. All stays as it was if that is more than `most`."""
@@ -129,6 +147,7 @@ class Search:
         gone = set(victims.tolist())
         self.held = [one for place, one in enumerate(self.held) if place not in gone]
         self.held.extend(self._hold(one) for one in packed.bins)
+        self.table = self._tabulated()
         return found
 
     def _cost(self, bins: Sequence[Bin], left: Floats) -> float:
@@ -140,17 +159,16 @@ class Search:
         active = np.flatnonzero(builder.counts > 0)
         if not len(staying) or not len(active):
             return grown
-        bins = [self.held[number].bin for number in staying.tolist()]
-        whole = np.stack([stock.room[one.number] if one.standing else stock.capacity[one.number] for one in bins])
-        free = whole - np.stack([one.units for one in bins]) @ stock.requests
-        allowed = self._allowed(bins)[:, active]
-        room = stock.units.some(active).room(free, np.broadcast_to(builder.counts[active], allowed.shape))
+        self.work.searched(len(active), len(staying))
+        free, allowed = self.table.free[staying], self.table.allowed[np.ix_(staying, active)]
+        some = stock.units.some(active)
+        room = np.floor(some.room(some.padded(free), np.broadcast_to(builder.counts[active], allowed.shape)))
         gain = np.where(allowed, np.maximum(room, 0.0), 0.0) * worths.worth[active]
         most = gain.max(axis=1)
         for place in np.argsort(-most, kind="stable")[:GAPS].tolist():
             if most[place] <= 0:
                 break
-            one = bins[place]
+            one = self.held[int(staying[place])].bin
             prices = self.prices.of_standing(one.number) if one.standing else self.prices.of_offer(one.number)
             left = builder.counts[active]
             taken = fill(

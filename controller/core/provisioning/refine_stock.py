@@ -236,6 +236,10 @@ class Stock:
         found += [_cheapest(cost, np.flatnonzero(step == one), 1) for one in np.unique(step).tolist()]
         return np.unique(np.concatenate(found))
 
+    def size(self, counts: Floats) -> float:
+        """How much so many units (D) are of all that the lots ask for: a share for each resource, added up."""
+        return float(counts @ self.requests[:, : self.dense] @ self.inverse_sum)
+
     def standing_groups(self) -> list[Ints]:
         """Existing rows by the lots that may go there and by what they are short of: what prices are asked for."""
         found: dict[bytes, list[int]] = defaultdict(list)

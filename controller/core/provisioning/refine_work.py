@@ -17,10 +17,18 @@ class Work:
         """Whether the allowance is spent."""
         return self.done >= self.allowed
 
-    def filled(self, steps: int, units: int, bins: int) -> None:
-        """Count a filling of so many bins out of so many units, and how often something was put into each."""
-        self.done += 150e-6 + steps * (50e-6 + 8e-9 * units * bins)
+    def filled(self, units: int, bins: int, steps: int, pairs: int) -> None:
+        """Count a filling of bins out of so many sorts of units; per step, the pairs of both that it looks at."""
+        self.done += 120e-6 + 6e-8 * units * bins + 45e-6 * steps + 8e-9 * pairs
 
-    def solved(self, cells: int) -> None:
-        """Count a linear program of so many pairs of unit and bin."""
-        self.done += 2e-3 + 6e-6 * cells
+    def looked(self, units: int, bins: int) -> None:
+        """Count a choice of bins by what they could hold."""
+        self.done += 80e-6 + 1.2e-8 * units * bins
+
+    def searched(self, units: int, bins: int) -> None:
+        """Count a choice among bins that are filled, of those to empty or of those to fill up."""
+        self.done += 150e-6 + 1.5e-8 * units * bins
+
+    def solved(self, cells: int, rows: int) -> None:
+        """Count a linear program of so many pairs of unit and bin, and of unit and resource or rule."""
+        self.done += 2e-3 + 4e-6 * (cells + rows)

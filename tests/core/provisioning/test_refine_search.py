@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
-from controller.core.provisioning.refine import TASTES
-from controller.core.provisioning.refine_build import Bin, Packing
+from controller.core.provisioning.refine import AT_MOST, TASTES, cheapest
+from controller.core.provisioning.refine_build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.refine_search import Search
 from controller.core.provisioning.refine_stock import Stock
 from controller.core.provisioning.refine_work import Work
@@ -139,3 +140,52 @@ def test_existing_nodes_get_what_each_of_them_is_rich_in() -> None:
         *pending_pods(8, requests={"cpu": "250m", "memory": "4Gi"}),
     ]
     assert solved(problem(pending=pods, nodes=rich, catalog=KINDS), SolveOptions()).new_nodes == ()
+
+
+def many_sorts() -> Stock:
+    """Thirty sorts of pods, four of each: a build of many nodes, and of room on two that exist."""
+    pods = [pending_pod(requests={"cpu": f"{300 + 20 * (n // 4)}m", "memory": f"{200 + 40 * n}Mi"}) for n in range(120)]
+    nodes = [
+        state_node(node=node(name=f"old-{n}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"}))
+        for n in range(2)
+    ]
+    return stock_of(problem(pending=pods, catalog=KINDS, nodes=nodes))
+
+
+def built(most: float) -> tuple[Packing | None, float]:
+    """A build that may do so much work, and what it did."""
+    stock, work = many_sorts(), Work(1.0)
+    lefts = [limit.left for limit in stock.limits]
+    return Builder(stock, stock.counts, lefts, work, most).build(TASTES[0]), work.done
+
+
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_build_that_takes_more_work_than_it_may_is_given_up(part: float) -> None:
+    """One more node may be opened, and one linear program solved, before that is seen."""
+    _, whole = built(math.inf)
+    packing, done = built(part * whole)
+    assert packing is None
+    assert done <= (part + 0.2) * whole
+
+
+def test_a_build_that_will_take_too_much_is_given_up_before_it_did() -> None:
+    _, whole = built(math.inf)
+    assert built(0.9 * whole)[1] < 0.7 * whole
+
+
+def test_a_build_that_may_do_more_work_than_it_takes_is_the_one_without_end() -> None:
+    packing, whole = built(math.inf)
+    again, done = built(3.0 * whole)
+    assert packing is not None
+    assert again is not None
+    assert done == whole
+    assert [(b.number, b.units.tolist()) for b in again.bins] == [(b.number, b.units.tolist()) for b in packing.bins]
+
+
+def test_where_a_build_is_given_up_the_search_begins_with_the_first_plan() -> None:
+    """A hundredth of a second is too little for a build of all: the plan still is whole, and no dearer."""
+    stock, work = many_sorts(), Work(0.01)
+    best = cheapest(stock, work)
+    assert not best.left.any()
+    assert best.cost(stock) <= first_packing(stock).cost(stock)
+    assert work.done < AT_MOST * work.allowed + 0.01
