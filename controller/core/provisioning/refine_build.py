@@ -20,8 +20,12 @@ from controller.core.provisioning.resources import Bools, Floats, Ints
 
 CANDIDATES = 12
 """Offers that are filled in thought for each node to open."""
+LATE, FEW = 0.75, 3
+"""A build that spent this part of the work it may do fills so many only: it had better come to an end."""
 PROBE = 0.15
 """How much work a build will take is told from what it did, once it spent this part of what it may."""
+EARLY = 0.67
+"""And until this part of all work is spent: a search with less has little to show."""
 TAIL = 2.0
 """What is still to place takes so many times the work of what is placed: small units are left to the last."""
 CALM = 0.3
@@ -94,10 +98,18 @@ class Pace:
         """From here on new nodes are opened for so much (`Stock.size`)."""
         self.since, self.size = self.work.done, size
 
+    @property
+    def candidates(self) -> int:
+        """How many offers to fill in thought for the next node."""
+        return FEW if self.work.done - self.start >= LATE * self.most else CANDIDATES
+
     def goes_on(self, size: float | None = None) -> bool:
-        """Whether the build may go on; where new nodes are being opened, with so much still to place."""
+        """Whether the build may go on; where new nodes are being opened, with so much still to place.
+
+        Once little work is left for anything else, it goes on to its end.
+        """
         will = spent = self.work.done - self.start
-        if size is not None and spent >= PROBE * self.most:
+        if size is not None and spent >= PROBE * self.most and self.work.done < EARLY * self.work.allowed:
             will += TAIL * (self.work.done - self.since) * size / max(1e-12, self.size - size)
         self.given_up = self.given_up or will >= self.most
         return not self.given_up
@@ -312,6 +324,6 @@ class Builder:
             usable = np.flatnonzero(fine)
         rest = allowed[usable] @ (self.counts[active] * prices.worth[active])
         ratio = np.minimum(prices.reach[usable], rest) / prices.cost[offers[usable]]
-        order = np.argsort(-ratio, kind="stable")[:CANDIDATES]
+        order = np.argsort(-ratio, kind="stable")[: self.pace.candidates]
         picked = usable[order]
         return offers[picked], prices.offer_prices[picked]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.core.provisioning.covering import Cover, Covering, Limit, cover
+from controller.core.provisioning.covering import ROUNDS, Cover, Covering, Limit, cover
 from controller.core.provisioning.refine_stock import Pressing, Stock
 from controller.core.provisioning.refine_work import Work
 from controller.core.provisioning.resources import Bools, Floats, Ints
@@ -21,6 +21,8 @@ GRAIN = 0.05
 """How alike: the part of a unit's size that a resource makes up, to this."""
 FREE = 1e-6
 """$/hour of all units together where free room would hold them: they are still worth placing there."""
+HASTE = 3
+"""With more units than `MANY`, bins are taken in so often only, once an optimum was found: others come next time."""
 PRESSING = 40
 """Host rules that the linear program is told of."""
 
@@ -94,7 +96,7 @@ class Prices:
             requests, counts, capacity[:, columns], np.concatenate([np.zeros(first), price]), ceiling, open_bins, limits
         )
         start = None if stock.start is None or first else stock.start
-        found = cover(problem, start=start)
+        found = cover(problem, HASTE if member is not None and start is not None else ROUNDS, start)
         if not first:
             stock.start = found.bins[found.nodes > 1e-9]
         self.work.solved(found.amounts.size, int(np.count_nonzero(counts)) * len(columns))
