@@ -53,15 +53,11 @@ class Screen:
         nodes = [n for n in stage.snapshot.nodes.values() if not n.leaving and n.name not in stage.going]
         self._space = ResourceSpace(pod.spec.requests for node in nodes for pod in node.pods)
         self._rows = {node.name: row for row, node in enumerate(nodes)}
-        self._free = self._space.matrix(node.allocatable for node in nodes)
-        for row, node in enumerate(nodes):
-            for requests, count in Counter(pod.spec.requests for pod in node.pods).items():
-                self._free[:, row] -= count * self._space.vector(requests)
-        self._free = self._free.clip(min=0.0)
+        self._places = np.array([stage.around.place[node.name] for node in nodes], dtype=np.int64)
+        self._free = stage.around.free(self._space)[:, self._places].clip(min=0.0)
         self._rooms, self._prices = _offers(stage.catalog, self._space)
         self._duals = self._find_duals()
         self._standing = stage.around.standing
-        self._places = np.array([stage.around.place[node.name] for node in nodes], dtype=np.int64)
         self._reach = _reach(stage.snapshot, nodes)
         self._kinds: dict[Hashable, _Kind] = {}
 

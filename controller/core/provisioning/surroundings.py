@@ -103,7 +103,7 @@ class Surroundings:
             Running(place, pod) for place, node in enumerate(self.nodes) for pod in node.pods if not pod.terminal
         )
 
-    def _free_on(self, space: ResourceSpace) -> Floats:
+    def free(self, space: ResourceSpace) -> Floats:
         """R x nodes: allocatable less what the node's pods ask for; slots are left at 0."""
         found = self._free.get(space.names)
         if found is None:
@@ -122,7 +122,7 @@ class Surroundings:
     ) -> ExistingNodes:
         """These nodes with what is free there once their daemons all run; `slots` tells what is left of their slots
         (host ports, attachments)."""
-        free = self._free_on(space)[:, places]
+        free = self.free(space)[:, places]
         if space.slots and len(places):
             free += np.stack([slots(space, self.nodes[place]) for place in places.tolist()], axis=1)
         for daemon in daemons:

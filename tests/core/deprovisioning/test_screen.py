@@ -13,7 +13,7 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import NodeSelectorTerm, PodVolume, SelectorRequirement, Toleration
-from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim
+from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.cloud import Commitment, Offering
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.screen import Screen
@@ -68,9 +68,13 @@ VOLUMES = [
     PersistentVolume("in-b", FrozenMap({keys.ZONE: factories.ZONES[1]}), claim=("default", "in-b"), phase="Bound"),
 ]
 CLAIMS = [PersistentVolumeClaim("default", volume.name, volume.name) for volume in VOLUMES]
+LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", "WaitForFirstConsumer")
+FREE = PersistentVolume("free", node_affinity=terms(FIRST), storage_class_name="local", phase="Available")
+WAITS = [PersistentVolumeClaim("default", "not-bound"), PersistentVolumeClaim("default", "by-hand", "", "local")]
 DISKS: dict[str, Any] = {
-    "volumes": FrozenMap({volume.name: volume for volume in VOLUMES}),
-    "claims": FrozenMap({claim.key: claim for claim in (*CLAIMS, PersistentVolumeClaim("default", "not-bound"))}),
+    "volumes": FrozenMap({volume.name: volume for volume in (*VOLUMES, FREE)}),
+    "claims": FrozenMap({claim.key: claim for claim in (*CLAIMS, *WAITS)}),
+    "storage_classes": FrozenMap({LOCAL.name: LOCAL}),
 }
 PODS = st.lists(st.tuples(ASKED, st.sampled_from(WHERE)), max_size=4)
 NODES = st.lists(
@@ -151,6 +155,7 @@ def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> Non
         ({"pod_fields": {"volumes": (PodVolume("data", "on-n0"),)}}, float("inf")),
         ({"pod_fields": {"volumes": (PodVolume("data", "in-b"),)}}, 0.1),
         ({"pod_fields": {"volumes": (PodVolume("data", "not-bound"),)}}, 0.0),
+        ({"pod_fields": {"volumes": (PodVolume("data", "by-hand"),)}}, 0.0),
     ],
     ids=[
         "anywhere",
@@ -164,6 +169,7 @@ def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> Non
         "its disk's host",
         "its disk's zone",
         "a disk not bound yet",
+        "a disk that another claim may get",
     ],
 )
 def test_room_on_a_node_that_the_pod_may_not_use_is_none(where: dict[str, Any], least: float) -> None:
