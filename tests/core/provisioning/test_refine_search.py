@@ -13,7 +13,7 @@ from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.refine import AT_MOST, TASTES, cheapest
-from controller.core.provisioning.refine_build import Bin, Builder, Packing, first_packing
+from controller.core.provisioning.refine_build import CANDIDATES, FEW, LATE, Bin, Builder, Pace, Packing, first_packing
 from controller.core.provisioning.refine_search import Search
 from controller.core.provisioning.refine_stock import Stock
 from controller.core.provisioning.refine_work import Work
@@ -189,3 +189,12 @@ def test_where_a_build_is_given_up_the_search_begins_with_the_first_plan() -> No
     assert not best.left.any()
     assert best.cost(stock) <= first_packing(stock).cost(stock)
     assert work.done < AT_MOST * work.allowed + 0.01
+
+
+def test_a_build_that_runs_late_looks_at_fewer_offers() -> None:
+    work = Work(1.0)
+    pace = Pace(work, most=0.4)
+    work.done = LATE * 0.4 - 0.01
+    assert pace.candidates == CANDIDATES
+    work.done = LATE * 0.4
+    assert pace.candidates == FEW < CANDIDATES
