@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from controller.commandline.simulation import HOURS_A_MONTH
+HOURS_A_MONTH = 730.0
+"""As in AWS's own calculator: 8,760 hours a year over 12."""
 
 BAR_CELLS = 10
 CROWDED, LOW = 0.85, 0.4

@@ -17,9 +17,6 @@ from controller.core.provisioning.gap import Gap, explain_gap
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import StateNode
 
-HOURS_A_MONTH = 730.0
-"""As in AWS's own calculator: 8,760 hours a year over 12."""
-
 
 @dataclass(frozen=True, slots=True)
 class Simulation:

@@ -12,8 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.commandline.figures import bar, count, money, month, percent
-from controller.commandline.simulation import HOURS_A_MONTH, Simulation
+from controller.commandline.figures import HOURS_A_MONTH, bar, count, money, month, percent
+from controller.commandline.simulation import Simulation
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning import PlannedNode

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.commandline.bounds import Bound, bounds
+from controller.commandline.figures import HOURS_A_MONTH
 from controller.commandline.foresight import foresee
 from controller.commandline.nodefacts import NodeFacts, node_facts
 from controller.commandline.present import Present
-from controller.commandline.simulation import HOURS_A_MONTH
 from controller.commandline.simulationreport import workload_of
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity

@@ -14,6 +14,8 @@ OS = "kubernetes.io/os"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 HOSTNAME = "kubernetes.io/hostname"
+FIELD_NAME = "metadata.name"
+"""The one node field that `matchFields` may name; handled as if it were a label."""
 EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 SPOT = "spot"

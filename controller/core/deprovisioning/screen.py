@@ -19,12 +19,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from controller.core.api.labels import HOSTNAME
+from controller.core.api.labels import FIELD_NAME, HOSTNAME
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.simulation import Stage
-from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.provisioning.levels import Choice, required_choices
 from controller.core.provisioning.resources import Bools, Floats, ResourceSpace
 from controller.core.provisioning.table import NEW_HOSTNAME

@@ -13,8 +13,6 @@ from controller.core.provisioning.resources import Bits, Bools, Floats, Ints, Re
 from controller.core.provisioning.table import OfferTable, Pool, TableCache
 from controller.core.scheduling.requirements import Requirements
 
-FIELD_NAME = "metadata.name"
-"""The field that matchFields may name, kept as if it were a label."""
 TABLES = TableCache()
 """The process's own: a memo, so plans are the same with it and without."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from controller.core.api.labels import FIELD_NAME
 from controller.core.api.pod import (
     NodeSelectorTerm,
     PodAffinityTerm,
@@ -21,7 +22,6 @@ from controller.core.api.pod import (
     WeightedPodAffinityTerm,
 )
 from controller.core.api.values import made_quickly
-from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import TOLERATE_PREFERENCES
 

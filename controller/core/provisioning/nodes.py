@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from controller.core.api import labels
+from controller.core.api.labels import FIELD_NAME
 from controller.core.api.pod import Toleration
-from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.provisioning.daemons import Daemon
 from controller.core.provisioning.levels import Choice, choice
 from controller.core.provisioning.masks import Cell, LabelColumns, encode

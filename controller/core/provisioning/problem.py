@@ -12,6 +12,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.api.replicas import Pods
 from controller.core.cloud import Catalog
 from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
 
@@ -111,3 +112,10 @@ def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:
     """The pods of a node that must find another place when it goes."""
     return tuple(filter(reschedulable, node.pods))
+
+
+def pool_requirements(provisioner: Provisioner) -> Requirements:
+    """The requirements of a Provisioner: as written, with its labels and its name as In of one value."""
+    name = Requirement.of(labels.PROVISIONER_NAME, "In", (provisioner.name,))
+    written = Requirements.of(provisioner.requirements).values()
+    return Requirements((*written, *Requirements.from_labels(provisioner.labels).values(), name))

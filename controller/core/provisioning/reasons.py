@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.api import labels
+from controller.core.api.labels import FIELD_NAME
 from controller.core.api.quantity import format_quantity
-from controller.core.provisioning.catalog import FIELD_NAME, CompiledCatalog
+from controller.core.provisioning.catalog import CompiledCatalog
 from controller.core.provisioning.compiler import Mask
 from controller.core.provisioning.levels import Choice, Level
 from controller.core.provisioning.limits import Limits

@@ -30,7 +30,7 @@ from controller.core.provisioning.plan import (
     UnplacedPod,
 )
 from controller.core.provisioning.preferences import Preferences, wishes
-from controller.core.provisioning.problem import pod_key
+from controller.core.provisioning.problem import pod_key, pool_requirements
 from controller.core.provisioning.reasons import Question, Reasons, topology_reason
 from controller.core.provisioning.refine import refine
 from controller.core.provisioning.resources import Bools, ResourceSpace
@@ -41,7 +41,7 @@ from controller.core.provisioning.sharing import share_pools
 from controller.core.provisioning.slots import Slots
 from controller.core.provisioning.styles import Style, otherwise, styles
 from controller.core.provisioning.surroundings import Surroundings
-from controller.core.provisioning.table import Pool, pool_requirements
+from controller.core.provisioning.table import Pool
 from controller.core.provisioning.topology import Topology
 from controller.core.provisioning.volumes import Volumes
 from controller.core.provisioning.world import World, selector_keys

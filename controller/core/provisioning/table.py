@@ -39,13 +39,6 @@ class Pool:
     """Limits less the capacity of its nodes, by resource; empty: no limits."""
 
 
-def pool_requirements(provisioner: Provisioner) -> Requirements:
-    """The requirements of a Provisioner: as written, with its labels and its name as In of one value."""
-    name = Requirement.of(labels.PROVISIONER_NAME, "In", (provisioner.name,))
-    written = Requirements.of(provisioner.requirements).values()
-    return Requirements((*written, *Requirements.from_labels(provisioner.labels).values(), name))
-
-
 @dataclass(frozen=True, slots=True)
 class CheapestFirst:
     """One pool's offerings, cheapest first: configuration and pair (one bit) of each, and the value itself."""

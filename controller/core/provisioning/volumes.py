@@ -12,13 +12,13 @@ from functools import cached_property
 
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import FIELD_NAME
 from controller.core.api.pod import Pod, PodKey, PodVolume
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
-from controller.core.provisioning.catalog import FIELD_NAME
 from controller.core.provisioning.classes import VolumeNeeds
 from controller.core.provisioning.handmade import matched, together, within_reach
 from controller.core.provisioning.levels import Choice, choice, required_choices
-from controller.core.provisioning.table import pool_requirements
+from controller.core.provisioning.problem import pool_requirements
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 

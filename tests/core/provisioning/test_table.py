@@ -8,7 +8,8 @@ from controller.core.api import labels as keys
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import solve
-from controller.core.provisioning.table import MOST_ANSWERS, OfferTable, Pool, TableCache, pool_requirements
+from controller.core.provisioning.problem import pool_requirements
+from controller.core.provisioning.table import MOST_ANSWERS, OfferTable, Pool, TableCache
 from controller.core.scheduling.requirements import Requirement, Requirements
 from tests.core.provisioning.plans import solved
 from tests.factories import ZONES, instance_type, pending_pods, problem, provisioner, requirement
