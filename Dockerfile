@@ -24,7 +24,7 @@ RUN cd "$UV_PROJECT_ENVIRONMENT"/lib/python3*/site-packages && \
     rm -rf kubernetes/aio aiohttp aiohappyeyeballs aiosignal frozenlist multidict propcache yarl && \
     find . -type d -name tests -prune -exec rm -rf {} + && \
     "$UV_PROJECT_ENVIRONMENT/bin/python" -m compileall -q controller && \
-    "$UV_PROJECT_ENVIRONMENT/bin/python" -c "import controller.process, kubernetes.config"
+    "$UV_PROJECT_ENVIRONMENT/bin/python" -c "import controller.operator.process, kubernetes.config"
 
 FROM ${PYTHON}
 LABEL org.opencontainers.image.title="nodeless" \

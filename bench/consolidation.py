@@ -33,12 +33,12 @@ from controller.core.api.quantity import resources
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.candidates import candidates
-from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.consolidation import BEGIN, find
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.simulation import Stage
+from controller.core.deprovisioning.removal_command import Command
+from controller.core.deprovisioning.removal_simulation import Stage
 from controller.core.provisioning.problem import build
-from controller.core.provisioning.solver import solve
+from controller.core.provisioning.solver.solver import solve
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 

@@ -1,7 +1,7 @@
 """Five shapes from the field on what EC2 sells, at the prices that ship with the controller.
 
 The shipped table is of us-east-1 and says its date and source; it knows no spot prices, so those are assumed at a share
-of the on-demand price (controller.aws.offline). Requests are seeded; the shapes are the same in every run.
+of the on-demand price (`aws.catalog.offline_catalog`). Requests are seeded; the shapes are the same in every run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.curve import BUDGETS, Point
-from controller.aws.offline import ASSUMED_SPOT_SHARE, OfflineTypes, RegionCatalog, shipped_catalog
+from controller.aws.catalog.offline_catalog import ASSUMED_SPOT_SHARE, OfflineTypes, RegionCatalog, shipped_catalog
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -21,7 +21,7 @@ from controller.core.api.pod import TopologySpreadConstraint as Spread
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
 from controller.core.provisioning import SchedulingPlan, SchedulingProblem, SolveOptions, solve
-from controller.core.provisioning.bound import bound
+from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import Snapshot
 from controller.settings import Settings

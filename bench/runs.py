@@ -11,8 +11,8 @@ from typing import Any
 from bench.problems import Document, arrange, decode, load, posed
 from controller.core.api import labels
 from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions, solve
-from controller.core.provisioning.bound import Bound, bound
-from controller.garbage import collect_seldom
+from controller.core.provisioning.bound.lower_bound import Bound, bound
+from controller.runtime.garbage_collector import collect_seldom
 
 
 @dataclass(frozen=True, slots=True)

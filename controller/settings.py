@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.nodetemplate_rules import protected_tag
 from controller.core.api.strict import Report, did_you_mean
+from controller.core.api.v1alpha5.nodetemplate_rules import protected_tag
 from controller.core.deprovisioning.budgets import Budget, parse_budgets
 from controller.core.guards.spending import LaunchLimits, parse_launch_limits
-from controller.core.pricerules import PriceRule, parse_price_rules
+from controller.core.price_rules import PriceRule, parse_price_rules
 from controller.core.provisioning.plan import SolveOptions
 from controller.errors import ValidationError
 

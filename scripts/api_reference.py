@@ -1,5 +1,5 @@
 """Writes docs/reference/{provisioner,awsnodetemplate,settings}.md from the CRDs and from the docstrings of
-controller/settings.py and controller/options.py.
+controller/settings.py and controller/operator/options.py.
 
 uv run python scripts/api_reference.py
 """
@@ -82,7 +82,7 @@ def _rules(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _settings_page() -> str:
-    trees = [ast.parse((ROOT / "controller" / f"{name}.py").read_text()) for name in ("settings", "options")]
+    trees = [ast.parse((ROOT / "controller" / f"{name}.py").read_text()) for name in ("settings", "operator/options")]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     lines = ["# Settings of the controller", "", WRITTEN, "", "## ConfigMap `karpenter-global-settings`", ""]
     lines += [

@@ -24,11 +24,17 @@ from typing import Any
 import boto3
 import click
 
-from controller.aws.catalog import InstanceTypeCatalog
-from controller.aws.clients import pricing_region
-from controller.aws.memory import LearnedMemory
-from controller.aws.pricing import Pricing
-from controller.aws.shipped import BRANCH_INTERFACES_FILE, PRICES_FILE, TYPES_FILE, ShippedTypes, pack_types
+from controller.aws.api.clients import pricing_region
+from controller.aws.catalog.instance_catalog import InstanceTypeCatalog
+from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.price_book import Pricing
+from controller.aws.catalog.shipped_tables import (
+    BRANCH_INTERFACES_FILE,
+    PRICES_FILE,
+    TYPES_FILE,
+    ShippedTypes,
+    pack_types,
+)
 from controller.errors import CloudError
 
 DATA = Path(__file__).parent.parent / "controller" / "aws" / "data"

@@ -27,8 +27,8 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from controller.commandline.scenario import state_of
-from controller.commandline.sources import read_cluster
+from controller.cli.inputs.scenario import state_of
+from controller.cli.inputs.sources import read_cluster
 from controller.core.provisioning.problem import provisionable
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
@@ -97,7 +97,7 @@ def fill(kube: KubeClient) -> str:
 def capture(name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
     """Run `nodeless ARGUMENTS` and draw what it prints."""
     colours: dict[str, Any] = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "controller.cli", *arguments]
+    command = [sys.executable, "-m", "controller.cli.main", *arguments]
     environment = {**os.environ, **colours, **(environment or {})}
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     console = Console(record=True, width=COLUMNS, file=io.StringIO())

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 import structlog
 
-from controller.aws.clients import make_clients
+from controller.aws.api.clients import make_clients
 from controller.aws.provider import AWSProvider
-from controller.clock import SystemClock
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import LaunchRequest, PricedOffering
+from controller.runtime.clock import SystemClock
 from controller.settings import Settings
 from sandbox.aws import AwsSettings, Delays, serve
 

@@ -14,7 +14,7 @@ from hypothesis import settings
 WAITING = (
     "tests/faults/",
     "tests/components/test_sandbox_stack.py",
-    "tests/aws/test_bad_days.py",
+    "tests/aws/launch/test_bad_days.py",
     "tests/sandbox/world/",
 )
 

@@ -16,9 +16,9 @@ from components.config.addons import OverprovisioningConfig
 from components.config.load import parse
 from components.config.reference import page
 from components.documents.addons import overprovisioning_objects
-from controller.cli import main
-from controller.core.api.nodetemplate_rules import parse_node_template
-from controller.core.api.provisioner_rules import parse_provisioner
+from controller.cli.main import main
+from controller.core.api.v1alpha5.nodetemplate_rules import parse_node_template
+from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

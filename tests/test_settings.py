@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.deprovisioning.budgets import Budget
 from controller.core.guards.spending import LaunchLimits
-from controller.core.pricerules import PriceRule
+from controller.core.price_rules import PriceRule
 from controller.errors import ValidationError
 from controller.settings import Settings, setting_keys
 

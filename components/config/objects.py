@@ -16,9 +16,9 @@ from components.config.keys import Document
 from components.config.schema import StackConfig
 from controller.core.api.document import Document as ApiDocument
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.nodetemplate_rules import validate_node_template
-from controller.core.api.provisioner_rules import validate_provisioner
 from controller.core.api.strict import Report, did_you_mean, kind_of
+from controller.core.api.v1alpha5.nodetemplate_rules import validate_node_template
+from controller.core.api.v1alpha5.provisioner_rules import validate_provisioner
 from controller.errors import Problem
 
 PROVISIONER, NODE_TEMPLATE = "Provisioner", "AWSNodeTemplate"

@@ -12,9 +12,9 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from controller.aws import tags as tagging
-from controller.aws.clients import Clients
-from controller.aws.errors import UNAUTHORIZED_CODES, error_code, transient, translate
+from controller.aws.api import tags as tagging
+from controller.aws.api.aws_errors import UNAUTHORIZED_CODES, error_code, transient, translate
+from controller.aws.api.clients import Clients
 from controller.errors import CloudUnauthorizedError
 from controller.settings import Settings
 

@@ -13,38 +13,38 @@ from datetime import UTC, datetime
 
 import structlog
 
-from controller.aws import tags as tagging
-from controller.aws.advice import advice
 from controller.aws.amifamily import family_of
-from controller.aws.balance import LEAVING_STATES, ZoneBalance
-from controller.aws.caching import Cache
-from controller.aws.capacity import CapacityRules, pod_capacity
-from controller.aws.capacityrules import capacity_rules
-from controller.aws.catalog import InstanceTypeCatalog, Market
-from controller.aws.clients import Clients
-from controller.aws.cluster import ClusterFacts, describe_cluster
-from controller.aws.images import Image, Images
-from controller.aws.instances import Instances, instance_id
-from controller.aws.launch import Launcher
-from controller.aws.launchtemplates import LaunchTemplates
-from controller.aws.memory import LearnedMemory
-from controller.aws.nodeparameters import NodeParameters
-from controller.aws.offline import RegionCatalog
+from controller.aws.amifamily.images import Image, Images
+from controller.aws.api import tags as tagging
+from controller.aws.api.clients import Clients
+from controller.aws.api.cluster_facts import ClusterFacts, describe_cluster
+from controller.aws.api.interruption_queue import InterruptionQueue
+from controller.aws.api.ttl_cache import Cache
+from controller.aws.catalog.capacity import CapacityRules, pod_capacity
+from controller.aws.catalog.capacity_rules import capacity_rules
+from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market
+from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.offline_catalog import RegionCatalog
+from controller.aws.catalog.price_book import Pricing
+from controller.aws.catalog.shipped_tables import shipped_prices
+from controller.aws.catalog.unavailable_offerings import UnavailableOfferings
+from controller.aws.launch.instance_launch import Launcher
+from controller.aws.launch.instances import Instances, instance_id
+from controller.aws.launch.launch_templates import LaunchTemplates
+from controller.aws.launch.node_parameters import NodeParameters
+from controller.aws.launch.zone_balance import LEAVING_STATES, ZoneBalance
+from controller.aws.network.security_groups import SecurityGroups
+from controller.aws.network.subnets import Subnets
 from controller.aws.permissions import check_permissions
-from controller.aws.pricing import Pricing
-from controller.aws.queue import InterruptionQueue
-from controller.aws.securitygroups import SecurityGroups
-from controller.aws.shipped import shipped_prices
-from controller.aws.status import TemplateStatus, resolve_status
-from controller.aws.subnets import Subnets
-from controller.aws.unavailable import UnavailableOfferings
-from controller.clock import Clock
+from controller.aws.provisioner_advice import advice
+from controller.aws.template_status import TemplateStatus, resolve_status
 from controller.core.api.labels import SPOT
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
-from controller.metrics import SILENT, Recorder
+from controller.runtime.clock import Clock
+from controller.runtime.metrics import SILENT, Recorder
 from controller.settings import Settings
 
 CATALOG_SECONDS = 300.0

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller.clock import Clock, SystemClock
 from controller.errors import GoneError, KubeError, UnavailableError
 from controller.kube.connection import Connection
-from controller.kube.documents import Decode, decode_list, decode_object, decoder_of
+from controller.kube.list_decoding import Decode, decode_list, decode_object, decoder_of
 from controller.kube.resources import PODS, Resource
 from controller.kube.retry import Backoff
 from controller.kube.stream import WatchStream
 from controller.kube.transport import ClientOptions, Request, Transport
-from controller.metrics import SILENT, Recorder
+from controller.runtime.clock import Clock, SystemClock
+from controller.runtime.metrics import SILENT, Recorder
 
 __all__ = ["ClientOptions", "KubeClient", "ObjectList"]
 

@@ -18,15 +18,15 @@ from typing import Any, TypeAlias
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from controller.clock import Clock
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.errors import KubeError, NamespaceEndsError, NotFoundError
 from controller.kube.client import KubeClient
-from controller.kube.ratelimit import TokenBucket
+from controller.kube.rate_limit import TokenBucket
 from controller.kube.resources import AWS_NODE_TEMPLATES, EVENTS, NODES, PODS, PROVISIONERS, Resource
+from controller.runtime.clock import Clock
 
 _log = structlog.get_logger("events")
 

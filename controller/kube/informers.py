@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from controller.clock import Clock
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
@@ -24,6 +23,7 @@ from controller.kube.client import KubeClient
 from controller.kube.outages import Outages
 from controller.kube.resources import CLUSTER_STATE, Resource
 from controller.kube.watcher import Watcher, WatchOptions
+from controller.runtime.clock import Clock
 
 _log = structlog.get_logger("kube")
 

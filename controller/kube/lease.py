@@ -16,11 +16,11 @@ from typing import Any
 
 import structlog
 
-from controller.clock import Clock
 from controller.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import LEASES
 from controller.kube.retry import Backoff
+from controller.runtime.clock import Clock
 
 _log = structlog.get_logger("leader-election")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from controller.clock import Clock
 from controller.errors import GoneError, KubeError, TooManyRequestsError, UnavailableError
-from controller.kube.status import SilentStreamError
+from controller.kube.refusals import SilentStreamError
+from controller.runtime.clock import Clock
 
 _log = structlog.get_logger("kube")
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import tenacity
 
-from controller.clock import Clock
 from controller.errors import KubeError, TooManyRequestsError, UnavailableError
-from controller.kube.status import NotSentError
+from controller.kube.refusals import NotSentError
+from controller.runtime.clock import Clock
 
 T = TypeVar("T")
 

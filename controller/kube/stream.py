@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 
 from controller.errors import UnavailableError
-from controller.kube.status import SilentStreamError, error_of_status
+from controller.kube.refusals import SilentStreamError, error_of_status
 
 _READ_BYTES = 1 << 18
 

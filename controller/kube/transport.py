@@ -12,14 +12,14 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 
 import controller
-from controller.clock import Clock, ServerClock
 from controller.errors import KubeError, UnavailableError
 from controller.kube import retry
 from controller.kube.connection import Connection
-from controller.kube.ratelimit import TokenBucket
+from controller.kube.rate_limit import TokenBucket
+from controller.kube.refusals import NotSentError, error_of
 from controller.kube.retry import Backoff
-from controller.kube.status import NotSentError, error_of
-from controller.metrics import REST_REQUESTS, SILENT, Recorder
+from controller.runtime.clock import Clock, ServerClock
+from controller.runtime.metrics import REST_REQUESTS, SILENT, Recorder
 
 T = TypeVar("T")
 

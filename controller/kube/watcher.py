@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from controller.clock import Clock
 from controller.core.state.change import Change, ChangeType
 from controller.errors import KubeError, TooManyRequestsError, UnavailableError
 from controller.kube.client import KubeClient
@@ -26,6 +25,7 @@ from controller.kube.outages import Outages
 from controller.kube.resources import Resource
 from controller.kube.retry import Backoff
 from controller.kube.stream import WatchEvent, WatchStream
+from controller.runtime.clock import Clock
 
 _log = structlog.get_logger("kube")
 

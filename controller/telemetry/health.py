@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from controller.telemetry.server import Page
+from controller.telemetry.http_server import Page
 
 Check = Callable[[], str]
 """Empty when all is well, else what is wrong."""

@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from controller.core.api.document import Document, mapping, text
-from controller.core.api.nodetemplate_rules import validate_node_template
-from controller.core.api.provisioner_defaults import default_requirements
-from controller.core.api.provisioner_rules import validate_provisioner
+from controller.core.api.v1alpha5.nodetemplate_rules import validate_node_template
+from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
+from controller.core.api.v1alpha5.provisioner_rules import validate_provisioner
 from controller.errors import NodelessError, Problem
 
 API_VERSION: Final = "admission.k8s.io/v1"

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import structlog
 
-from controller.clock import Clock
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import SECRETS
+from controller.runtime.clock import Clock
+from controller.webhook.ca_bundle import write_trust
 from controller.webhook.certificates import ServingCertificate, from_secret, issue, server_names, to_secret, why_renew
-from controller.webhook.server import AdmissionServer
-from controller.webhook.trust import write_trust
+from controller.webhook.https_server import AdmissionServer
 
 LAST_CALLS_SECONDS: Final = 5.0
 """After SIGTERM the API server may go on calling until it hears that this pod is no endpoint any more; the peer's."""

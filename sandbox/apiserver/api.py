@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sandbox.apiserver import schema
-from sandbox.apiserver.admission import Admission
+from sandbox.apiserver.admission.admission import Admission
 from sandbox.apiserver.errors import not_found
 from sandbox.apiserver.faults import Faults
+from sandbox.apiserver.kinds.resources import Registry, Resource, StorageKey
 from sandbox.apiserver.requests import Request
-from sandbox.apiserver.resources import Registry, Resource, StorageKey
-from sandbox.apiserver.schema import Schema
-from sandbox.apiserver.store import Entry, Obj, Store
-from sandbox.apiserver.structural import Validator
+from sandbox.apiserver.schemas import schema
+from sandbox.apiserver.schemas.schema import Schema
+from sandbox.apiserver.schemas.structural import Validator
+from sandbox.apiserver.storage.store import Entry, Obj, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from sandbox.apiserver import defaults
-from sandbox.apiserver.admission import SYSTEM_PRIORITIES
+from sandbox.apiserver.admission.admission import SYSTEM_PRIORITIES
 from sandbox.apiserver.api import API
-from sandbox.apiserver.store import Obj
+from sandbox.apiserver.kinds import defaults
+from sandbox.apiserver.storage.store import Obj
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DESCRIPTIONS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from sandbox.apiserver.resources import Registry, Resource
-from sandbox.apiserver.schema import KUBERNETES_VERSION
+from sandbox.apiserver.kinds.resources import Registry, Resource
+from sandbox.apiserver.schemas.schema import KUBERNETES_VERSION
 
 _AGGREGATED = "as=APIGroupDiscoveryList"
 AGGREGATED_CONTENT_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

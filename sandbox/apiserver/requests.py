@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import yaml
 
-from sandbox.apiserver import protobuf
 from sandbox.apiserver.errors import APIError, bad_request, method_not_allowed, no_such_path, unsupported_media_type
-from sandbox.apiserver.resources import Registry, Resource
+from sandbox.apiserver.kinds.resources import Registry, Resource
+from sandbox.apiserver.schemas import protobuf
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _BODY_TYPES = ("application/json", "application/yaml")

@@ -11,17 +11,19 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from sandbox.apiserver import discovery, openapi, protobuf, reviews
+from sandbox.apiserver import discovery
+from sandbox.apiserver.admission import reviews
+from sandbox.apiserver.admission.webhooks import Webhooks
 from sandbox.apiserver.api import API
 from sandbox.apiserver.bootstrap import create_initial_objects
 from sandbox.apiserver.calls import Calls, wait_at
-from sandbox.apiserver.crds import CustomResources
 from sandbox.apiserver.errors import APIError, bad_request, internal, no_such_path, unauthorized
-from sandbox.apiserver.gc import GarbageCollector
-from sandbox.apiserver.handlers import JSON, answer, json_response, refusal
+from sandbox.apiserver.kinds.crds import CustomResources
 from sandbox.apiserver.requests import Request, decode_object, parse_path, verb_of
-from sandbox.apiserver.watch import Watches
-from sandbox.apiserver.webhooks import Webhooks
+from sandbox.apiserver.schemas import openapi, protobuf
+from sandbox.apiserver.storage.gc import GarbageCollector
+from sandbox.apiserver.verbs.handlers import JSON, answer, json_response, refusal
+from sandbox.apiserver.verbs.watch import Watches
 
 log = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")

@@ -6,7 +6,7 @@
 `python -m sandbox.aws` runs it as a process of its own.
 """
 
-from sandbox.aws.instances import Delays
+from sandbox.aws.ec2.instances import Delays
 from sandbox.aws.server import Aws, serve
 from sandbox.aws.world import AwsSettings
 

@@ -23,10 +23,10 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.aws.calls import Call, CallLog
+from sandbox.aws.ec2.instances import Instance
 from sandbox.aws.eks import KubernetesEndpoint
 from sandbox.aws.faults import Fault, ScenarioError, Shortage, parse
-from sandbox.aws.instances import Instance
-from sandbox.aws.market import Pool
+from sandbox.aws.market.market import Pool
 from sandbox.aws.wire import Reply
 from sandbox.aws.world import World
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sandbox.aws.clock import Now
-from sandbox.aws.market import Pool
+from sandbox.aws.market.market import Pool
 from sandbox.aws.wire import AwsError
 
 _MESSAGES = {

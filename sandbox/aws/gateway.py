@@ -18,8 +18,8 @@ from werkzeug.exceptions import HTTPException
 from sandbox.aws import wire
 from sandbox.aws.calls import Call, CallLog
 from sandbox.aws.control import Control
+from sandbox.aws.ec2.network import translated
 from sandbox.aws.faults import Fault, error_of
-from sandbox.aws.network import translated
 from sandbox.aws.wire import AwsError, Reply, Request
 from sandbox.aws.world import World
 

@@ -8,23 +8,23 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from sandbox.aws.catalog import Catalog
 from sandbox.aws.clock import Now, utc
+from sandbox.aws.ec2.catalog import Catalog
+from sandbox.aws.ec2.fleet import Fleets
+from sandbox.aws.ec2.images import Image, Images
+from sandbox.aws.ec2.instances import Delays, Instance, Instances
+from sandbox.aws.ec2.interruption import Interruptions
+from sandbox.aws.ec2.launch import Launcher, LaunchSpec, tags_for
+from sandbox.aws.ec2.network import Network
+from sandbox.aws.ec2.quotas import Quotas
+from sandbox.aws.ec2.spot import SpotPrices
+from sandbox.aws.ec2.volumes import Volumes
 from sandbox.aws.eks import Clusters
 from sandbox.aws.faults import Faults
-from sandbox.aws.fleet import Fleets
-from sandbox.aws.images import Image, Images
-from sandbox.aws.instances import Delays, Instance, Instances
-from sandbox.aws.interruption import Interruptions
-from sandbox.aws.launch import Launcher, LaunchSpec, tags_for
-from sandbox.aws.market import Market, PriceList
-from sandbox.aws.network import Network
-from sandbox.aws.pricing import Pricing
-from sandbox.aws.quotas import Quotas
+from sandbox.aws.market.market import Market, PriceList
+from sandbox.aws.market.pricing import Pricing
 from sandbox.aws.seeded import Seeded
-from sandbox.aws.spot import SpotPrices
 from sandbox.aws.ssm import PublicParameters
-from sandbox.aws.volumes import Volumes
 from sandbox.aws.wire import AwsError, Params
 
 Handler = Callable[[Params], Params | None]

@@ -16,7 +16,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from controller.aws.clients import Clients, make_clients
+from controller.aws.api.clients import Clients, make_clients
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap

@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from controller.aws.advice import advice
 from controller.aws.amifamily import FAMILIES
-from controller.aws.balance import ZoneBalance
-from controller.aws.capacity import CapacityRules, pod_capacity
-from controller.aws.pricing import Prices
+from controller.aws.catalog.capacity import CapacityRules, pod_capacity
+from controller.aws.catalog.price_book import Prices
+from controller.aws.launch.zone_balance import ZoneBalance
 from controller.aws.provider import AWSProvider
+from controller.aws.provisioner_advice import advice
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.cloud import CloudInstance, InstanceType, PricedOffering
-from controller.core.pricerules import PriceBook, PriceRule
+from controller.core.price_rules import PriceBook, PriceRule
 from controller.settings import Settings
 from sandbox.aws.faults import Shortage
 from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
-from tests.core.lifecycle.instances import cloud_instance
+from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from controller.aws.provider import AWSProvider
-from controller.clock import SystemClock
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import CloudProvider, InstanceType
 from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
+from controller.runtime.clock import SystemClock
 from sandbox.aws.faults import Fault
 from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
 

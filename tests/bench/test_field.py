@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bench.field import HEAD, SHAPES, measured, posed, report, row, shipped
-from controller.aws.offline import ASSUMED_SPOT_SHARE, RegionCatalog
+from controller.aws.catalog.offline_catalog import ASSUMED_SPOT_SHARE, RegionCatalog
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What the controller's source code calls: AWS actions, and Kubernetes verbs on resources.
 
-The commands for people (controller/commandline) act with their user's own rights, and are read apart.
+The commands for people (controller/cli) act with their user's own rights, and are read apart.
 
 Read from the syntax tree, so that a call added tomorrow is asked for tomorrow.
 """
@@ -41,7 +41,7 @@ class KubeCall:
     verb: str
 
 
-COMMANDS = ROOT / "controller" / "commandline"
+COMMANDS = ROOT / "controller" / "cli"
 
 
 def _modules(*, commands: bool = False) -> Iterator[tuple[Path, ast.AST]]:

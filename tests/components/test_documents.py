@@ -26,13 +26,13 @@ from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, 
 from components.documents.settings import KEYS, OF_THE_STACK, settings_data
 from controller.core.api.frozen import FrozenMap
 from controller.core.guards.spending import LaunchLimits
-from controller.core.pricerules import PriceRule
+from controller.core.price_rules import PriceRule
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
-from controller.options import Options
+from controller.operator.options import Options
 from controller.settings import Settings, setting_keys
 from controller.webhook.admission import PATHS
+from controller.webhook.ca_bundle import CONFIGURATIONS
 from controller.webhook.serving import Place
-from controller.webhook.trust import CONFIGURATIONS
 from tests.components.policies import Request, allowed
 from tests.components.stacks import ROOT
 
@@ -144,7 +144,7 @@ def test_the_containers_environment_is_what_the_controller_reads() -> None:
 def test_the_arguments_are_the_commands() -> None:
     from click.testing import CliRunner
 
-    from controller.cli import main
+    from controller.cli.main import main
 
     command, *options = pod()["containers"][0]["args"]
     told = CliRunner().invoke(main, [command, "--help"]).output
@@ -154,7 +154,7 @@ def test_the_arguments_are_the_commands() -> None:
 
 
 def test_pods_are_probed_where_the_controller_answers() -> None:
-    from controller.telemetry.serving import Serving
+    from controller.telemetry.open_ports import Serving
 
     serving = Serving(metrics_port=0, health_probe_port=0)
     container, served = pod()["containers"][0], {"http": serving.probes.routes, "http-metrics": serving.pages.routes}

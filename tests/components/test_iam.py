@@ -10,7 +10,7 @@ import pytest
 from components.documents.account import Account
 from components.documents.controller_policy import ControllerGrants, launch_policy, read_policy
 from components.documents.policy import MAX_CHARACTERS, compact
-from controller.aws import tags as tagging
+from controller.aws.api import tags as tagging
 from tests.components.policies import Request, allowed
 from tests.components.source import aws_actions
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from components.documents import rbac, webhook
 from components.documents.settings import CONFIG_MAP, LOGGING
-from controller import options, settings
+from controller import settings
 from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
+from controller.operator import options
 from tests.components.source import KubeCall, command_calls, kube_calls
 
 BY_NAME = {

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 import boto3
 import pytest
 
-from controller.options import Options
+from controller.operator.options import Options
 from controller.settings import Settings
 from sandbox.demo.story import connected
 from sandbox.environment import Environment, EnvironmentSettings, start

@@ -30,9 +30,9 @@ from controller.core.api.pod import (
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
 from controller.core.api.workloads import DaemonSet
+from controller.core.audit.matching import selector_matches
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import PlannedNode, SchedulingPlan
-from controller.core.provisioning.audit_match import selector_matches
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.scheduling.requirements import Requirement
 from controller.core.state.effective import effective_taints

@@ -9,8 +9,8 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.pod import SelectorRequirement
+from controller.core.audit.matching import expression_holds
 from controller.core.cloud import InstanceType
-from controller.core.provisioning.audit_match import expression_holds
 from controller.core.scheduling.requirements import Requirement, Requirements
 from tests.conformance.fixtures import SMALL, Cluster, fake_type, six_types, terms
 from tests.factories import pending_pod, provisioner, requirement

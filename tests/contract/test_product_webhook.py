@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from components.documents.webhook import webhook_configurations, webhook_secret
-from controller.clock import SystemClock
 from controller.errors import InvalidObjectError, NotFoundError, UnavailableError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
@@ -29,9 +28,10 @@ from controller.kube.resources import (
     VALIDATING_WEBHOOKS,
 )
 from controller.kube.retry import Backoff
+from controller.runtime.clock import SystemClock
+from controller.webhook.ca_bundle import CONFIGURATIONS
 from controller.webhook.certificates import ServingCertificate, from_secret, issue, server_names, to_secret
 from controller.webhook.serving import Place, Webhook, WebhookTimes
-from controller.webhook.trust import CONFIGURATIONS
 from sandbox.realkube import free_ports
 from sandbox.stack_kube import on_loopback
 from tests.contract.client import Client, eventually

@@ -10,10 +10,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest.mock import patch
 
-from controller.commands.execution import CommandTimes
-from controller.operator import OperatorTimes
-from controller.reconcilers.deprovisioning import DeprovisioningTimes
-from controller.reconcilers.garbagecollection import GarbageTimes
+from controller.operator.composition import OperatorTimes
+from controller.reconcilers.deprovisioning.deprovisioning_reconciler import DeprovisioningTimes
+from controller.reconcilers.deprovisioning.executor import CommandTimes
+from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageTimes
 
 TIMES = OperatorTimes(
     commands=CommandTimes(appear_seconds=1.0),
@@ -24,7 +24,7 @@ TIMES = OperatorTimes(
 CLOCK_AHEAD = "CLOCK_AHEAD_SECONDS"
 """In the environment: how wrong the clock of the controller's machine is."""
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["controller.cli", "controller.process", "kubernetes.config", __name__])
+FORKSERVER.set_forkserver_preload(["controller.cli.main", "controller.operator.process", "kubernetes.config", __name__])
 
 
 def start(environment: dict[str, str], log: Path, times: OperatorTimes = TIMES) -> BaseProcess:
@@ -35,7 +35,9 @@ def start(environment: dict[str, str], log: Path, times: OperatorTimes = TIMES) 
 
 
 def _run(environment: dict[str, str], log: Path, times: OperatorTimes) -> None:
-    from controller import cli, clock, process
+    from controller.cli import main
+    from controller.operator import process
+    from controller.runtime import clock
 
     wrong_seconds = float(environment.get(CLOCK_AHEAD, 0.0))
     patch.object(clock.SystemClock, "now", lambda _: time.time() + wrong_seconds).start()
@@ -44,4 +46,4 @@ def _run(environment: dict[str, str], log: Path, times: OperatorTimes) -> None:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     os.environ.update(environment)
-    cli.main(["run", "--log-format", "json"])
+    main.main(["run", "--log-format", "json"])

@@ -28,7 +28,7 @@ from controller.kube.resources import (
     PODS,
     PROVISIONERS,
 )
-from controller.operator import OperatorTimes
+from controller.operator.composition import OperatorTimes
 from sandbox import apiserver, aws
 from sandbox.aws import AwsSettings, Delays
 from sandbox.processes import Processes

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from controller.cloud.drift_checks import Images
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
-from controller.drift import Images
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import EVENTS, Resource
-from controller.loops import BackoffTimes
-from controller.operator import Operator, OperatorTimes
-from controller.reconcilers.interruption import Queue
+from controller.operator.composition import Operator, OperatorTimes
+from controller.reconcilers.nodes.interruption_reconciler import Queue
+from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
 from tests.faults.inhabitants import Inhabitants
 from tests.reconcilers.cloud import MemoryCloud

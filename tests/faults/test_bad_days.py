@@ -15,17 +15,17 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import EMPTY
-from controller.core.deprovisioning.memory import FAILURE_ANNOTATION
+from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.errors import InsufficientCapacityError
 from controller.kube.resources import EVENTS, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, VOLUME_ATTACHMENTS
-from controller.loops import BackoffTimes
-from tests.core.lifecycle.instances import cloud_instance
+from controller.runtime.loops import BackoffTimes
+from tests.core.instances import cloud_instance
 from tests.faults.inhabitants import Inhabitants
 from tests.faults.lives import Lives, exists
 from tests.faults.test_every_write import QUICK, deaths_are_silent
 from tests.reconcilers.conftest import World, world
-from tests.reconcilers.test_termination import volume_of
+from tests.reconcilers.nodes.test_termination import volume_of
 
 __all__ = ["deaths_are_silent", "world"]
 

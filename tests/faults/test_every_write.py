@@ -13,24 +13,24 @@ from typing import Any
 
 import pytest
 
-from controller.commands.execution import CommandTimes
 from controller.core.api import labels as keys
-from controller.core.deprovisioning.memory import FAILURE_ANNOTATION
+from controller.core.api.timestamps import format_time
+from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
-from controller.core.lifecycle.collection import CollectionTimes
-from controller.core.lifecycle.timestamps import format_time
+from controller.core.machines.collection import CollectionTimes
 from controller.errors import InsufficientCapacityError
 from controller.kube.resources import NODES, PROVISIONERS
-from controller.loops import BackoffTimes
-from controller.operator import OperatorTimes
-from controller.reconcilers.deprovisioning import DeprovisioningTimes
-from controller.reconcilers.garbagecollection import GarbageTimes
-from controller.reconcilers.termination import TerminationTimes
-from tests.core.lifecycle.instances import cloud_instance
+from controller.operator.composition import OperatorTimes
+from controller.reconcilers.deprovisioning.deprovisioning_reconciler import DeprovisioningTimes
+from controller.reconcilers.deprovisioning.executor import CommandTimes
+from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageTimes
+from controller.reconcilers.nodes.termination_reconciler import TerminationTimes
+from controller.runtime.loops import BackoffTimes
+from tests.core.instances import cloud_instance
 from tests.faults.inhabitants import Inhabitants
 from tests.faults.lives import QUICK_BACKOFF, Killed, Lives, exists
 from tests.reconcilers.conftest import World, world
-from tests.reconcilers.test_interruption import MemoryQueue
+from tests.reconcilers.nodes.test_interruption import MemoryQueue
 
 __all__ = ["world"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.lifecycle.draining import DEADLINE_ANNOTATION
-from controller.core.lifecycle.timestamps import parse_time
+from controller.core.api.timestamps import parse_time
+from controller.core.machines.draining import DEADLINE_ANNOTATION
 from controller.kube.resources import PODS
 from tests.faults.crashworld import CLUSTER, CrashWorld, crash_world, initialized
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from controller.configuration import ConfigurationTimes
-from controller.core.lifecycle.timestamps import parse_time
+from controller.core.api.timestamps import parse_time
 from controller.errors import NotFoundError
 from controller.kube.lease import LEASE_NAME, LeaseOptions
 from controller.kube.resources import CONFIG_MAPS, LEASES
+from controller.operator.configuration import ConfigurationTimes
 from controller.settings import CONFIG_MAP
 from tests.faults import controllerprocess
 from tests.faults.controllerprocess import CLOCK_AHEAD

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.clock import SystemClock
 from controller.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -23,11 +22,12 @@ from controller.errors import (
 )
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
-from controller.kube.documents import Decode
 from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.list_decoding import Decode
 from controller.kube.resources import LEASES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, Resource
 from controller.kube.retry import Backoff
 from controller.kube.transport import Request
+from controller.runtime.clock import SystemClock
 from tests.factories import node_object, pod_object, provisioner_object
 from tests.kube.documents import fresh
 from tests.kube.server import Server

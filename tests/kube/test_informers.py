@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-from controller.clock import SystemClock
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
 from controller.kube.client import KubeClient
 from controller.kube.informers import Informers
 from controller.kube.resources import AWS_NODE_TEMPLATES, CLUSTER_STATE, NODES, PODS, PROVISIONERS
+from controller.runtime.clock import SystemClock
 from tests.factories import node_object, node_template_object, pod_object, provisioner_object
 from tests.kube.documents import fresh
 from tests.kube.server import eventually

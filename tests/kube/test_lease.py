@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from controller.clock import SystemClock
 from controller.kube.client import KubeClient
 from controller.kube.lease import LEASE_NAME, LeaderElector, LeaseOptions
 from controller.kube.resources import LEASES
+from controller.runtime.clock import SystemClock
 from tests.kube.server import Server, eventually
 from tests.manual_clock import ManualClock
 

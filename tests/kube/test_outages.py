@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from controller.errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
 from controller.kube.outages import Outages
-from controller.kube.status import SilentStreamError
+from controller.kube.refusals import SilentStreamError
 from tests.manual_clock import ManualClock
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from controller.clock import SystemClock
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.kube.client import KubeClient
@@ -18,6 +17,7 @@ from controller.kube.informers import Informers
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
 from controller.kube.retry import Backoff
 from controller.kube.watcher import WatchOptions
+from controller.runtime.clock import SystemClock
 from tests.factories import node_object
 from tests.kube.conftest import QUICK
 from tests.kube.documents import fresh

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from controller.clock import ServerClock
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import NODES
+from controller.runtime.clock import ServerClock
 from tests.kube.server import Server
 
 NOON = 1_700_000_000.0

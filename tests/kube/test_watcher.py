@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from controller.clock import SystemClock
 from controller.core.state.change import Change
 from controller.kube.client import KubeClient
 from controller.kube.resources import NODES
 from controller.kube.retry import Backoff
 from controller.kube.watcher import Watcher, WatchOptions
+from controller.runtime.clock import SystemClock
 from tests.factories import node_object
 from tests.kube.scripted import Script, event, scripted, status
 from tests.kube.server import Server, eventually

@@ -12,10 +12,10 @@ from controller.core.api import labels as keys
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
-from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.errors import CloudError, InstanceNotFoundError
 from tests import factories
-from tests.core.lifecycle.instances import cloud_instance
+from tests.core.instances import cloud_instance
 
 
 class MemoryCloud:

@@ -15,8 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from controller.catalogs import Catalogs
-from controller.clock import SystemClock
+from controller.cloud.catalogs import Catalogs
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import NotFoundError
@@ -33,7 +32,8 @@ from controller.kube.resources import (
     PROVISIONERS,
     Resource,
 )
-from controller.launcher import Launcher
+from controller.machines.launcher import Launcher
+from controller.runtime.clock import SystemClock
 from sandbox.apiserver import Running, serve
 from tests.reconcilers.cloud import MemoryCloud
 

@@ -15,8 +15,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from components.documents.addons import grafana_values, prometheus_values
-from controller import metrics
-from controller.telemetry.metrics import Metrics
+from controller.runtime import metrics
+from controller.telemetry.registry import Metrics
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "dashboards"

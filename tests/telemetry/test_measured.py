@@ -12,16 +12,16 @@ from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import NAMESPACES, NODES
 from controller.kube.retry import Backoff
-from controller.loops import Loop
-from controller.telemetry.cloud import MeasuredCloud
-from controller.telemetry.metrics import Metrics
+from controller.runtime.loops import Loop
+from controller.telemetry.measured_cloud import MeasuredCloud
+from controller.telemetry.registry import Metrics
 from tests import factories
 from tests.kube.conftest import server
 from tests.kube.server import Server
 from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
-from tests.telemetry.test_metrics import values
-from tests.test_loops import Scripted, Source
+from tests.runtime.test_loops import Scripted, Source
+from tests.telemetry.test_registry import values
 
 __all__ = ["server"]
 

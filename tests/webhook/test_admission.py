@@ -9,8 +9,8 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from controller.core.api.provisioner_defaults import default_provisioner
-from controller.core.api.provisioner_rules import parse_provisioner
+from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
+from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
 from controller.webhook.admission import PATHS, UnreadableReviewError, answer
 
 DEFAULT, VALIDATE, VALIDATE_TEMPLATE = (

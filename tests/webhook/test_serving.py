@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from components.documents.webhook import webhook_configurations, webhook_secret
-from controller.clock import SystemClock
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import NAMESPACES, SECRETS
-from controller.operator import OperatorTimes
-from controller.options import Options
-from controller.process import serve_webhook
+from controller.operator.composition import OperatorTimes
+from controller.operator.options import Options
+from controller.operator.process import serve_webhook
+from controller.runtime.clock import SystemClock
 from controller.telemetry.health import Health
+from controller.webhook.ca_bundle import CONFIGURATIONS
 from controller.webhook.certificates import RENEW_BEFORE, VALID_FOR, ServingCertificate, from_secret
 from controller.webhook.serving import Place, Webhook, WebhookTimes
-from controller.webhook.trust import CONFIGURATIONS
 from sandbox.apiserver import serve
 from tests.reconcilers.conftest import SettableClock
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
-from controller.aws.userdata import Part, merge_mime
+from controller.aws.amifamily.user_data import Part, merge_mime
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.errors import NodeTemplateError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller.aws.cluster import ClusterFacts
+from controller.aws.api.cluster_facts import ClusterFacts
 from controller.core.api import labels as keys
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Taint

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.aws.amifamily.family import Bootstrap
-from controller.aws.userdata import SHELL_SCRIPT, Part, merge_mime
+from controller.aws.amifamily.user_data import SHELL_SCRIPT, Part, merge_mime
 from controller.core.api.node import Taint
 from controller.core.api.provisioner import KubeletConfiguration
 

@@ -14,7 +14,7 @@ from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType
-from controller.core.lifecycle.fleet import node_price
+from controller.core.decisions.fleet_cost import node_price
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.core.api.labels import DO_NOT_CONSOLIDATE
+from controller.core.deprovisioning.backoff import workload
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.command import Command
+from controller.core.deprovisioning.cost_screen import Screen
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
-from controller.core.deprovisioning.memory import workload
-from controller.core.deprovisioning.screen import Screen
-from controller.core.deprovisioning.simulation import Stage, simulate
+from controller.core.deprovisioning.removal_command import Command
+from controller.core.deprovisioning.removal_simulation import Stage, simulate
 from controller.core.deprovisioning.worth import Scale, Worth, hopeless, scale, worth
 
 CONSOLIDATION = "consolidation"

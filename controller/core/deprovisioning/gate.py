@@ -16,7 +16,7 @@ from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.deprovisioning.budgets import Allowance, Budget, allowance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.records import engaged, recorded
-from controller.core.scheduling.selectors import matches
+from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot, StateNode
 
 NOT_EVENTS = frozenset({"leaving", "engaged", "nominated", "starting"})

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot, StateNode
 
 COMMAND_ANNOTATION: Final = "karpenter.sh/deprovisioning-command"

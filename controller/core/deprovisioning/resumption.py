@@ -14,7 +14,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation import CONSOLIDATION
 from controller.core.deprovisioning.records import Recorded
-from controller.core.deprovisioning.simulation import Stage, simulate
+from controller.core.deprovisioning.removal_simulation import Stage, simulate
 from controller.core.deprovisioning.worth import scale, worth
 from controller.core.provisioning.plan import PlannedNode
 

@@ -15,7 +15,7 @@ from controller.core.api.labels import INSTANCE_TYPE, SPOT
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, PricedOffering
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.simulation import Outcome
+from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.provisioning.plan import PlannedNode
 
 THRESHOLD_ANNOTATION = "karpenter.sh/consolidation-threshold"

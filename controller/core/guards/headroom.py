@@ -20,7 +20,7 @@ from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.pod import Pod, PodKey, PodSpec, Resources, Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.deprovisioning.budgets import Budget, parse_schedule
-from controller.core.lifecycle.limits import total
+from controller.core.machines.provisioner_limits import total
 from controller.core.state.snapshot import Snapshot
 
 HEADROOM_ANNOTATION: Final = "karpenter.sh/headroom"

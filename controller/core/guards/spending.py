@@ -19,9 +19,9 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType
-from controller.core.lifecycle.fleet import Fleet, fleet, owned
-from controller.core.lifecycle.launching import Allotment
-from controller.core.lifecycle.limits import total
+from controller.core.decisions.fleet_cost import Fleet, fleet, owned
+from controller.core.machines.launching import Allotment
+from controller.core.machines.provisioner_limits import total
 from controller.core.state.snapshot import Snapshot
 
 PRICE_LIMIT_ANNOTATION: Final = "karpenter.sh/price-limit"

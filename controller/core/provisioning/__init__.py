@@ -8,7 +8,7 @@ from controller.core.provisioning.plan import (
     SolveOptions,
     UnplacedPod,
 )
-from controller.core.provisioning.solver import solve
+from controller.core.provisioning.solver.solver import solve
 
 __all__ = [
     "ExistingPlacement",

@@ -8,8 +8,8 @@ from typing import Any
 
 from controller.core.api import parse
 from controller.core.api.document import Document
-from controller.core.api.nodetemplate_rules import parse_node_template
-from controller.core.api.provisioner_rules import parse_provisioner
+from controller.core.api.v1alpha5.nodetemplate_rules import parse_node_template
+from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
 
 
 @dataclass(frozen=True, slots=True)

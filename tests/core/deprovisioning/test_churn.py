@@ -9,8 +9,8 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod
 from controller.core.cloud import InstanceType, Offering
-from controller.core.deprovisioning.command import Command
-from controller.core.deprovisioning.memory import workload
+from controller.core.deprovisioning.backoff import workload
+from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
 from controller.core.state.snapshot import StateNode
 from tests import factories

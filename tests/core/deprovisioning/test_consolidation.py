@@ -13,13 +13,13 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import Pod, PodAffinityTerm, TopologySpreadConstraint
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.cloud import InstanceType, Offering
+from controller.core.deprovisioning.backoff import workload
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
-from controller.core.deprovisioning.command import Command
 from controller.core.deprovisioning.consolidation import BEGIN, Cursor, Found, find, judge
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.memory import workload
-from controller.core.deprovisioning.simulation import Stage
+from controller.core.deprovisioning.removal_command import Command
+from controller.core.deprovisioning.removal_simulation import Stage
 from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories

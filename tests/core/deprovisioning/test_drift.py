@@ -24,7 +24,7 @@ from controller.core.deprovisioning.drift import (
 )
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from tests import factories
-from tests.core.lifecycle.instances import cloud_instance
+from tests.core.instances import cloud_instance
 
 OWNER = factories.provisioner()
 TEMPLATE = factories.node_template()

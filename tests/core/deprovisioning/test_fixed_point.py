@@ -18,7 +18,7 @@ from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation import find
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.simulation import Stage
+from controller.core.deprovisioning.removal_simulation import Stage
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import StateNode
 from tests import factories

@@ -14,11 +14,11 @@ from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.deprovisioning import expiration
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import Candidate, candidates
+from controller.core.deprovisioning.due_replacement import Decision, Method, replace_first
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, engaged, recorded, write_record
-from controller.core.deprovisioning.replacement import Decision, Method, replace_first
-from controller.core.deprovisioning.simulation import Stage
-from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories

@@ -11,7 +11,7 @@ from controller.core.api.labels import INITIALIZED
 from controller.core.deprovisioning.consolidation import find
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded, write_record
 from controller.core.deprovisioning.resumption import planned_again
-from controller.core.lifecycle.documents import LAUNCH_TOKEN
+from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories

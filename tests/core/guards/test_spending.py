@@ -12,7 +12,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
 from controller.core.cloud import PricedOffering
 from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION, Guards, LaunchLimits, parse_launch_limits
-from controller.core.lifecycle.launching import Allotment
+from controller.core.machines.launching import Allotment
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.scheduling.requirements import Requirements
 from tests import factories

@@ -17,9 +17,9 @@ from controller.core.api.pod import (
     TopologySpreadConstraint,
 )
 from controller.core.api.workloads import DaemonSet
+from controller.core.audit.plan_audit import audit
 from controller.core.provisioning import SchedulingPlan, SolveOptions, solve
-from controller.core.provisioning.audit import audit
-from controller.core.provisioning.bound import bound
+from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.factories import node_affinity, pod, requirement, selector
 

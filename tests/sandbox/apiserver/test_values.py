@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.apiserver import protobuf
-from sandbox.apiserver.columns import human_duration
 from sandbox.apiserver.errors import APIError
-from sandbox.apiserver.quantity import MalformedQuantityError, canonical
+from sandbox.apiserver.schemas import protobuf
+from sandbox.apiserver.schemas.quantity import MalformedQuantityError, canonical
+from sandbox.apiserver.tables.columns import human_duration
 
 
 @pytest.mark.parametrize(

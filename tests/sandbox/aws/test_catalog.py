@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.catalog import Catalog
-from sandbox.aws.images import VERSIONS, Images
+from sandbox.aws.ec2.catalog import Catalog
+from sandbox.aws.ec2.images import VERSIONS, Images
 from sandbox.aws.seeded import Seeded
 from tests.sandbox.aws.conftest import Sandbox
 

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from sandbox.aws.allocation import Candidate, order
+from sandbox.aws.ec2.allocation import Candidate, order
 from sandbox.aws.faults import Shortage
-from sandbox.aws.market import Pool
+from sandbox.aws.market.market import Pool
 from tests.sandbox.aws.conftest import Sandbox, ids
 
 A, B, C = "ap-northeast-2a", "ap-northeast-2b", "ap-northeast-2c"

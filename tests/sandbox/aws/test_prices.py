@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.market import PERIOD_SECONDS, Market, Pool, PriceList
-from sandbox.aws.prices import clean, estimate, size_units
+from sandbox.aws.market.market import PERIOD_SECONDS, Market, Pool, PriceList
+from sandbox.aws.market.prices import clean, estimate, size_units
 from sandbox.aws.seeded import Seeded
 from tests.sandbox.aws.conftest import HandClock, Sandbox
 

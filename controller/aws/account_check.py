@@ -1,0 +1,102 @@
+"""What a person wants to know of the account before nodes are bought: who asks, which quotas bind, what is missing.
+
+The controller itself asks none of this. Whoever calls needs sts, iam and servicequotas rights of their own; CloudErrors
+say which one is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+
+from controller.aws.api.aws_errors import translated
+from controller.aws.api.clients import Clients
+from controller.core.api.labels import ON_DEMAND, SPOT
+from controller.errors import CloudError
+
+SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+STANDARD = "acdhimrtz"
+"""First letters of families that EC2 counts as standard (Service Quotas, "Running On-Demand Standard instances")."""
+
+NOT_STANDARD = ("inf", "trn", "hpc", "dl", "mac")
+_LETTERS = re.compile(r"[a-z]+")
+
+QUOTAS = {
+    ("standard", ON_DEMAND): "L-1216C47A",
+    ("standard", SPOT): "L-34B43A08",
+    ("g", ON_DEMAND): "L-DB2E81BA",
+    ("g", SPOT): "L-3819A6DF",
+    ("p", ON_DEMAND): "L-417A185B",
+    ("p", SPOT): "L-7212CCBC",
+}
+"""vCPU quotas by class of family and capacity type: codes of Service Quotas, service ec2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A limit on running vCPUs, and how many run."""
+
+    family: str
+    """`standard`, `g` or `p`."""
+    capacity_type: str
+    limit_vcpus: float
+    used_vcpus: int
+
+
+def family_class(instance_type: str) -> str:
+    """`standard`, `g` (VT is counted with it), `p`, or empty for those with a quota of their own (inf, trn, u, ...)."""
+    category = _LETTERS.match(instance_type)
+    letters = category[0] if category else ""
+    if letters in ("g", "gr", "vt"):
+        return "g"
+    if letters == "p":
+        return letters
+    return "standard" if letters and letters[0] in STANDARD and letters not in NOT_STANDARD else ""
+
+
+def caller(session: boto3.Session | None = None) -> str:
+    """The ARN that AWS sees. Raises CloudError."""
+    with translated("sts:GetCallerIdentity"):
+        identity: dict[str, Any] = (session or boto3.Session()).client("sts").get_caller_identity()
+    return str(identity["Arn"])
+
+
+def has_spot_role(session: boto3.Session | None = None) -> bool:
+    """Whether the account has the service-linked role that spot requests need. Raises CloudError."""
+    try:
+        with translated("iam:GetRole"):
+            (session or boto3.Session()).client("iam").get_role(RoleName=SPOT_ROLE)
+    except CloudError as error:
+        if error.code == "NoSuchEntity":
+            return False
+        raise
+    return True
+
+
+def running_vcpus(clients: Clients) -> Counter[tuple[str, str]]:
+    """vCPUs of the region's running instances by class and capacity type. Raises CloudError."""
+    found: Counter[tuple[str, str]] = Counter()
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    with translated("ec2:DescribeInstances"):
+        pages = clients.ec2.get_paginator("describe_instances").paginate(Filters=states)  # type: ignore[arg-type]
+        for instance in (i for page in pages for r in page["Reservations"] for i in r["Instances"]):
+            cpu = instance.get("CpuOptions", {})
+            vcpus = cpu.get("CoreCount", 0) * cpu.get("ThreadsPerCore", 1)
+            capacity_type = SPOT if instance.get("InstanceLifecycle") == "spot" else ON_DEMAND
+            found[(family_class(instance["InstanceType"]), capacity_type)] += vcpus
+    return found
+
+
+def quotas(clients: Clients, session: boto3.Session | None = None) -> tuple[Quota, ...]:
+    """The vCPU quotas of the region beside what runs. Raises CloudError."""
+    service: Any = (session or boto3.Session()).client("service-quotas", region_name=clients.region)
+    used, found = running_vcpus(clients), []
+    for (family, capacity_type), code in QUOTAS.items():
+        with translated("servicequotas:GetServiceQuota"):
+            answer = service.get_service_quota(ServiceCode="ec2", QuotaCode=code)
+        found.append(Quota(family, capacity_type, float(answer["Quota"]["Value"]), used[(family, capacity_type)]))
+    return tuple(found)

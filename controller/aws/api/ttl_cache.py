@@ -1,0 +1,70 @@
+"""A small cache with a time to live on the controller's clock; one loader at a time for each key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from cachetools import TTLCache
+
+from controller.aws.api.aws_errors import transient
+from controller.errors import CloudError
+from controller.runtime.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MAX_ENTRIES = 1000
+STALE_SECONDS = 3600.0
+"""How long an earlier answer stands in while AWS gives none."""
+
+
+class Cache(Generic[K, V]):
+    """Values by key, each for `seconds`. Safe for many threads.
+
+    A load that fails because AWS is throttling or away is answered with the earlier value, if it is not too old; any
+    other failure is the caller's to hear.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._fresh: TTLCache[K, tuple[V]] = TTLCache(MAX_ENTRIES, seconds, timer=clock.monotonic)
+        self._stale: TTLCache[K, tuple[V]] = TTLCache(MAX_ENTRIES, STALE_SECONDS, timer=clock.monotonic)
+        self._lock = threading.Lock()
+        self._loading: dict[K, threading.Lock] = {}
+
+    def get(self, key: K, load: Callable[[], V]) -> V:
+        """The value of `key`, loaded when it is not held. Threads that ask for the same key wait for one load."""
+        with self._lock:
+            held = self._fresh.get(key)
+            if held is not None:
+                return held[0]
+            gate = self._loading.setdefault(key, threading.Lock())
+        with gate:
+            with self._lock:
+                held = self._fresh.get(key)
+            if held is not None:
+                return held[0]
+            value = self._loaded(key, load)
+            with self._lock:
+                self._fresh[key] = value
+                self._loading.pop(key, None)
+            return value[0]
+
+    def drop(self, key: K) -> None:
+        """Load `key` anew at the next question."""
+        with self._lock:
+            self._fresh.pop(key, None)
+
+    def _loaded(self, key: K, load: Callable[[], V]) -> tuple[V]:
+        try:
+            value = (load(),)
+        except CloudError as error:
+            with self._lock:
+                held = self._stale.get(key)
+            if held is None or not transient(error):
+                raise
+            return held
+        with self._lock:
+            self._stale[key] = value
+        return value

@@ -1,0 +1,29 @@
+"""Which capacity rules hold for the nodes of a Provisioner and its template, under the cluster's settings."""
+
+from __future__ import annotations
+
+from controller.aws.amifamily import family_of
+from controller.aws.catalog.capacity import CapacityRules
+from controller.aws.catalog.ephemeral_storage import storage_bytes
+from controller.aws.catalog.shipped_tables import branch_interfaces
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.settings import Settings
+
+
+def capacity_rules(settings: Settings, provisioner: Provisioner, template: AWSNodeTemplate) -> CapacityRules:
+    """The rules. Raises NodeTemplateError for an AMI family that there is not."""
+    family = family_of(template)
+    return CapacityRules(
+        vm_memory_overhead=settings.vm_memory_overhead_percent,
+        eni_limited_pods=settings.enable_eni_limited_pod_density,
+        pod_eni=settings.enable_pod_eni,
+        branch_interfaces=branch_interfaces(),
+        storage_bytes=storage_bytes(template, family),
+        kubelet=provisioner.kubelet,
+        eni_limited_memory_overhead=family.eni_limited_memory_overhead,
+        supports_pods_per_core=family.supports_pods_per_core,
+        supports_eviction_soft=family.supports_eviction_soft,
+        prefix_delegation=settings.enable_prefix_delegation,
+        instance_store=bool(settings.instance_store_policy) and family.supports_instance_store,
+    )

@@ -1,0 +1,198 @@
+"""The catalog: DescribeInstanceTypes and their offerings, turned into the InstanceTypes that plans are made of.
+
+What EC2 sells changes rarely, prices sometimes, shortages often. So each is held with a version, and an answer is built
+anew only when a version that it was made of changed; instance types whose offerings stayed alike stay the same objects,
+so that whoever compiled them into arrays can tell by identity that nothing happened.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from cachetools import LRUCache
+
+from controller.aws.amifamily.images import Image
+from controller.aws.api.aws_errors import translated
+from controller.aws.api.type_info import ARCHITECTURES, DERIVED, TypeInfo, parse_type
+from controller.aws.catalog.capacity import CapacityRules, capacity, overhead, pod_capacity
+from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.price_book import Prices
+from controller.aws.catalog.unavailable_offerings import Key
+from controller.core.cloud import InstanceType, Offering
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+MAX_ANSWERS = 32
+"""Distinct combinations of kubelet settings, zones and images that are held; an answer is a few megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoldTypes:
+    """The instance types of the region and the zones where each is sold. `version` changes with the content."""
+
+    version: int = 0
+    types: Mapping[str, TypeInfo] = field(default_factory=dict)
+    zones: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What offerings depend on beside the type: where subnets are, what costs what, what is out of capacity."""
+
+    zones: frozenset[str]
+    prices: Prices
+    unavailable_version: int
+    unavailable: frozenset[Key]
+
+    @property
+    def key(self) -> tuple[frozenset[str], int, int]:
+        """Equal keys, equal markets."""
+        return (self.zones, self.prices.version, self.unavailable_version)
+
+
+_Question: TypeAlias = tuple[CapacityRules, frozenset[str], tuple[Image, ...] | None]
+
+
+@dataclass(slots=True)
+class _Answer:
+    key: tuple[object, ...]
+    types: tuple[InstanceType, ...]
+
+
+class InstanceTypeCatalog:
+    """Instance types by capacity rules and market. Safe for many threads."""
+
+    def __init__(self, ec2: EC2Client, region: str, learned: LearnedMemory) -> None:
+        self._ec2 = ec2
+        self._region = region
+        self._learned = learned
+        self._lock = threading.Lock()
+        self._sold: SoldTypes | None = None
+        self._answers: LRUCache[_Question, _Answer] = LRUCache(MAX_ANSWERS)
+
+    @property
+    def sold(self) -> SoldTypes | None:
+        """What EC2 sells, as last read; None before the first refresh."""
+        return self._sold
+
+    def refresh(self) -> int:
+        """Read EC2; returns how many types are sold. A failure raises and leaves what was known in place."""
+        types = self._describe_types()
+        zones = self._describe_offerings()
+        types = {name: info for name, info in types.items() if name in zones}
+        with self._lock:
+            held = self._sold
+            if held is None or held.types != types or held.zones != zones:
+                self._sold = SoldTypes(held.version + 1 if held else 1, types, zones)
+        return len(types)
+
+    def instance_types(
+        self, rules: CapacityRules, market: Market, images: tuple[Image, ...] | None = None
+    ) -> tuple[InstanceType, ...]:
+        """The types sold in the market's zones, sorted by name; the same object while nothing changed.
+
+        `images` are the template's: types that none is for are left out (None: it is not known what they boot).
+        Raises ValueError when a quantity of the kubelet configuration cannot be read.
+        """
+        sold = self._sold or SoldTypes()
+        question = (rules, market.zones, images)
+        key = (sold.version, *market.key, self._learned.version)
+        with self._lock:
+            held = self._answers.get(question)
+            if held is not None and held.key == key:
+                return held.types
+            previous = {item.name: item for item in held.types} if held and held.key[0] == sold.version else {}
+            build = TypeBuilder(self._region, rules, market, images, self._learned, previous).build
+            built = (build(info, sold.zones[name]) for name, info in sorted(sold.types.items()))
+            types = tuple(item for item in built if item is not None)
+            if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
+                types = held.types
+            self._answers[question] = _Answer(key, types)
+            return types
+
+    def _describe_types(self) -> dict[str, TypeInfo]:
+        filters: list[FilterTypeDef] = [
+            {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+            {"Name": "processor-info.supported-architecture", "Values": list(ARCHITECTURES)},
+        ]
+        with translated("ec2:DescribeInstanceTypes"):
+            pages = self._ec2.get_paginator("describe_instance_types").paginate(Filters=filters)
+            parsed = [parse_type(info) for page in pages for info in page["InstanceTypes"]]
+        return {info.name: info for info in parsed}
+
+    def _describe_offerings(self) -> dict[str, frozenset[str]]:
+        zones: dict[str, set[str]] = {}
+        with translated("ec2:DescribeInstanceTypeOfferings"):
+            paginator = self._ec2.get_paginator("describe_instance_type_offerings")
+            for page in paginator.paginate(LocationType="availability-zone"):
+                for offer in page["InstanceTypeOfferings"]:
+                    zones.setdefault(offer["InstanceType"], set()).add(offer["Location"])
+        return {name: frozenset(found) for name, found in zones.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TypeBuilder:
+    """Builds the instance types of one answer, out of the `previous` ones where they have not changed."""
+
+    region: str
+    rules: CapacityRules
+    market: Market
+    images: tuple[Image, ...] | None
+    learned: LearnedMemory
+    previous: Mapping[str, InstanceType] = field(default_factory=dict)
+
+    def build(self, info: TypeInfo, sold_in: frozenset[str]) -> InstanceType | None:
+        """The type; None when it is not sold where there is a subnet, or no image is for it."""
+        offered = offerings(info, sold_in, self.market)
+        if not offered:
+            return None
+        held = self.previous.get(info.name)
+        wanted = held.requirements if held else requirements(info.labels(self.region, pod_capacity(info, self.rules)))
+        memory: int | None = None
+        if self.images is not None:
+            image = next((image for image in self.images if not image.requirements.conflicts(wanted)), None)
+            if image is None:
+                return None
+            memory = self.learned.of(info.name, image.id)
+        found = capacity(info, self.rules, memory)
+        if held is None or held.capacity != found:
+            return InstanceType(info.name, wanted, found, overhead(info, self.rules, memory), offered)
+        return held if held.offerings == offered else replace(held, offerings=offered)
+
+
+def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
+    """A type's offerings: the zones where it is sold and a subnet is, times spot and on-demand as it can be bought.
+
+    One without a price, or out of capacity, is listed as unavailable.
+    """
+    found: list[Offering] = []
+    for zone in sorted(sold_in & market.zones):
+        for capacity_type in info.capacity_types:
+            price = market.prices.of(capacity_type, info.name, zone)
+            masked = (capacity_type, info.name, zone) in market.unavailable
+            commitment = market.prices.commitment(capacity_type, info.name, zone)
+            on_sale = price is not None and not masked
+            found.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment))
+    return tuple(found)
+
+
+def requirements(labels: Mapping[str, str]) -> Requirements:
+    """The labels that nodes of a type have, and the well-known ones that they certainly lack."""
+    return Requirements(_requirement(key, labels.get(key)) for key in sorted(DERIVED))
+
+
+@lru_cache(maxsize=50_000)
+def _requirement(key: str, value: str | None) -> Requirement:
+    """The one object for a label's value; hundreds of types share most of theirs."""
+    return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))
+
+
+def _same(one: InstanceType, two: InstanceType) -> bool:
+    return one is two

@@ -1,0 +1,133 @@
+"""A region's catalog as a document: instance types, zones and prices, to plan with where there is no AWS.
+
+It comes from the tables that ship with the controller, from a dump, or from AWS now; and it answers the one question
+of CloudProvider that planning asks. Shipped tables know no spot prices: those are assumed at a share of the on-demand
+price, which whoever shows them must say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from controller.aws.api.type_info import TypeInfo
+from controller.aws.catalog.capacity_rules import capacity_rules
+from controller.aws.catalog.instance_catalog import Market, TypeBuilder
+from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.price_book import Prices
+from controller.aws.catalog.shipped_tables import shipped_prices, shipped_regions, shipped_types
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.strict import did_you_mean
+from controller.core.cloud import InstanceType
+from controller.core.price_rules import PriceBook
+from controller.errors import CloudError, NodeTemplateError
+from controller.settings import Settings
+
+ASSUMED_SPOT_SHARE = 0.4
+"""Of the on-demand price, where spot prices are not known: AWS speaks of savings of up to 90 %; most pools of general
+purpose types save 50 to 70 % (EC2 Spot Instance Advisor)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCatalog:
+    """What one region sells and at what list price, on a day. Prices in $/hour."""
+
+    region: str
+    generated: str
+    """The day or moment that it was read, ISO 8601."""
+    source: str
+    types: Mapping[str, TypeInfo]
+    zones: Mapping[str, frozenset[str]]
+    """By the name of the type."""
+    on_demand: Mapping[str, float]
+    spot: Mapping[str, Mapping[str, float]] | None = None
+    """By type, then zone. None: not known."""
+
+    @property
+    def all_zones(self) -> frozenset[str]:
+        """Every zone that sells anything."""
+        return frozenset().union(*self.zones.values()) if self.zones else frozenset()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values; `read_catalog` reads it."""
+        found = msgspec.to_builtins(replace(self, zones={}))
+        found["zones"] = {name: sorted(zones) for name, zones in sorted(self.zones.items())}
+        return dict(found)
+
+
+def read_catalog(document: Any) -> RegionCatalog:
+    """From JSON values. Raises ValueError that says where they are not those of a catalog."""
+    try:
+        return msgspec.convert(document, RegionCatalog)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"is not a catalog: {error}") from error
+
+
+@cache
+def shipped_catalog(region: str) -> RegionCatalog:
+    """From the tables of this release. Raises CloudError for a region that they do not have."""
+    sold = shipped_types(region)
+    if sold is None:
+        regions = shipped_regions()
+        raise CloudError(
+            f"The shipped catalog does not have region {region!r}: {did_you_mean(region, regions)}; or read AWS itself"
+        )
+    prices = shipped_prices(region)
+    source = "shipped with this release, partly estimated: the order of types by price, no bill"
+    return RegionCatalog(region, min(sold.generated, prices.generated), source, sold.types, sold.zones, prices.prices)
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineTypes:
+    """Answers `instance_types` out of a catalog.
+
+    Subnets are not known here: a template launches in `zones` (empty: in every zone of the region). What images a
+    template has is not known either: every type is taken to boot one.
+    """
+
+    catalog: RegionCatalog
+    settings: Settings
+    zones: frozenset[str] = frozenset()
+    spot_share: float = ASSUMED_SPOT_SHARE
+    """Spot price over on-demand price, where the catalog has no spot prices."""
+    _market: Market = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_market", self._priced())
+
+    def _priced(self) -> Market:
+        catalog = self.catalog
+        spot = {
+            (name, zone): self._spot_price(name, zone, price)
+            for name, price in catalog.on_demand.items()
+            for zone in catalog.zones.get(name, ())
+        }
+        book = PriceBook(self.settings.price_rules)
+        known = {key: price for key, price in spot.items() if price is not None}
+        prices = Prices(1, catalog.on_demand, known, book)
+        return Market(self.zones or catalog.all_zones, prices, 0, frozenset())
+
+    def _spot_price(self, name: str, zone: str, on_demand: float) -> float | None:
+        if self.catalog.spot is None:
+            return on_demand * self.spot_share
+        return self.catalog.spot.get(name, {}).get(zone)
+
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        """$ an hour of any type of the region, whoever launched it; None where it is not known."""
+        return self._market.prices.of(capacity_type, instance_type, zone)
+
+    def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
+        """See CloudProvider. Raises NodeTemplateError for kubelet settings that cannot be read."""
+        catalog = self.catalog
+        rules = capacity_rules(self.settings, provisioner, template)
+        builder = TypeBuilder(catalog.region, rules, self._market, None, LearnedMemory())
+        try:
+            built = (builder.build(info, catalog.zones.get(name, frozenset())) for name, info in catalog.types.items())
+            return tuple(sorted((each for each in built if each is not None), key=lambda each: each.name))
+        except ValueError as error:
+            raise NodeTemplateError(f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}") from error

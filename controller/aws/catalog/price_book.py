@@ -1,0 +1,184 @@
+"""What an hour of each instance type costs: on demand from the Pricing API, spot from EC2's own price history.
+
+Sources: AWS Price List Query API (GetProducts, service AmazonEC2), EC2 DescribeSpotPriceHistory. A type, or a type in a
+zone, without a price has an unavailable offering: nothing is bought at an unknown price.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from controller.aws.api.aws_errors import translated
+from controller.core.api.labels import SPOT
+from controller.core.cloud import Commitment
+from controller.core.price_rules import Offering, PriceBook, PriceRule
+from controller.errors import CloudError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_pricing.type_defs import FilterTypeDef
+
+SPOT_PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_TENANCIES = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
+_COMMON = {
+    "serviceCode": "AmazonEC2",
+    "preInstalledSw": "NA",
+    "operatingSystem": "Linux",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """$ an hour (CNY in China, which bills so). `version` changes with the content."""
+
+    version: int = 0
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    """By instance type."""
+    spot: Mapping[tuple[str, str], float] | None = None
+    """By (instance type, zone). None: never learned; the on-demand price stands in, which spot does not exceed."""
+    book: PriceBook = field(default_factory=PriceBook)
+    """The user's discounts and commitments."""
+
+    def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
+        """What the user pays for an offering; None when its list price is not known, whatever the rules say."""
+        listed = self._listed(capacity_type, instance_type, zone)
+        return None if listed is None else self.book.price(capacity_type, instance_type, zone, listed)
+
+    def commitment(self, capacity_type: str, instance_type: str, zone: str) -> Commitment | None:
+        """For how many instances the price of an offering holds; None: for any number."""
+        listed = self._listed(capacity_type, instance_type, zone)
+        return None if listed is None else self.book.commitment(capacity_type, instance_type, zone, listed)
+
+    def _listed(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
+        if capacity_type == SPOT and self.spot is not None:
+            return self.spot.get((instance_type, zone))
+        return self.on_demand.get(instance_type)
+
+
+class Pricing:
+    """The prices known now. A failed refresh raises and leaves the earlier prices in place. Safe for many threads."""
+
+    def __init__(
+        self,
+        ec2: EC2Client,
+        pricing: PricingClient,
+        region: str,
+        fallback: Mapping[str, float],
+        now: Callable[[], float],
+        rules: tuple[PriceRule, ...] = (),
+    ) -> None:
+        self._ec2 = ec2
+        self._rules = rules
+        self._pricing = pricing
+        self._region = region
+        self._now = now
+        self._lock = threading.Lock()
+        self._prices = Prices(on_demand=dict(fallback), book=PriceBook(rules))
+
+    @property
+    def prices(self) -> Prices:
+        """An immutable view; the same object until a price changes."""
+        return self._prices
+
+    def refresh_on_demand(self) -> int:
+        """Ask the Pricing API; returns how many types have a price. Types that it does not list keep the fallback's."""
+        found: dict[str, float] = {}
+        for tenancy, product_family in _TENANCIES:
+            filters = {
+                **_COMMON,
+                "regionCode": self._region,
+                "tenancy": tenancy,
+                "productFamily": product_family,
+            }
+            found.update(self._products(filters))
+        if not found:
+            raise CloudError(f"pricing:GetProducts lists no instance type of region {self._region}")
+        self._publish(on_demand={**self._prices.on_demand, **found})
+        return len(found)
+
+    def refresh_spot(self) -> int:
+        """Ask for the present spot prices; returns how many offerings have one. Replaces the earlier ones."""
+        found: dict[tuple[str, str], float] = {}
+        with translated("ec2:DescribeSpotPriceHistory"):
+            paginator = self._ec2.get_paginator("describe_spot_price_history")
+            pages = paginator.paginate(
+                ProductDescriptions=list(SPOT_PRODUCTS), StartTime=datetime.fromtimestamp(self._now(), UTC)
+            )
+            newest: dict[tuple[str, str], Any] = {}
+            for row in (row for page in pages for row in page["SpotPriceHistory"]):
+                key = (row["InstanceType"], row["AvailabilityZone"])
+                price = _positive(row.get("SpotPrice"))
+                stamp = row.get("Timestamp")
+                if price is None or stamp is None or (key in newest and newest[key] >= stamp):
+                    continue
+                newest[key] = stamp
+                found[key] = price
+        if not found:
+            raise CloudError(f"ec2:DescribeSpotPriceHistory lists no spot price in region {self._region}")
+        self._publish(spot=found)
+        return len(found)
+
+    @property
+    def has_commitments(self) -> bool:
+        """Whether prices depend on what runs: then `count_running` wants to know."""
+        return any(rule.instances is not None for rule in self._rules)
+
+    def count_running(self, running: Mapping[Offering, int]) -> None:
+        """Commitments that the running instances (by offering) use up end; those that are free again hold again."""
+        self._publish(book=PriceBook.now(self._rules, running))
+
+    def _publish(
+        self,
+        on_demand: Mapping[str, float] | None = None,
+        spot: Mapping[tuple[str, str], float] | None = None,
+        book: PriceBook | None = None,
+    ) -> None:
+        with self._lock:
+            held = self._prices
+            changed = Prices(
+                held.version,
+                held.on_demand if on_demand is None else on_demand,
+                held.spot if spot is None else spot,
+                held.book if book is None else book,
+            )
+            if changed != held:
+                self._prices = replace(changed, version=held.version + 1)
+
+    def _products(self, wanted: Mapping[str, str]) -> dict[str, float]:
+        filters: list[FilterTypeDef] = [
+            {"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()
+        ]
+        with translated("pricing:GetProducts"):
+            paginator = self._pricing.get_paginator("get_products")
+            pages = paginator.paginate(ServiceCode="AmazonEC2", Filters=filters, FormatVersion="aws_v1")
+            listed = [text for page in pages for text in page["PriceList"]]
+        return dict(_hourly(listed))
+
+
+def _hourly(listed: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """(instance type, price) of each product that has an hourly price above zero."""
+    for text in listed:
+        product = json.loads(text)
+        name = product.get("product", {}).get("attributes", {}).get("instanceType")
+        for term in product.get("terms", {}).get("OnDemand", {}).values():
+            for dimension in term.get("priceDimensions", {}).values():
+                units = dimension.get("pricePerUnit", {})
+                price = _positive(units.get("USD") or units.get("CNY"))
+                if name and price is not None:
+                    yield name, price
+
+
+def _positive(text: object) -> float | None:
+    try:
+        price = float(str(text))
+    except ValueError:
+        return None
+    return price if price > 0 else None

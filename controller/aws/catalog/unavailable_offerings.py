@@ -1,0 +1,86 @@
+"""Offerings that EC2 said it has no capacity for: left out of every plan for a while, longer each time it recurs.
+
+Source: Karpenter v0.27 masks an offering for 3 minutes. Here the time doubles with each failure in a row (3, 6, 12 ...
+48 minutes), because what failed thrice in ten minutes will fail again; and the mask ends when it ends, not when some
+other cache expires.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from controller.runtime.clock import Clock
+
+BASE_SECONDS = 180.0
+MAX_SECONDS = 48 * 60.0
+FORGET_SECONDS = 60 * 60.0
+"""Without a failure for this long after a mask ended, the next one starts at the base again."""
+
+Key = tuple[str, str, str]
+"""(capacity type, instance type, zone)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    until: float
+    seconds: float
+    reason: str
+
+
+class UnavailableOfferings:
+    """Which offerings are masked now. Safe for many threads."""
+
+    def __init__(self, clock: Clock, base_seconds: float = BASE_SECONDS) -> None:
+        self._clock = clock
+        self._base_seconds = base_seconds
+        self._lock = threading.Lock()
+        self._masks: dict[Key, _Mask] = {}
+        self._active: frozenset[Key] = frozenset()
+        self._version = 0
+
+    def mark(self, capacity_type: str, instance_type: str, zone: str, reason: str) -> float:
+        """Mask an offering from now on; returns for how many seconds.
+
+        A mask that still holds is renewed at its own length: one burst of launches that all fail is one failure.
+        """
+        key = (capacity_type, instance_type, zone)
+        with self._lock:
+            now = self._clock.monotonic()
+            held = self._masks.get(key)
+            if held is None or now - held.until > FORGET_SECONDS:
+                seconds = self._base_seconds
+            elif now < held.until:
+                seconds = held.seconds
+            else:
+                seconds = min(held.seconds * 2, max(MAX_SECONDS, self._base_seconds))
+            self._masks[key] = _Mask(now + seconds, seconds, reason)
+            self._settle(now)
+            return seconds
+
+    def active(self) -> tuple[int, frozenset[Key]]:
+        """A version that changes whenever the set does, and the offerings masked now."""
+        with self._lock:
+            self._settle(self._clock.monotonic())
+            return self._version, self._active
+
+    def reason(self, key: Key) -> str:
+        """Why an offering was masked last, or empty."""
+        with self._lock:
+            mask = self._masks.get(key)
+            return mask.reason if mask else ""
+
+    def clear(self, capacity_type: str, instance_type: str, zone: str) -> None:
+        """Forget an offering's failures: it was launched. A mask that holds stays: others failed since that launch."""
+        key = (capacity_type, instance_type, zone)
+        with self._lock:
+            held = self._masks.get(key)
+            if held is not None and self._clock.monotonic() >= held.until:
+                del self._masks[key]
+
+    def _settle(self, now: float) -> None:
+        self._masks = {key: mask for key, mask in self._masks.items() if now - mask.until <= FORGET_SECONDS}
+        active = frozenset(key for key, mask in self._masks.items() if now < mask.until)
+        if active != self._active:
+            self._active = active
+            self._version += 1

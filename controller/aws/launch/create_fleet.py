@@ -1,0 +1,151 @@
+"""CreateFleet of type `instant`: instances out of many offerings, chosen by EC2, asked for idempotently.
+
+Sources: EC2 API reference (CreateFleet, "Ensuring idempotency"), Karpenter v0.27's request. Where we differ: a client
+token goes with every request, so that a repeated one is answered with what it launched the first time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from controller.aws.api import tags as tagging
+from controller.aws.api.aws_errors import OFFERING_CODES, translated
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import SPOT
+from controller.core.cloud import PricedOffering
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef
+
+MAX_OVERRIDES = 300
+"""EC2 takes 300 overrides for a fleet over all its configurations."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOverride:
+    """One offering as the fleet is asked for it."""
+
+    offering: PricedOffering
+    subnet_id: str
+    launch_template: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetError:
+    """Why an offering was not had. Type and zone are empty when EC2 does not say which."""
+
+    code: str
+    message: str
+    instance_type: str = ""
+    zone: str = ""
+    subnet_id: str = ""
+
+    @property
+    def capacity(self) -> bool:
+        """The offering has no capacity, as opposed to the request being wrong."""
+        return self.code in OFFERING_CODES
+
+    def speaks_of(self, offering: PricedOffering) -> bool:
+        """Whether the error is about this offering; one that names no type or no zone is about all of them."""
+        return self.instance_type in ("", offering.instance_type) and self.zone in ("", offering.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetAnswer:
+    """What CreateFleet gave."""
+
+    fleet_id: str
+    instance_ids: tuple[str, ...]
+    errors: tuple[FleetError, ...]
+    given: int = 0
+    """Instances that the fleet gave to all whose requests were merged into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """What a fleet is asked for, but for how many and by whom: requests that are equal may be one call."""
+
+    subject: str
+    """For messages."""
+    capacity_type: str
+    overrides: tuple[FleetOverride, ...]
+    """In the order of preference."""
+    tags: FrozenMap[str, str]
+    """Of instance, volumes and fleet; the launch token comes on top."""
+    context: str | None = None
+
+    def document(self, launch_token: str, client_token: str, instances: int) -> CreateFleetRequestTypeDef:
+        """The request as EC2 takes it."""
+        configs: dict[str, list[dict[str, str]]] = {}
+        for override in self.overrides[:MAX_OVERRIDES]:
+            configs.setdefault(override.launch_template, []).append(
+                {
+                    "InstanceType": override.offering.instance_type,
+                    "SubnetId": override.subnet_id,
+                    "AvailabilityZone": override.offering.zone,
+                }
+            )
+        tags = tagging.as_list({**self.tags, tagging.LAUNCH_TOKEN: launch_token})
+        request: dict[str, Any] = {
+            "Type": "instant",
+            "ClientToken": client_token,
+            "LaunchTemplateConfigs": [
+                {
+                    "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
+                    "Overrides": listed,
+                }
+                for name, listed in sorted(configs.items())
+            ],
+            "TargetCapacitySpecification": {
+                "TotalTargetCapacity": instances,
+                "DefaultTargetCapacityType": self.capacity_type,
+            },
+            "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "fleet")],
+        }
+        if self.capacity_type == SPOT:
+            request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+        else:
+            request["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
+        if self.context:
+            request["Context"] = self.context
+        return cast("CreateFleetRequestTypeDef", request)
+
+
+def client_token(token: str, attempt: int) -> str:
+    """The token EC2 is sent: at most 64 ASCII characters, the same in every process."""
+    return hashlib.sha256(f"{token}/{attempt}".encode()).hexdigest()
+
+
+def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: str) -> FleetAnswer:
+    """Send it. Raises CloudErrors when the call itself fails; what no offering gave is in the answer."""
+    with translated("ec2:CreateFleet", subject):
+        response = ec2.create_fleet(**request)
+    ids = [one for group in response.get("Instances", ()) for one in group.get("InstanceIds", ())]
+    errors = tuple(map(_error, response.get("Errors", ())))
+    return FleetAnswer(response.get("FleetId", ""), tuple(ids), errors, given=len(ids))
+
+
+def fleet_created(ec2: EC2Client, fleet_id: str) -> float | None:
+    """When the fleet was created, in Unix seconds: tells a new answer from a repeated one. None: EC2 does not say.
+
+    Raises CloudErrors.
+    """
+    with translated("ec2:DescribeFleets", fleet_id):
+        fleets = ec2.describe_fleets(FleetIds=[fleet_id])["Fleets"]
+    created = next((fleet.get("CreateTime") for fleet in fleets), None)
+    return None if created is None else created.timestamp()
+
+
+def _error(entry: Mapping[str, Any]) -> FleetError:
+    overrides = (entry.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+    return FleetError(
+        code=entry.get("ErrorCode", ""),
+        message=entry.get("ErrorMessage", ""),
+        instance_type=overrides.get("InstanceType", ""),
+        zone=overrides.get("AvailabilityZone", ""),
+        subnet_id=overrides.get("SubnetId", ""),
+    )

@@ -1,0 +1,127 @@
+"""Identical CreateFleet requests of one moment become one call, and its instances are dealt out among the callers.
+
+EC2 throttles CreateFleet by calls: a burst of a thousand nodes must not be a thousand of them. Window and size are
+Karpenter v0.27's. Who gets which instance follows from the order of the tokens, and a fleet that gave fewer than were
+asked for leaves the others without one, with all its errors: they ask again, for what is left of the offerings.
+Every call is safe to repeat: a launch that found no company sends its own client token, a merged one a token made of
+its members' and of this process; and a merged call whose answer was lost is repeated as it was before anything else is
+asked for its members. See docs/adr/0005-createfleet-is-merged.md for what that leaves to a successor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
+
+from controller.aws.api.aws_errors import transient
+from controller.aws.api.batcher import Batcher, Window
+from controller.aws.launch.create_fleet import FleetAnswer, FleetRequest
+from controller.errors import CloudError, CloudThrottledError
+from controller.runtime.clock import Clock
+
+FLEET_WINDOW = Window(idle_seconds=0.035, max_seconds=1.0, max_items=1000)
+MAX_REQUESTS = 100
+"""Different requests that are remembered at a time."""
+MAX_LOST = 10_000
+
+Create = Callable[[FleetRequest, str, str, int], FleetAnswer]
+"""(request, launch token for the tags, client token, instances) → what the fleet gave."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ask:
+    """One launch's part in a call."""
+
+    launch_token: str
+    client_token: str
+
+
+class _Call:
+    """One merged call; made once, and again by whoever asks after its answer was lost."""
+
+    def __init__(self, request: FleetRequest, token: str, asks: tuple[Ask, ...]) -> None:
+        self._request = request
+        self._token = token
+        self._lock = threading.Lock()
+        self._answer: FleetAnswer | None = None
+        self.asks = asks
+
+    def make(self, create: Create) -> dict[Ask, FleetAnswer]:
+        with self._lock:
+            if self._answer is None:
+                self._answer = create(self._request, self._token[:32], self._token, len(self.asks))
+            return dict(zip(self.asks, deal(self._answer, len(self.asks)), strict=True))
+
+
+class FleetMerger:
+    """Safe for many threads."""
+
+    def __init__(self, clock: Clock, create: Create, window: Window = FLEET_WINDOW) -> None:
+        """`create` makes the call; it raises CloudErrors, which reach every caller."""
+        self._clock = clock
+        self._create = create
+        self._window = window
+        self._process = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._open: LRUCache[FleetRequest, Batcher[Ask, FleetAnswer]] = LRUCache(MAX_REQUESTS)
+        self._lost: LRUCache[Ask, _Call] = LRUCache(MAX_LOST)
+
+    def launch(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
+        """At most one instance for the caller, in a call with others that ask for the same. Raises CloudErrors."""
+        with self._lock:
+            lost = self._lost.get(ask)
+            batcher = self._open.get(request)
+            if batcher is None:
+                batcher = Batcher(self._clock, self._window, lambda asks: self._call(request, asks))
+                self._open[request] = batcher
+        return batcher.call(ask) if lost is None else self._again(lost, ask)
+
+    def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
+        """The same by a call of its own: the instance carries the launch's own token as a tag. Raises CloudErrors."""
+        return self._create(request, ask.launch_token, ask.client_token, 1)
+
+    def _call(self, request: FleetRequest, asks: list[Ask]) -> dict[Ask, FleetAnswer | CloudError]:
+        if len(asks) == 1:
+            return {asks[0]: self.launch_alone(request, asks[0])}
+        ordered = tuple(sorted(asks))
+        members = "\n".join([self._process, str(hash(request)), *(ask.client_token for ask in ordered)])
+        call = _Call(request, hashlib.sha256(members.encode()).hexdigest(), ordered)
+        try:
+            return {**call.make(self._create)}
+        except CloudError as error:
+            if _may_have_worked(error):
+                with self._lock:
+                    self._lost.update(dict.fromkeys(ordered, call))
+            raise
+
+    def _again(self, call: _Call, ask: Ask) -> FleetAnswer:
+        """Repeat a call whose answer was lost; it is done with when it is answered or refused."""
+        try:
+            answer = call.make(self._create)[ask]
+        except CloudError as error:
+            if not transient(error):
+                self._forget(ask)
+            raise
+        self._forget(ask)
+        return answer
+
+    def _forget(self, ask: Ask) -> None:
+        with self._lock:
+            self._lost.pop(ask, None)
+
+
+def _may_have_worked(error: CloudError) -> bool:
+    """Whether EC2 may have launched all the same: what it throttles or refuses it has not."""
+    return transient(error) and not isinstance(error, CloudThrottledError)
+
+
+def deal(answer: FleetAnswer, callers: int) -> list[FleetAnswer]:
+    """The answer for each of so many callers: one instance each while there are some, and every error."""
+    ids = sorted(answer.instance_ids)
+    hands = [(one,) for one in ids[:callers]] + [()] * max(0, callers - len(ids))
+    return [replace(answer, instance_ids=hand, given=len(ids)) for hand in hands]

@@ -1,0 +1,185 @@
+"""Instances as EC2 describes them, read into CloudInstances: the same ones whether just launched or found by tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from controller.aws.api import tags as tagging
+from controller.aws.api.aws_errors import translated
+from controller.aws.api.batcher import Batcher, Window
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import CloudInstance
+from controller.errors import CloudError, InstanceNotFoundError
+from controller.runtime.clock import Clock
+from controller.runtime.metrics import SILENT, Recorder
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
+ALL_STATES = (*LIVE_STATES, "terminated")
+STAYING_STATES = ("pending", "running", "stopping", "stopped")
+"""Live, and not on the way out."""
+
+DESCRIBE_WINDOW = Window(idle_seconds=0.1)
+TERMINATE_WINDOW = Window(idle_seconds=0.1)
+TOKEN_WINDOW = Window(idle_seconds=0.035)
+"""Asked before each launch: as short as v0.27's window for CreateFleet."""
+
+_PROVIDER_ID = re.compile(r"^aws:///(?P<zone>[^/]+)/(?P<id>i-[0-9a-f]+)$")
+
+TypeLabels = Callable[[str, Mapping[str, str]], Mapping[str, str]]
+"""(instance type, tags) → the labels that follow from the type."""
+
+
+def instance_id(provider_id: str) -> str:
+    """The instance's id. Raises ValueError for what is not `aws:///ZONE/i-...`."""
+    match = _PROVIDER_ID.match(provider_id)
+    if match is None:
+        raise ValueError(f"{provider_id!r} is not a provider id of AWS (aws:///ZONE/INSTANCE-ID)")
+    return match["id"]
+
+
+class Instances:
+    """Describes and terminates this cluster's instances. Safe for many threads."""
+
+    def __init__(
+        self,
+        ec2: EC2Client,
+        cluster_name: str,
+        node_name_convention: str,
+        type_labels: TypeLabels,
+        clock: Clock,
+        recorder: Recorder = SILENT,
+    ) -> None:
+        self._ec2 = ec2
+        self._cluster_name = cluster_name
+        self._by_resource_name = node_name_convention == "resource-name"
+        self._type_labels = type_labels
+        self._found: Batcher[str, CloudInstance | None] = Batcher(
+            clock, DESCRIBE_WINDOW, self._find, "describe_instances", recorder
+        )
+        self._of_token: Batcher[str, CloudInstance | None] = Batcher(
+            clock, TOKEN_WINDOW, self._find_by_token, "describe_instances_by_token", recorder
+        )
+        self._terminated: Batcher[str, None] = Batcher(
+            clock, TERMINATE_WINDOW, self._terminate, "terminate_instances", recorder
+        )
+
+    def get(self, instance_id: str) -> CloudInstance:
+        """Raises InstanceNotFoundError when it is terminated or unknown, and other CloudErrors."""
+        found = self.find(instance_id)
+        if found is None or found.state not in LIVE_STATES:
+            raise InstanceNotFoundError(f"Instance {instance_id} is terminated or unknown to EC2")
+        return found
+
+    def find(self, instance_id: str) -> CloudInstance | None:
+        """The instance in whatever state, terminated included; None when EC2 does not show it. Raises CloudErrors."""
+        return self._found.call(instance_id)
+
+    def by_token(self, token: str) -> CloudInstance | None:
+        """The instance that stays and was launched for a token (the eldest, should there be several)."""
+        return self._of_token.call(token)
+
+    def launched(self) -> tuple[CloudInstance, ...]:
+        """Every live instance of this cluster that a Provisioner launched, sorted by launch time."""
+        found = self._describe([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
+        return tuple(sorted(found, key=lambda item: (item.launched_at, item.id)))
+
+    def terminate(self, instance_id: str) -> None:
+        """Raises InstanceNotFoundError when it is gone already, and other CloudErrors."""
+        self._terminated.call(instance_id)
+
+    def _find(self, ids: list[str]) -> dict[str, CloudInstance | CloudError | None]:
+        found = {item.id: item for item in self._describe([{"Name": "instance-id", "Values": ids}], ALL_STATES)}
+        return {one: found.get(one) for one in ids}
+
+    def _find_by_token(self, tokens: list[str]) -> dict[str, CloudInstance | CloudError | None]:
+        found = self._describe([{"Name": f"tag:{tagging.LAUNCH_TOKEN}", "Values": tokens}], STAYING_STATES)
+        by_token: dict[str, CloudInstance | CloudError | None] = dict.fromkeys(tokens)
+        for item in sorted(found, key=lambda item: (item.launched_at, item.id), reverse=True):
+            by_token[item.tags[tagging.LAUNCH_TOKEN]] = item
+        return by_token
+
+    def _terminate(self, ids: list[str]) -> dict[str, CloudError | None]:
+        """One id that EC2 does not know fails the whole call: then each is tried on its own."""
+        try:
+            leaving = set(self._terminate_call(ids))
+        except InstanceNotFoundError as error:
+            if len(ids) == 1:
+                return {ids[0]: error}
+            leaving = set()
+        results: dict[str, CloudError | None] = {}
+        for one in ids:
+            if one in leaving:
+                results[one] = None
+            elif len(ids) > 1:
+                results.update(self._terminate_alone(one))
+            else:
+                results[one] = CloudError(f"ec2:TerminateInstances did not answer for {one}; it is tried again")
+        return results
+
+    def _terminate_alone(self, instance_id: str) -> dict[str, CloudError | None]:
+        try:
+            return self._terminate([instance_id])
+        except CloudError as error:
+            return {instance_id: error}
+
+    def _terminate_call(self, ids: list[str]) -> list[str]:
+        """The ids that are on the way out now."""
+        with translated("ec2:TerminateInstances", ", ".join(ids[:5])):
+            answer = self._ec2.terminate_instances(InstanceIds=ids)
+        return [change.get("InstanceId", "") for change in answer["TerminatingInstances"]]
+
+    def _describe(self, filters: Sequence[FilterTypeDef], states: Sequence[str]) -> tuple[CloudInstance, ...]:
+        """This cluster's instances that match. Raises CloudErrors."""
+        wanted: list[FilterTypeDef] = [
+            *filters,
+            {"Name": f"tag:{tagging.cluster_tag(self._cluster_name)}", "Values": ["owned"]},
+            {"Name": "instance-state-name", "Values": list(states)},
+        ]
+        with translated("ec2:DescribeInstances"):
+            pages = self._ec2.get_paginator("describe_instances").paginate(Filters=wanted)
+            return tuple(
+                self._read(instance)
+                for page in pages
+                for reservation in page["Reservations"]
+                for instance in reservation["Instances"]
+            )
+
+    def _read(self, instance: Mapping[str, Any]) -> CloudInstance:
+        tags = tagging.as_dict(instance.get("Tags", []))
+        zone = instance["Placement"]["AvailabilityZone"]
+        spot = instance.get("InstanceLifecycle") == "spot" or bool(instance.get("SpotInstanceRequestId"))
+        capacity_type = keys.SPOT if spot else keys.ON_DEMAND
+        instance_type, image = instance["InstanceType"], instance.get("ImageId", "")
+        labels = {
+            **tagging.decode_labels(tags),
+            **self._type_labels(instance_type, tags),
+            keys.INSTANCE_TYPE: instance_type,
+            keys.ZONE: zone,
+            keys.CAPACITY_TYPE: capacity_type,
+            keys.INSTANCE_AMI_ID: image,
+            keys.PROVISIONER_NAME: tags.get(keys.PROVISIONER_NAME, ""),
+        }
+        dns_name = instance.get("PrivateDnsName", "").lower()
+        return CloudInstance(
+            id=instance["InstanceId"],
+            provider_id=f"aws:///{zone}/{instance['InstanceId']}",
+            node_name=instance["InstanceId"] if self._by_resource_name else dns_name,
+            instance_type=instance_type,
+            zone=zone,
+            capacity_type=capacity_type,
+            image_id=image,
+            state=instance["State"]["Name"],
+            launched_at=instance["LaunchTime"].timestamp(),
+            provisioner_name=tags.get(keys.PROVISIONER_NAME, ""),
+            tags=FrozenMap(tags),
+            labels=FrozenMap(dict(sorted(labels.items()))),
+            subnet_id=instance.get("SubnetId", ""),
+            security_group_ids=tuple(sorted(group["GroupId"] for group in instance.get("SecurityGroups", []))),
+        )

@@ -1,0 +1,139 @@
+"""Subnets by selector, and the choice among them: most free addresses first, counting launches under way.
+
+DescribeSubnets is cached for a minute, and a burst of launches needs less than that to exhaust a subnet. So each launch
+reserves the addresses that its node may take; what the fleet did not use is given back, and the rest is forgotten when
+EC2's own count (which by then includes the node) is read again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cachetools import TTLCache
+
+from controller.aws.api.aws_errors import translated
+from controller.aws.api.ttl_cache import Cache
+from controller.aws.network.selector_filters import filters, shown
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.errors import NodeTemplateError
+from controller.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+CACHE_SECONDS = 60.0
+EXHAUSTED_SECONDS = 180.0
+MAX_SUBNETS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """One subnet; `free_addresses` is EC2's count when it was read."""
+
+    id: str
+    zone: str
+    free_addresses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Addresses that one launch may take, by subnet id."""
+
+    addresses: Mapping[str, int]
+
+
+class Subnets:
+    """Subnets of node templates. Safe for many threads."""
+
+    def __init__(self, ec2: EC2Client, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
+        self._ec2 = ec2
+        self._lock = threading.Lock()
+        self._read: Cache[tuple[tuple[str, str], ...], tuple[Subnet, ...]] = Cache(clock, cache_seconds)
+        self._in_flight: dict[str, int] = {}
+        self._exhausted: TTLCache[str, bool] = TTLCache(MAX_SUBNETS, EXHAUSTED_SECONDS, timer=clock.monotonic)
+
+    def matching(self, template: AWSNodeTemplate) -> tuple[Subnet, ...]:
+        """The template's subnets, most free addresses first.
+
+        Raises NodeTemplateError when none matches, and other CloudErrors.
+        """
+        selector = tuple(sorted(template.subnet_selector.items()))
+        subnets = self._read.get(selector, lambda: self._describe(template))
+        if not subnets:
+            raise NodeTemplateError(
+                f"AWSNodeTemplate {template.name}: spec.subnetSelector {shown(template.subnet_selector)} matches no "
+                "subnet; tag the subnets so (karpenter.sh/discovery: CLUSTER is the convention) or correct the selector"
+            )
+        return subnets
+
+    def zones(self, template: AWSNodeTemplate) -> frozenset[str]:
+        """The zones in which the template has a subnet with free addresses. Raises as `matching`."""
+        return frozenset(subnet.zone for subnet in self._usable(template))
+
+    def reserve(
+        self, template: AWSNodeTemplate, addresses_by_zone: Mapping[str, int]
+    ) -> tuple[dict[str, Subnet], Reservation]:
+        """The subnet with the most free addresses of each zone given, and the addresses taken from it.
+
+        `addresses_by_zone` says how many addresses the node may need there. Zones without a usable subnet are left out.
+        """
+        subnets = self._usable(template)
+        with self._lock:
+            chosen: dict[str, Subnet] = {}
+            for subnet in sorted(subnets, key=lambda s: (-self._free(s), s.id)):
+                if subnet.zone in addresses_by_zone:
+                    chosen.setdefault(subnet.zone, subnet)
+            taken = {subnet.id: addresses_by_zone[zone] for zone, subnet in chosen.items()}
+            for subnet_id, count in taken.items():
+                self._in_flight[subnet_id] = self._in_flight.get(subnet_id, 0) + count
+        return chosen, Reservation(taken)
+
+    def release(self, reservation: Reservation, used: Iterable[str] = ()) -> None:
+        """Give back what a launch did not use; `used` are the subnets in which instances were launched."""
+        kept = set(used)
+        with self._lock:
+            for subnet_id, count in reservation.addresses.items():
+                if subnet_id not in kept and subnet_id in self._in_flight:
+                    self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
+
+    def exhaust(self, subnet_id: str) -> bool:
+        """EC2 said that the subnet has no free address: leave it out for a while, whatever its count says.
+
+        Whether that is news.
+        """
+        with self._lock:
+            news = subnet_id not in self._exhausted
+            self._exhausted[subnet_id] = True
+        return news
+
+    def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
+        subnets = self.matching(template)
+        with self._lock:
+            return [s for s in subnets if s.free_addresses > 0 and s.id not in self._exhausted]
+
+    def _free(self, subnet: Subnet) -> int:
+        return subnet.free_addresses - self._in_flight.get(subnet.id, 0)
+
+    def _describe(self, template: AWSNodeTemplate) -> tuple[Subnet, ...]:
+        if not template.subnet_selector:
+            return ()
+        with translated("ec2:DescribeSubnets", f"AWSNodeTemplate {template.name}"):
+            pages = self._ec2.get_paginator("describe_subnets").paginate(
+                Filters=filters(template.subnet_selector, "subnet-id")
+            )
+            found = [
+                Subnet(
+                    id=subnet["SubnetId"],
+                    zone=subnet["AvailabilityZone"],
+                    free_addresses=subnet["AvailableIpAddressCount"],
+                )
+                for page in pages
+                for subnet in page["Subnets"]
+            ]
+        with self._lock:
+            for subnet in found:
+                self._in_flight.pop(subnet.id, None)
+        return tuple(sorted(found, key=lambda subnet: (-subnet.free_addresses, subnet.id)))

@@ -1,0 +1,139 @@
+"""What can be wrong in AWS: rights, what templates select, the queue, quotas, the spot role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from controller.cli.check.findings import Check, Finding, ok, problem, warning
+from controller.cli.figures import count, percent
+from controller.core.api.labels import CAPACITY_TYPE, SPOT
+from controller.core.api.provisioner import Provisioner
+from controller.core.scheduling.requirements import Requirements
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, CloudUnauthorizedError
+from controller.settings import Settings
+
+if TYPE_CHECKING:
+    from controller.aws.api.clients import Clients
+    from controller.aws.provider import AWSProvider
+
+NEAR_QUOTA = 0.8
+ADVISED = {
+    "ec2:CreateFleet": "no fault where the policy allows it for this cluster's launch templates alone; if launches are "
+    "refused too, allow it for those",
+    "pricing:GetProducts": "allow it, or set aws.isolatedVPC: the prices of the release hold until then",
+}
+"""What to do about each action that may be refused without that being the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCheck:
+    """The checks over one account and region."""
+
+    clients: Clients
+    provider: AWSProvider
+    settings: Settings
+    snapshot: Snapshot
+
+    def checks(self) -> tuple[tuple[str, Check], ...]:
+        """Each with its subject, in the order to show."""
+        return (
+            ("AWS", self.identity),
+            ("Permissions", self.permissions),
+            ("Templates", self.templates),
+            ("Queue", self.queue),
+            ("Spot", self.spot),
+            ("Quotas", self.quotas),
+        )
+
+    def identity(self) -> Iterator[Finding]:
+        """Whose rights are looked at."""
+        from controller.aws.account_check import caller
+
+        yield ok("AWS", f"{caller()}, region {self.clients.region}: what follows is by its rights")
+
+    def permissions(self) -> Iterator[Finding]:
+        """What the controller needs, tried by dry runs."""
+        from controller.aws.permissions import check_permissions
+
+        try:
+            refused = check_permissions(self.clients, self.settings)
+        except CloudUnauthorizedError as error:
+            yield problem("Permissions", str(error), "run this in the controller's pod to look by its own role")
+            return
+        for action in refused:
+            yield warning("Permissions", f"{action} is refused, or cannot be tried dry", ADVISED[action])
+        if not refused:
+            yield ok("Permissions", "everything that the controller calls is allowed")
+
+    def templates(self) -> Iterator[Finding]:
+        """Subnets, security groups and images that each template selects."""
+        for name, template in self.snapshot.node_templates.items():
+            subject = f"AWSNodeTemplate {name}"
+            status = self.provider.status(template)
+            found, groups = status.subnets or (), len(status.security_groups or ())
+            for each in (*status.problems, *status.unanswered):
+                yield problem(subject, each.removeprefix(f"{subject}: "))
+            try:
+                images = self.provider.images(template)
+            except CloudError as error:
+                images = ()
+                yield problem(subject, str(error).removeprefix(f"{subject}: "))
+            zones = sorted({zone for _, zone in found})
+            if found and len(zones) < 2:
+                yield warning(subject, f"its subnets are all in {zones[0]}", "tag subnets of another zone too")
+            if not status.problems and not status.unanswered and images:
+                text = f"{count(len(found), 'subnet')} in {', '.join(zones)}, "
+                text += f"{count(groups, 'security group')}, {count(len(images), 'image')}"
+                yield ok(subject, text)
+
+    def queue(self) -> Iterator[Finding]:
+        """The queue of interruption messages is there."""
+        from controller.aws.api.aws_errors import translated
+
+        name = self.settings.interruption_queue_name
+        if not name:
+            remedy = "set aws.interruptionQueueName, else spot nodes go without their two minutes"
+            yield warning("Queue", "interruptions are not handled", remedy)
+            return
+        try:
+            with translated("sqs:GetQueueUrl", f"queue {name}"):
+                self.clients.sqs.get_queue_url(QueueName=name)
+        except CloudError as error:
+            yield problem("Queue", str(error), "create it (nodeless:interruption in the stack), or correct the setting")
+            return
+        yield ok("Queue", name)
+
+    def spot(self) -> Iterator[Finding]:
+        """The service-linked role, where a Provisioner may buy spot."""
+        from controller.aws.account_check import SPOT_ROLE, has_spot_role
+
+        if not any(_buys(each, SPOT) for each in self.snapshot.provisioners.values()):
+            return
+        if has_spot_role():
+            yield ok("Spot", f"role {SPOT_ROLE} is there")
+        else:
+            remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+            text = f"role {SPOT_ROLE} is missing: the first spot launch fails unless AWS may create it then"
+            yield warning("Spot", text, remedy)
+
+    def quotas(self) -> Iterator[Finding]:
+        """vCPUs that run against those that may, for what the Provisioners may buy."""
+        from controller.aws.account_check import quotas
+
+        for quota in quotas(self.clients):
+            subject = f"Quota {quota.family} {quota.capacity_type}"
+            limit = quota.limit_vcpus
+            text = f"{quota.used_vcpus} of {limit:.0f} vCPUs run"
+            if quota.used_vcpus > NEAR_QUOTA * limit and (limit or quota.used_vcpus):
+                share = percent(quota.used_vcpus / limit) if limit else "all"
+                yield warning(subject, f"{text} ({share})", "ask for more in Service Quotas before launches fail")
+            else:
+                yield ok(subject, text)
+
+
+def _buys(provisioner: Provisioner, capacity_type: str) -> bool:
+    requirements = Requirements.of(provisioner.requirements)
+    return CAPACITY_TYPE not in requirements or requirements[CAPACITY_TYPE].has(capacity_type)

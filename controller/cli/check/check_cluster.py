@@ -1,0 +1,268 @@
+"""What can be wrong in the cluster: CRDs, our objects, the lease, the webhooks, and others at the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from controller.cli.check.certificate_expiry import days_left
+from controller.cli.check.findings import Check, Finding, ok, problem, unknown, warning
+from controller.cli.cluster.node_facts import NODE_POOL
+from controller.cli.figures import age, count
+from controller.core.api.document import Document, items, mapping, objects, text, timestamp, whole
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.scheduling.label_selectors import matches
+from controller.core.state.snapshot import Snapshot
+from controller.errors import NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.lease import LEASE_NAME
+from controller.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+)
+
+CRDS = ("provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws")
+LATER_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh")
+OUR_GROUPS = ("karpenter.sh", "karpenter.k8s.aws")
+CERTIFICATE_DAYS = 1
+"""A certificate that ends sooner was not renewed when it should have been: two days before its end."""
+OLDEST_MINOR = 23
+"""Of Kubernetes 1.x: the oldest that the peer's v0.27 supports."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCheck:
+    """The checks over one cluster; `now` in Unix seconds, `namespace` the controller's."""
+
+    kube: KubeClient
+    snapshot: Snapshot
+    namespace: str
+    now: float
+
+    def checks(self) -> tuple[tuple[str, Check], ...]:
+        """Each with its subject, in the order to show."""
+        return (
+            ("Kubernetes", self.version),
+            ("CRDs", self.crds),
+            ("Provisioners", self.objects),
+            ("Leader", self.lease),
+            ("Webhooks", self.webhooks),
+            ("Other autoscalers", self.others),
+            ("Disruption", self.budgets),
+        )
+
+    def version(self) -> Iterator[Finding]:
+        """Of the API server."""
+        found = self.kube.version()
+        minor = "".join(c for c in text(found.get("minor")) if c.isdigit())
+        if minor and int(minor) < OLDEST_MINOR:
+            yield problem(
+                "Kubernetes", f"{found.get('gitVersion')} is too old", f"upgrade to 1.{OLDEST_MINOR} or newer"
+            )
+        else:
+            yield ok("Kubernetes", f"{found.get('gitVersion')} at {self.kube.connection.server}")
+
+    def crds(self) -> Iterator[Finding]:
+        """There, served, and of this release."""
+        for name in CRDS:
+            try:
+                found = self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            except NotFoundError:
+                yield problem("CRDs", f"{name} is missing", "apply crds/*.yaml of this release, or `pulumi up`")
+                continue
+            yield from self._crd(name, found)
+
+    def _crd(self, name: str, found: Document) -> Iterator[Finding]:
+        ours = _shipped(name)
+        have = {text(v.get("name")): v for v in objects(mapping(found.get("spec")).get("versions"))}
+        for version in objects(mapping(ours.get("spec")).get("versions")):
+            known = have.get(text(version.get("name")))
+            if known is None or known.get("served") is not True:
+                yield problem("CRDs", f"{name} does not serve {version['name']}", "apply crds/*.yaml of this release")
+                return
+            gone = sorted(_paths(version.get("schema")) - _paths(known.get("schema")))
+            if gone:
+                lacking = f"{', '.join(gone[:3])}{' ...' if len(gone) > 3 else ''}"
+                yield warning("CRDs", f"{name} is older than this release: it lacks {lacking}", "apply crds/*.yaml")
+                return
+        stored = [text(each) for each in items(mapping(found.get("status")).get("storedVersions"))]
+        yield ok("CRDs", f"{name} serves {', '.join(have)}{f'; stored: {stored[0]}' if len(stored) == 1 else ''}")
+
+    def objects(self) -> Iterator[Finding]:
+        """Provisioners and templates that take part, and those that do not."""
+        for (kind, name), invalid in sorted(self.snapshot.invalid.items()):
+            if kind in ("Provisioner", "AWSNodeTemplate"):
+                yield problem(f"{kind} {name}", invalid.error.replace(" | ", "\n"), "correct it; it takes no part")
+        if not self.snapshot.provisioners:
+            yield problem("Provisioners", "there is none: no node is ever launched", "see docs/examples")
+        for name, provisioner in self.snapshot.provisioners.items():
+            reference = provisioner.provider_ref
+            if reference and reference not in self.snapshot.node_templates:
+                remedy = "create it, or correct spec.providerRef.name"
+                yield problem(
+                    f"Provisioner {name}", f"AWSNodeTemplate {reference} does not exist or is not valid", remedy
+                )
+            elif provisioner.limits is None:
+                remedy = "set spec.limits.resources.cpu, so that a mistake in a Deployment cannot buy without end"
+                yield warning(f"Provisioner {name}", "has no limits", remedy)
+            else:
+                yield ok(f"Provisioner {name}", "valid")
+
+    def lease(self) -> Iterator[Finding]:
+        """Somebody leads, and renews."""
+        try:
+            spec = mapping(self.kube.get(LEASES, LEASE_NAME, self.namespace).get("spec"))
+        except NotFoundError:
+            remedy = "is the controller installed, and in this namespace (--namespace)?"
+            yield problem("Leader", f"there is no Lease {self.namespace}/{LEASE_NAME}: nobody acts", remedy)
+            return
+        renewed = timestamp(spec.get("renewTime")) or 0.0
+        holder, lasts = text(spec.get("holderIdentity")), whole(spec.get("leaseDurationSeconds"), 15)
+        if not holder or self.now - renewed > 2 * lasts:
+            last = f"last renewed {age(self.now - renewed)} ago" if renewed else "never renewed"
+            yield problem(
+                "Leader", f"nobody leads: {holder or 'no holder'}, {last}", "see the controller's pods and logs"
+            )
+        else:
+            yield ok("Leader", f"{holder}, renewed {age(self.now - renewed)} ago")
+
+    def webhooks(self) -> Iterator[Finding]:
+        """Ours have a Service that is there, a certificate authority that still holds, and no second owner."""
+        seen = 0
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            for configuration in self.kube.list(resource):
+                for hook in objects(configuration.get("webhooks")):
+                    if _ours(hook):
+                        seen += 1
+                        yield from self._webhook(f"Webhook {text(hook.get('name'))}", hook)
+        if not seen:
+            yield warning(
+                "Webhooks", "none is installed: bad Provisioners are found when they are read, not when applied"
+            )
+
+    def _webhook(self, subject: str, hook: Document) -> Iterator[Finding]:
+        client = mapping(hook.get("clientConfig"))
+        bundle, service = text(client.get("caBundle")), mapping(client.get("service"))
+        if service:
+            name, namespace = text(service.get("name")), text(service.get("namespace"))
+            try:
+                self.kube.get(SERVICES, name, namespace)
+            except NotFoundError:
+                yield problem(
+                    subject, f"its Service {namespace}/{name} does not exist", "install it, or delete the webhook"
+                )
+                return
+        if not bundle:
+            yield problem(
+                subject, "has no caBundle: the API server cannot call it", "the leader fills it in; is there one?"
+            )
+            return
+        left = days_left(bundle, self.now)
+        if left is None:
+            yield unknown(subject, "its caBundle cannot be read")
+        elif left < CERTIFICATE_DAYS:
+            remedy = "the leader renews it two days before; see its log, or delete the Secret karpenter-cert"
+            ends = f"ends in {left:.1f} days" if left > 0 else f"ended {-left:.1f} days ago"
+            yield problem(subject, f"its certificate authority {ends}", remedy)
+        else:
+            yield ok(subject, f"its certificate authority is good for {left:.1f} days")
+
+    def others(self) -> Iterator[Finding]:
+        """Whoever else makes or removes nodes."""
+        found = [*self._later_karpenter(), *self._deployments(), *self._foreign_nodes()]
+        yield from found or [ok("Other autoscalers", "none seen")]
+
+    def _later_karpenter(self) -> Iterator[Finding]:
+        for name in LATER_CRDS:
+            try:
+                self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            except NotFoundError:
+                continue
+            remedy = (
+                "let each have its own pods (taints or a node selector), or convert its NodePools: nodeless convert"
+            )
+            yield warning("Other autoscalers", f"CRD {name}: a later Karpenter is or was installed", remedy)
+            return
+
+    def _deployments(self) -> Iterator[Finding]:
+        for each in self.kube.list(DEPLOYMENTS):
+            metadata, spec = mapping(each.get("metadata")), mapping(each.get("spec"))
+            containers = objects(mapping(mapping(spec.get("template")).get("spec")).get("containers"))
+            images = [text(one.get("image")) for one in containers]
+            name = f"{metadata.get('namespace')}/{metadata.get('name')}"
+            if spec.get("replicas") == 0:
+                continue
+            if any("cluster-autoscaler" in image for image in images):
+                remedy = "both answer the same waiting pods; scale it to 0, or keep it to node groups by a taint"
+                yield warning("Other autoscalers", f"Cluster Autoscaler is at work: Deployment {name}", remedy)
+            elif any("karpenter/controller" in image for image in images):
+                remedy = "two controllers of the same Provisioners launch double; scale one to 0"
+                yield problem("Other autoscalers", f"Karpenter is at work: Deployment {name}", remedy)
+
+    def _foreign_nodes(self) -> Iterator[Finding]:
+        shared = [
+            node.name
+            for node in self.snapshot.nodes.values()
+            if PROVISIONER_NAME in node.node.labels and NODE_POOL in node.node.labels
+        ]
+        if shared:
+            listed = ", ".join(shared[:3])
+            yield problem("Other autoscalers", f"nodes that a Provisioner and a NodePool both claim: {listed}")
+
+    def budgets(self) -> Iterator[Finding]:
+        """PodDisruptionBudgets that will never allow anything keep nodes for ever."""
+        blocked = sorted(
+            f"{each.namespace}/{each.name}"
+            for each in self.snapshot.budgets.values()
+            if not each.disruptions_allowed and self._holds(each)
+        )
+        if blocked:
+            listed = f"{', '.join(blocked[:5])}{' ...' if len(blocked) > 5 else ''}"
+            remedy = "nodes with their pods do not go before that changes; see `nodeless explain node`"
+            yield warning("Disruption", f"PodDisruptionBudgets that allow nothing now: {listed}", remedy)
+        else:
+            yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none keeps a node")
+
+    def _holds(self, budget: PodDisruptionBudget) -> bool:
+        """Whether pods of a budget run on a node of ours: elsewhere it keeps nothing that would go."""
+        return any(
+            pod.namespace == budget.namespace and matches(budget.selector, pod.labels)
+            for node in self.snapshot.nodes.values()
+            if node.provisioner_name
+            for pod in node.pods
+        )
+
+
+def _ours(hook: Document) -> bool:
+    rules = objects(hook.get("rules"))
+    return any(group in OUR_GROUPS for rule in rules for group in items(rule.get("apiGroups")))
+
+
+def _shipped(name: str) -> Mapping[str, Any]:
+    """This release's CRD."""
+    plural, _, group = name.partition(".")
+    packaged = resources.files("controller").joinpath("crds", f"{group}_{plural}.yaml")
+    source = resources.files("controller").joinpath("..", "crds", f"{group}_{plural}.yaml")
+    found: Mapping[str, Any] = yaml.safe_load((packaged if packaged.is_file() else source).read_text())
+    return found
+
+
+def _paths(schema: Any, path: str = "") -> set[str]:
+    """Every property of a schema, by path."""
+    found: set[str] = set()
+    if isinstance(schema, Mapping):
+        for name, member in mapping(schema.get("properties")).items():
+            found.add(f"{path}.{name}".lstrip("."))
+            found |= _paths(member, f"{path}.{name}")
+        for key in ("items", "additionalProperties", "openAPIV3Schema"):
+            found |= _paths(schema.get(key), path)
+    return found

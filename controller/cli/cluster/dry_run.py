@@ -1,0 +1,55 @@
+"""What the controller would do for pods that wait: its plan, the on-demand mix, and the guards that forbid launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.cli.cluster.cluster_view import Present
+from controller.core.api.pod import PodKey
+from controller.core.guards.mix import with_mix
+from controller.core.guards.spending import Guards, LaunchLimits
+from controller.core.machines.launching import allot
+from controller.core.machines.provisioner_limits import usage
+from controller.core.provisioning import PlannedNode, SchedulingPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """`plan` is the packer's; of its new nodes `launched` are those that nothing forbids, on demand where the mix says
+    so. `refused` has the rule for each pod whose node is forbidden."""
+
+    plan: SchedulingPlan
+    launched: tuple[PlannedNode, ...]
+    refused: Mapping[PodKey, str]
+    guards: frozenset[tuple[str, str]] = frozenset()
+    """Guards that forbade a launch (see `guards.spending.GUARDS`), each with the Provisioner."""
+
+    def reasons(self) -> Mapping[PodKey, str]:
+        """Of each pod that waits, what becomes of it, in a few words."""
+        found = {left.pod: left.reason for left in self.plan.unplaced}
+        found.update((key, f"has a place on {each.node}") for each in self.plan.existing for key in each.pods)
+        found.update((key, f"not launched: {why}") for key, why in self.refused.items())
+        for node in self.launched:
+            what = f"a {node.offering.instance_type} {node.offering.capacity_type} of {node.provisioner} would do"
+            found.update(dict.fromkeys(node.pods, what))
+        return found
+
+
+def foresee(present: Present, plan: SchedulingPlan, now: float) -> Foresight:
+    """What becomes of a plan; `now` in Unix seconds."""
+    snapshot, launched = present.snapshot, []
+    refused: dict[PodKey, str] = {}
+    guards = Guards(present.settings.launch_limits or LaunchLimits(), snapshot, present.view.types, now)
+    for name in sorted({node.provisioner for node in plan.new_nodes}):
+        provisioner = snapshot.provisioners[name]
+        types = {entry.name: entry for entry in present.view.types[name]}
+        own = [node for node in plan.new_nodes if node.provisioner == name]
+        planned = with_mix(own, provisioner, types, snapshot)
+        for allotment in allot(planned, provisioner, types, usage(snapshot, name)):
+            judged = guards.judge(allotment, provisioner, types)
+            if judged.refusal:
+                refused.update(dict.fromkeys(judged.planned.pods, judged.refusal))
+            else:
+                launched.append(judged.planned)
+    return Foresight(plan, tuple(launched), refused, frozenset((guard, name) for guard, name, _ in guards.refused))

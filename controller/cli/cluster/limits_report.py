@@ -1,0 +1,159 @@
+"""What bounds launches and keeps room free, how near each limit is, and whether it binds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from controller.cli.cluster.cluster_view import Present
+from controller.cli.cluster.simulation import price_of
+from controller.cli.figures import money
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.quantity import format_quantity
+from controller.core.decisions.fleet_cost import owned
+from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods
+from controller.core.guards.mix import mix_of
+from controller.core.guards.spending import RATE_SECONDS, LaunchLimits, price_limit
+from controller.core.machines.provisioner_limits import total, usage
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.problem import build
+from controller.core.provisioning.solver.solver import solve
+from controller.core.state.snapshot import StateNode
+
+ALL = "all Provisioners"
+State = Literal["", "binds", "full", "short", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One limit (`have` must stay below `want`), or one thing to keep (`have` should reach `want`)."""
+
+    owner: str
+    """A Provisioner's name, or ALL."""
+    what: str
+    have: str
+    want: str
+    share: float | None = None
+    """Have over want; of what is to be kept, 1 at most."""
+    state: State = ""
+    """binds: it forbids a launch now. full: nothing is left of it. short: less than what is to be kept."""
+    reason: str = ""
+    """Of what is short or cannot be read."""
+    guard: str = ""
+    """The name that `Guards` refuses by."""
+
+    def document(self) -> dict[str, str | float | None]:
+        """As JSON values."""
+        return {
+            "owner": self.owner,
+            "what": self.what,
+            "have": self.have,
+            "want": self.want,
+            "share": None if self.share is None else round(self.share, 4),
+            "state": self.state or "ok",
+            "reason": self.reason,
+        }
+
+
+def bounds(present: Present, now: float, refused: Collection[tuple[str, str]] = ()) -> tuple[Bound, ...]:
+    """Those of all together, then of each Provisioner. `refused`: see `Foresight.guards`; `now` in Unix seconds."""
+    found = list(_of_all(present, now))
+    for name in sorted(present.snapshot.provisioners):
+        found.extend(bounds_of(present, present.snapshot.provisioners[name], now))
+    binding = {(guard, name if guard == "provisioner-price" else ALL) for guard, name in refused}
+    return tuple(replace(each, state="binds") if (each.guard, each.owner) in binding else each for each in found)
+
+
+def bounds_of(present: Present, provisioner: Provisioner, now: float) -> Iterator[Bound]:
+    """Those of one Provisioner: spec.limits, price, on demand, headroom."""
+    used = usage(present.snapshot, provisioner.name)
+    for resource, most in sorted((provisioner.limits or EMPTY).items()):
+        have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), most))
+        yield _limit(provisioner.name, resource, have, want, used.get(resource, 0), most)
+    yield from _price(present, provisioner)
+    yield from _on_demand(present, provisioner)
+    yield from _headroom(present, provisioner, now)
+
+
+def _limit(owner: str, what: str, have: str, want: str, amount: float, most: float, guard: str = "") -> Bound:
+    share = amount / most if most else 1.0
+    return Bound(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
+
+
+def _amount(resource: str, amount: int) -> str:
+    """To be read beside another: thousands written out, and kibibytes as gibibytes."""
+    text = format_quantity(resource, amount)
+    number, unit = text.rstrip("Kki"), text[len(text.rstrip("Kki")) :]
+    if unit == "Ki":
+        return f"{int(number) / 1024**2:.1f}Gi"
+    return f"{number}000" if unit == "k" else text
+
+
+def _of_all(present: Present, now: float) -> Iterator[Bound]:
+    limits, snapshot = present.settings.launch_limits or LaunchLimits(), present.snapshot
+    if limits.price_per_hour is not None:
+        spent, most = _spent(present, owned(snapshot)), limits.price_per_hour
+        yield _limit(ALL, "$ an hour", money(spent), money(most), spent, most, "cluster-price")
+    used = total(node.capacity for node in owned(snapshot) if not node.leaving)
+    for resource, allowed in sorted(limits.resources.items()):
+        have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), allowed))
+        yield _limit(ALL, resource, have, want, used.get(resource, 0), allowed, "cluster-resources")
+    if limits.nodes_per_minute is not None:
+        recent = sum(node.node.created > now - RATE_SECONDS for node in owned(snapshot))
+        rate = limits.nodes_per_minute
+        yield _limit(ALL, "nodes a minute", str(recent), str(rate), recent, rate, "launch-rate")
+
+
+def _price(present: Present, provisioner: Provisioner) -> Iterator[Bound]:
+    try:
+        most = price_limit(provisioner)
+    except ValueError as error:
+        yield Bound(provisioner.name, "$ an hour", "", "", state="unreadable", reason=f"{error}; nothing is launched")
+        return
+    if most is not None:
+        own = (node for node in owned(present.snapshot) if node.provisioner_name == provisioner.name)
+        spent = _spent(present, own)
+        yield _limit(provisioner.name, "$ an hour", money(spent), money(most), spent, most, "provisioner-price")
+
+
+def _spent(present: Present, nodes: Iterable[StateNode]) -> float:
+    """$ an hour, leaving nodes too, as the controller counts them."""
+    return sum(price_of(node, present.paid) or 0.0 for node in nodes)
+
+
+def _on_demand(present: Present, provisioner: Provisioner) -> Iterator[Bound]:
+    mix = mix_of(provisioner)
+    if mix is None:
+        return
+    if mix.problem:
+        yield Bound(provisioner.name, "on demand", "", "", state="unreadable", reason=mix.problem)
+        return
+    own = [node for node in owned(present.snapshot) if node.provisioner_name == provisioner.name and not node.leaving]
+    have, want = sum(node.node.labels.get(CAPACITY_TYPE) == ON_DEMAND for node in own), mix.on_demand_of(len(own))
+    yield _kept(provisioner.name, "on demand", have, want, "launches to come make it up")
+
+
+def _headroom(present: Present, provisioner: Provisioner, now: float) -> Iterator[Bound]:
+    try:
+        units = headroom_pods(provisioner, present.snapshot, now)
+    except ValueError as error:
+        reason = f"annotation {HEADROOM_ANNOTATION}: {error}"
+        yield Bound(provisioner.name, "headroom", "", "", state="unreadable", reason=reason)
+        return
+    if not units:
+        return
+    stage = replace(present.snapshot, pods=FrozenMap({**present.snapshot.pods, **{unit.key: unit for unit in units}}))
+    problem = build(stage, present.view.types, pods=units, skipped=present.view.problems)
+    plan = solve(problem, SolveOptions(0.0))
+    kept = sum(len(placement.pods) for placement in plan.existing)
+    reasons: Iterable[str] = (left.reason for left in plan.unplaced)
+    yield _kept(provisioner.name, "headroom", kept, len(units), next(iter(reasons), "nodes for it are to come"))
+
+
+def _kept(owner: str, what: str, have: int, want: int, why: str) -> Bound:
+    short = have < want
+    share = min(1.0, have / want) if want else None
+    return Bound(owner, what, str(have), str(want), share, "short" if short else "", why if short else "")

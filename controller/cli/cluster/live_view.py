@@ -1,0 +1,241 @@
+"""A live cluster kept in view: listed once, then watched, with the types and prices that fit it.
+
+The same watches, cluster state and rules as the controller's. What the cluster does not have (the CRDs, where it is not
+ours) or does not let its user list is left out; nodes and pods must be there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from logging import CRITICAL
+
+import structlog
+
+from controller.cli.cluster.cluster_view import Present, Where, region_of, source_for, teach
+from controller.cli.cluster.decision_log import on_record, prices_on_record
+from controller.cli.inputs.sources import LIVE, Source, kube_client
+from controller.cloud.catalogs import Catalogs
+from controller.core.api.document import Document, mapping
+from controller.core.api.frozen import EMPTY
+from controller.core.decisions.decision import Entry
+from controller.core.state.change import Change, ChangeType
+from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot
+from controller.errors import ForbiddenError, NotFoundError, UnavailableError, ValidationError
+from controller.kube.client import KubeClient
+from controller.kube.informers import Informers
+from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, NODES, PODS, Resource
+from controller.kube.watcher import Watcher
+from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP as RECORD
+from controller.runtime.clock import Clock, SystemClock
+from controller.settings import CONFIG_MAP, Settings
+from controller.telemetry.decision_ledger import MOST_SHOWN
+
+SHOWN = 20
+"""Decisions, the newest."""
+SYNC_SECONDS = 60.0
+"""For the first lists, of the largest clusters too."""
+STATE_SECONDS = 10.0
+PRICES_SECONDS = 3600.0
+"""AWS's prices of now are asked for again after so long."""
+TROUBLES = {
+    "server": "The API server does not answer; this is what it said before",
+    "silent": "The API server has fallen silent; this is what it said before",
+    "expired": "Listing anew",
+}
+"""By `kube.outages`' names."""
+NONE = "metadata.name=-"
+"""A field selector that no object meets: whether a kind is there and may be listed is learned from an empty list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look. The same `present` as before when nothing changed."""
+
+    present: Present
+    decisions: tuple[Entry, ...] = ()
+    names: frozenset[str] | None = None
+    """Of the nodes that the selector chose; None: all."""
+    notes: tuple[str, ...] = ()
+
+
+class Kept:
+    """The objects of one watch, by namespace and name. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[tuple[str, str], Document] = {}
+
+    def take(self, change: Change) -> None:
+        """A change, as watchers give them."""
+        with self._lock:
+            if change.type is ChangeType.REPLACED:
+                self._objects = {}
+            for each in change.objects:
+                metadata = mapping(each.get("metadata"))
+                key = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+                if change.type is ChangeType.DELETED:
+                    self._objects.pop(key, None)
+                else:
+                    self._objects[key] = each
+
+    def objects(self) -> tuple[Document, ...]:
+        """Those that there are."""
+        with self._lock:
+            return tuple(self._objects.values())
+
+
+@dataclass(slots=True)
+class _Types:
+    """Types and prices for one region and one set of settings, and the catalogs made of them."""
+
+    key: tuple[str, Settings]
+    source: Source
+    catalogs: Catalogs
+    since: float
+
+
+@dataclass(slots=True)
+class Watched:
+    """Made by `watched`. Not thread-safe: one thread looks."""
+
+    kube: KubeClient
+    where: Where
+    clock: Clock
+    informers: Informers
+    config: Kept
+    record: Kept
+    chosen: Kept | None
+    notes: tuple[str, ...]
+    _settings: Settings = field(default_factory=lambda: Settings(cluster_name=""))
+    _types: _Types | None = None
+    _last: Present | None = None
+
+    def look(self) -> Sight:
+        """The cluster as it is known now. Raises CloudErrors where live prices are asked for."""
+        snapshot = self.informers.snapshot()
+        settings, said = self._read_settings()
+        types = self._types_for(region_of(snapshot), settings)
+        last = self._last
+        entries = on_record(self.record.objects(), limit=MOST_SHOWN)
+        recorded = EMPTY if self.where.catalog == LIVE else prices_on_record(entries)
+        if last is None or (last.snapshot.version, last.source, last.recorded) != (
+            snapshot.version, types.source, recorded,
+        ):  # fmt: skip
+            self._last = last = replace(self._judged(snapshot, settings, types), recorded=recorded)
+        names = None
+        if self.chosen is not None:
+            names = frozenset(str(each["metadata"]["name"]) for each in self.chosen.objects())
+        notes = (*self.notes, *said, *map(_trouble, self.informers.outages.current()))
+        return Sight(last, entries[-SHOWN:], names, notes)
+
+    def _judged(self, snapshot: Snapshot, settings: Settings, types: _Types) -> Present:
+        view = types.catalogs.view(snapshot)
+        snapshot = self.informers.submit(partial(teach, view=view)).result(STATE_SECONDS)
+        return Present(snapshot, settings, types.source, view, self.kube)
+
+    def _read_settings(self) -> tuple[Settings, tuple[str, ...]]:
+        """The settings there are, else the last good ones, and what is wrong with those there are."""
+        for each in self.config.objects():
+            data = {str(key): str(value) for key, value in mapping(each.get("data")).items()}
+            try:
+                self._settings = Settings.parse({"aws.clusterName": "unnamed", **data})
+            except ValidationError as error:
+                return self._settings, tuple(f"{CONFIG_MAP}: {problem}" for problem in error.problems)
+        return self._settings, ()
+
+    def _types_for(self, region: str, settings: Settings) -> _Types:
+        own, now = self._types, self.clock.monotonic()
+        stale = own is not None and self.where.catalog == LIVE and now - own.since > PRICES_SECONDS
+        if own is None or own.key != (region, settings) or stale:
+            source = source_for(region, settings, self.where)
+            self.close()
+            self._types = own = _Types((region, settings), source, Catalogs(source.types), now)
+        return own
+
+    def close(self) -> None:
+        """End the catalogs' threads."""
+        if self._types is not None:
+            self._types.catalogs.close()
+
+
+@contextmanager
+def watched(where: Where, selector: str = "", clock: Clock | None = None) -> Iterator[Watched]:
+    """Watch the cluster of a kubeconfig for as long as this lasts. `selector` is one of nodes' labels.
+
+    Raises ValidationError for a kubeconfig that cannot be used, ForbiddenError without the right to list nodes and
+    pods, InvalidObjectError for a selector that cannot be read, UnavailableError when lists don't come.
+    """
+    kube, clock = kube_client(where.kubeconfig, where.context), clock or SystemClock()
+    resources, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
+    kube.list(NODES, label_selector=selector, field_selector=NONE)
+    config, record, chosen = Kept(), Kept(), Kept() if selector else None
+    followed = [Watcher(NODES, kube, chosen.take, clock, label_selector=selector)] if chosen else []
+    if CONFIG_MAPS in readable(kube, (CONFIG_MAPS,))[0]:
+        for kept, name in ((config, CONFIG_MAP), (record, RECORD)):
+            followed.append(Watcher(CONFIG_MAPS, kube, kept.take, clock, field_selector=f"metadata.name={name}"))
+    cluster = Cluster([resource.kind for resource in resources])
+    informers = Informers(kube, cluster, clock, resources)
+    found = Watched(kube, where, clock, informers, config, record, chosen, notes)
+    with _silence():
+        try:
+            informers.start()
+            for watcher in followed:
+                watcher.start()
+            _wait(informers, followed)
+            yield found
+        finally:
+            for watcher in followed:
+                watcher.request_stop()
+            informers.stop()
+            for watcher in followed:
+                watcher.stop()
+            found.close()
+
+
+def readable(
+    kube: KubeClient, resources: tuple[Resource, ...], needed: tuple[Resource, ...] = ()
+) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
+    """Those that are there and may be listed, and a note on those that may not."""
+    found, hidden = [], []
+    for resource in resources:
+        try:
+            kube.list(resource, field_selector=NONE)
+        except NotFoundError:
+            continue
+        except ForbiddenError:
+            if resource in needed:
+                raise
+            hidden.append(resource.plural)
+        else:
+            found.append(resource)
+    notes = (f"You may not list {', '.join(hidden)}: what depends on them is not known",) if hidden else ()
+    return tuple(found), notes
+
+
+def _wait(informers: Informers, followed: list[Watcher]) -> None:
+    stop = threading.Event()
+    synced = informers.wait_synced(stop, SYNC_SECONDS)
+    late = [*informers.unsynced(), *(w.resource.kind for w in followed if not w.synced.wait(SYNC_SECONDS))]
+    if not synced or late:
+        raise UnavailableError(f"the first list did not come in {SYNC_SECONDS:.0f} s: {', '.join(late)}")
+
+
+def _trouble(sort: str) -> str:
+    kind = sort.partition("/")[2]
+    return f"The API server refuses to list or watch {kind}" if kind else TROUBLES[sort]
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What watches log would land in the middle of the page; the page itself says what is wrong."""
+    before = structlog.get_config()
+    structlog.configure(**{**before, "wrapper_class": structlog.make_filtering_bound_logger(CRITICAL)})
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

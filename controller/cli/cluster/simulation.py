@@ -1,0 +1,114 @@
+"""One scenario planned: the plan, the bound, and what both mean in nodes and money."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from controller.cli.inputs.scenario import Scenario
+from controller.cloud.catalogs import Catalogs
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.api.pod import Pod, PodKey, Resources
+from controller.core.cloud import InstanceType, TypeSource
+from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, solve
+from controller.core.provisioning.bound.gap import Gap, explain_gap
+from controller.core.provisioning.bound.lower_bound import Bound, bound
+from controller.core.provisioning.problem import build
+from controller.core.state.snapshot import StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A plan for a scenario. Prices in $/hour."""
+
+    name: str
+    problem: SchedulingProblem
+    plan: SchedulingPlan
+    bound: Bound
+    """For the pods that the plan places."""
+    standing_price: float | None
+    """Of the nodes there are, as far as their types are known; None: of some it is not."""
+    pods: Mapping[PodKey, Pod]
+    """Those to place, by key."""
+    types: Mapping[tuple[str, str], InstanceType]
+    """By Provisioner and name: those of the plan."""
+    gap: Gap | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def price_per_hour(self) -> float:
+        """Of the new nodes."""
+        return self.plan.price_per_hour
+
+    @property
+    def over_bound(self) -> float | None:
+        """Price over bound; None where nothing must be bought."""
+        return self.price_per_hour / self.bound.price_per_hour if self.bound.price_per_hour > 1e-9 else None
+
+    def type_of(self, node: PlannedNode) -> InstanceType:
+        """The catalog's entry of a planned node."""
+        return self.types[(node.provisioner, node.offering.instance_type)]
+
+    def allocatable(self, node: PlannedNode) -> Resources:
+        """What pods and daemons may use of a planned node."""
+        return self.type_of(node).allocatable
+
+
+def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0, *, gap: bool = False) -> Simulation:
+    """Plan for the scenario's waiting pods with the types that `source` has for its Provisioners.
+
+    `gap`: take the price above the bound apart, too; that costs several plans more.
+    """
+    catalogs = Catalogs(source)
+    try:
+        view = catalogs.view(scenario.snapshot)
+    finally:
+        catalogs.close()
+    problem = build(scenario.snapshot, view.types, skipped=view.problems)
+    options = replace(scenario.settings.solve_options(), budget_seconds=budget_seconds)
+    plan = solve(problem, options)
+    lost = frozenset(left.pod for left in plan.unplaced)
+    return Simulation(
+        name=scenario.name,
+        problem=problem,
+        plan=plan,
+        bound=bound(problem, options, without=lost),
+        standing_price=standing_price(problem),
+        pods={pod.key: pod for pod in problem.pending},
+        types=_planned_types(problem, plan),
+        gap=explain_gap(problem, plan, options) if gap else None,
+        notes=scenario.notes,
+    )
+
+
+def _planned_types(problem: SchedulingProblem, plan: SchedulingPlan) -> Mapping[tuple[str, str], InstanceType]:
+    wanted = {(node.provisioner, node.offering.instance_type) for node in plan.new_nodes}
+    return {(p, each.name): each for p, types in problem.catalog.items() for each in types if (p, each.name) in wanted}
+
+
+def standing_price(problem: SchedulingProblem) -> float | None:
+    """$/hour of the nodes there are that can be bought; None when the type or the offering of one is not known."""
+    prices = node_prices(problem.catalog)
+    total = 0.0
+    for node in problem.nodes:
+        price = price_of(node, prices)
+        if price is None:
+            return None
+        total += price
+    return total
+
+
+def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Mapping[tuple[str, str, str], float]:
+    """$/hour by (instance type, zone, capacity type)."""
+    found: dict[tuple[str, str, str], float] = defaultdict(float)
+    for types in catalog.values():
+        for each in types:
+            found.update({(each.name, o.zone, o.capacity_type): o.price for o in each.offerings})
+    return dict(found)
+
+
+def price_of(node: StateNode, prices: Mapping[tuple[str, str, str], float]) -> float | None:
+    """$/hour of a node; None when it is not known."""
+    labels = node.node.labels
+    return prices.get((labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand")))

@@ -1,0 +1,202 @@
+"""From v1alpha5 Provisioners and v1alpha1 AWSNodeTemplates to v1 NodePools and EC2NodeClasses, and what is lost.
+
+Source: Karpenter's v1 API (karpenter.sh/docs/concepts/nodepools, .../nodeclasses). Defaults that the two versions do
+not share are written out, so that what was meant stays meant: v1 expires nodes after 720h and consolidates by default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from controller.aws.network.selector_filters import ID_KEYS, comma_list
+from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
+from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
+
+NODE_POOL_LABEL = "karpenter.sh/nodepool"
+PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
+GRACE_ANNOTATION = "karpenter.sh/termination-grace-period"
+THRESHOLD_ANNOTATION = "karpenter.sh/consolidation-threshold"
+ALIASES = {"AL2": "al2", "AL2023": "al2023", "Bottlerocket": "bottlerocket"}
+SAME_IN_CLASS = (
+    "instanceProfile", "userData", "tags", "metadataOptions", "blockDeviceMappings", "detailedMonitoring", "context",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """Objects, and what they do not say any more: (object, what, and what to do)."""
+
+    objects: tuple[dict[str, Any], ...]
+    losses: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ToV1:
+    """One conversion. `role` is the nodes' IAM role, which v1 wants where no instance profile is named."""
+
+    role: str = ""
+    losses: list[str] = field(default_factory=list)
+
+    def convert(self, documents: Iterable[Document]) -> Converted:
+        """NodeClasses before the NodePools that refer to them."""
+        documents = tuple(documents)
+        provisioners = [each for each in documents if each.get("kind") == "Provisioner"]
+        templates = {_name(each): each for each in documents if each.get("kind") == "AWSNodeTemplate"}
+        pools: list[dict[str, Any]] = []
+        classes: dict[str, dict[str, Any]] = {}
+        for provisioner in provisioners:
+            spec = mapping(provisioner.get("spec"))
+            name, of_class = self._class_of(provisioner, templates, classes)
+            classes[name] = of_class
+            pools.append(self._pool(provisioner, spec, name))
+        used = {text(mapping(mapping(p.get("spec")).get("providerRef")).get("name")) for p in provisioners}
+        for name, template in templates.items():
+            if name not in used:
+                classes[name] = self._class(name, mapping(template.get("spec")), None)
+        return Converted((*classes.values(), *pools), tuple(self.losses))
+
+    def _class_of(
+        self, provisioner: Document, templates: Mapping[str, Document], made: Mapping[str, dict[str, Any]]
+    ) -> tuple[str, dict[str, Any]]:
+        """A template becomes a class for each kubelet configuration that Provisioners use it with."""
+        spec, own = mapping(provisioner.get("spec")), _name(provisioner)
+        kubelet = spec.get("kubeletConfiguration")
+        name = text(mapping(spec.get("providerRef")).get("name"))
+        source = mapping(templates.get(name, {}).get("spec"))
+        if spec.get("provider") is not None:
+            name, source = own, mapping(spec["provider"])
+        elif name not in templates:
+            self._lose(
+                f"Provisioner {own}", f"AWSNodeTemplate {name or '(none)'} is not among the files", "convert both"
+            )
+        wanted = self._class(name or own, source, kubelet)
+        held = made.get(name)
+        if held is not None and held["spec"] != wanted["spec"]:
+            name = f"{name}-{own}"
+            wanted = {**wanted, "metadata": {"name": name}}
+        return name or own, wanted
+
+    def _pool(self, provisioner: Document, spec: Document, class_name: str) -> dict[str, Any]:
+        meta, own = mapping(provisioner.get("metadata")), f"Provisioner {_name(provisioner)}"
+        annotations = dict(mapping(meta.get("annotations")))
+        template: dict[str, Any] = {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": class_name},
+            "requirements": [
+                {**each, "key": _renamed(text(each.get("key")))}
+                for each in (*objects(spec.get("requirements")), *default_requirements(spec))
+            ],
+            "expireAfter": _seconds(spec.get("ttlSecondsUntilExpired")),
+        }
+        template.update({key: spec[key] for key in ("taints", "startupTaints") if spec.get(key)})
+        if grace := annotations.pop(GRACE_ANNOTATION, None):
+            template["terminationGracePeriod"] = grace
+        around = {key: dict(spec[key]) for key in ("labels", "annotations") if spec.get(key)}
+        found: dict[str, Any] = {
+            "template": {**({"metadata": around} if around else {}), "spec": template},
+            "disruption": self._disruption(spec, annotations, own),
+        }
+        limits = mapping(mapping(spec.get("limits")).get("resources"))
+        if limits:
+            found["limits"] = dict(limits)
+        if spec.get("weight"):
+            found["weight"] = spec["weight"]
+        if annotations.pop(THRESHOLD_ANNOTATION, None) is not None:
+            self._lose(own, f"annotation {THRESHOLD_ANNOTATION}", "see consolidationPolicy Balanced of later releases")
+        metadata = {"name": meta.get("name"), **({"labels": meta["labels"]} if meta.get("labels") else {})}
+        kept = {key: value for key, value in annotations.items() if "last-applied-configuration" not in key}
+        metadata.update({"annotations": kept} if kept else {})
+        return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata, "spec": found}
+
+    def _disruption(self, spec: Document, annotations: dict[str, Any], own: str) -> dict[str, Any]:
+        after_empty = spec.get("ttlSecondsAfterEmpty")
+        found: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": _seconds(after_empty)}
+        if mapping(spec.get("consolidation")).get("enabled") is True:
+            found = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
+        budgets = annotations.pop(BUDGETS_ANNOTATION, None)
+        if budgets is not None:
+            try:
+                found["budgets"] = json.loads(budgets)
+            except ValueError:
+                self._lose(own, f"annotation {BUDGETS_ANNOTATION}, which is not JSON", "correct it first")
+        return found
+
+    def _class(self, name: str, spec: Document, kubelet: Any) -> dict[str, Any]:
+        own = f"AWSNodeTemplate {name}"
+        found: dict[str, Any] = {}
+        family = text(spec.get("amiFamily")) or "AL2"
+        selector = mapping(spec.get("amiSelector"))
+        if selector:
+            found["amiFamily"] = family
+            found["amiSelectorTerms"] = list(_ami_terms(selector))
+        elif family in ALIASES:
+            found["amiSelectorTerms"] = [{"alias": f"{ALIASES[family]}@latest"}]
+        else:
+            self._lose(
+                own, f"amiFamily {family}: v1 finds no image for it", "name one in amiSelectorTerms, by id or tag"
+            )
+        for key in ("subnetSelector", "securityGroupSelector", "amiSelector"):
+            ids = set(mapping(spec.get(key))) & ID_KEYS
+            if ids and len(mapping(spec.get(key))) > len(ids):
+                self._lose(own, f"tags of {key} beside ids", "an id needs no tags; look whether all of them had those")
+        found["subnetSelectorTerms"] = list(_terms(mapping(spec.get("subnetSelector"))))
+        found["securityGroupSelectorTerms"] = list(_terms(mapping(spec.get("securityGroupSelector"))))
+        found.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
+        if "instanceProfile" not in found:
+            if self.role:
+                found["role"] = self.role
+            else:
+                remedy = "--role NAME, or set spec.role (aws.defaultInstanceProfile has no counterpart)"
+                self._lose(own, "the nodes' identity: v1 wants a role or an instance profile", remedy)
+        if spec.get("launchTemplate"):
+            self._lose(own, f"launchTemplate {spec['launchTemplate']}: v1 has none", "say the same by the other fields")
+        if isinstance(kubelet, Mapping) and kubelet:
+            found["kubelet"] = {key: value for key, value in kubelet.items() if key != "containerRuntime"}
+            if "containerRuntime" in kubelet:
+                self._lose(own, "kubeletConfiguration.containerRuntime", "nothing: containerd it is")
+        return {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name}, "spec": found}
+
+    def _lose(self, subject: str, what: str, remedy: str) -> None:
+        line = f"{subject}: {what}; {remedy}"
+        if line not in self.losses:
+            self.losses.append(line)
+
+
+def _name(document: Document) -> str:
+    return text(mapping(document.get("metadata")).get("name"))
+
+
+def _renamed(key: str) -> str:
+    return NODE_POOL_LABEL if key == PROVISIONER_LABEL else key
+
+
+def _seconds(value: Any) -> str:
+    return "Never" if value is None else f"{value}s"
+
+
+def _terms(selector: Document) -> Iterator[dict[str, Any]]:
+    """Ids are a term each; tags hold together, and each choice of comma-separated values is a term."""
+    ids = [each for key in ID_KEYS for each in comma_list(text(selector.get(key)))]
+    tags = {str(key): comma_list(text(value)) for key, value in selector.items() if key not in ID_KEYS}
+    choices = [dict(zip(tags, values, strict=True)) for values in product(*tags.values())] if tags else []
+    if ids:
+        yield from ({"id": each} for each in ids)
+    else:
+        yield from ({"tags": choice} for choice in choices)
+
+
+def _ami_terms(selector: Document) -> Iterator[dict[str, Any]]:
+    """`aws::name` and `aws::owners` have fields of their own."""
+    plain = {key: value for key, value in selector.items() if key not in ("aws::name", "aws::owners")}
+    names = comma_list(text(selector.get("aws::name"))) or [""]
+    owners = comma_list(text(selector.get("aws::owners"))) or [""]
+    for base in list(_terms(plain)) or [{}]:
+        if "id" in base:
+            yield base
+            continue
+        for name, owner in product(names, owners):
+            yield {**base, **({"name": name} if name else {}), **({"owner": owner} if owner else {})}

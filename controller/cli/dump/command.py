@@ -1,0 +1,110 @@
+"""`nodeless dump`: an anonymised snapshot of a cluster that `nodeless simulate` can load, for a bug report."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+import controller
+from controller.cli import output
+from controller.cli.output import Command, cluster_options
+from controller.core.api.document import mapping, text
+from controller.errors import NodelessError, ValidationError
+from controller.kube.client import KubeClient
+from controller.settings import CONFIG_MAP, Settings
+
+SETTINGS = (
+    "featureGates.driftEnabled",
+    "disruptionBudgets",
+    "weightPremium",
+    "preferencePremium",
+    "launchLimits",
+    "aws.enablePodENI",
+    "aws.enableENILimitedPodDensity",
+    "aws.enablePrefixDelegation",
+    "aws.instanceStorePolicy",
+    "aws.vmMemoryOverheadPercent",
+    "aws.alternativePriceTolerance",
+    "aws.spotOfferings",
+)
+"""Settings that a plan depends on and that say nothing about anybody; discounts are left out."""
+
+
+@click.command(cls=Command)
+@cluster_options
+@click.option("-f", "--file", "file", default="-", metavar="FILE", help="Where to write; .gz compresses. [default: -]")
+@click.option("--catalog", default="", type=click.Choice(["", "live"]), metavar="live",
+              help="Put AWS's types and prices of now in: the plan is then made of the same.")  # fmt: skip
+@click.option("--salt", default="", metavar="TEXT", help="Of the pseudonyms. [default: the cluster's own secret id]")
+def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> None:
+    """An anonymised snapshot for a bug report, that `nodeless simulate FILE` can load.
+
+    In it: requests, constraints, sizes, types, zones, prices, times. Not in it: names (all are pseudonyms, the same in
+    every dump of a cluster), images, environment, commands, secrets, annotations, user data, tags, discounts, events.
+    """
+    from controller.cli.inputs.sources import kube_client
+
+    with output.progress("Reading the cluster"):
+        found = document(kube_client(kubeconfig, context), salt, live_catalog=catalog == "live")
+    body = json.dumps(found, separators=(",", ":")).encode() + b"\n"
+    if file == "-":
+        click.echo(body, nl=False)
+        return
+    try:
+        Path(file).write_bytes(gzip.compress(body, mtime=0) if file.endswith(".gz") else body)
+    except OSError as error:
+        raise NodelessError(f"{file} cannot be written: {error.strerror}") from error
+    counted = Counter(each["kind"] for each in found["objects"])
+    listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counted.items()))
+    output.note(f"Written: {file} ({listed}). Look through it before you share it.")
+
+
+def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict[str, Any]:
+    """The dump as JSON values. Raises KubeErrors, and CloudErrors for a live catalog."""
+    from controller.cli.dump.anonymize import anonymous
+    from controller.cli.dump.pseudonyms import Pseudonyms
+    from controller.cli.inputs.sources import live_provider, read_cluster
+
+    objects = [each.document for each in read_cluster(kube).placed]
+    names = Pseudonyms(hashlib.sha256((salt or _own_id(objects)).encode()).digest())
+    settings = next((each for each in objects if each.get("kind") == "ConfigMap"), {})
+    found: dict[str, Any] = {
+        "apiVersion": "nodeless/v1",
+        "kind": "ClusterDump",
+        "version": controller.__version__,
+        "taken": datetime.now(UTC).isoformat(timespec="seconds"),
+        "objects": [*anonymous(objects, names), *_settings(mapping(settings.get("data")))],
+    }
+    if live_catalog:
+        provider = live_provider(_valid(settings))
+        provider.refresh()
+        found["catalog"] = provider.region_catalog().document()
+    return found
+
+
+def _own_id(objects: list[Any]) -> str:
+    """The uid of the namespace kube-system: the same for as long as the cluster lives, and known to its users alone."""
+    for each in objects:
+        if each.get("kind") == "Namespace" and each["metadata"].get("name") == "kube-system":
+            return text(each["metadata"].get("uid"))
+    raise NodelessError("the namespace kube-system cannot be read; give --salt TEXT")
+
+
+def _settings(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    kept = {key: text(data[key]) for key in SETTINGS if key in data}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": kept}]
+
+
+def _valid(settings: Mapping[str, Any]) -> Settings:
+    try:
+        return Settings.parse({str(key): str(value) for key, value in mapping(settings.get("data")).items()})
+    except ValidationError:
+        return Settings(cluster_name="dumped")

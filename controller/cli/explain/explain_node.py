@@ -1,0 +1,161 @@
+"""Why a node is what it is, and why it stays or goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from controller.cli.answer import Answer, Section
+from controller.cli.cluster.cluster_view import Present
+from controller.cli.cluster.decision_log import decisions, line
+from controller.cli.cluster.node_facts import NodeFacts, node_facts
+from controller.cli.cluster.object_events import lines
+from controller.cli.cluster.simulation_report import workload_of
+from controller.cli.figures import age, money, month, percent
+from controller.cloud.catalogs import template_of
+from controller.core.api.labels import DO_NOT_CONSOLIDATE
+from controller.core.api.quantity import format_quantity
+from controller.core.decisions.decision import Entry
+from controller.core.deprovisioning import consolidation, expiration
+from controller.core.deprovisioning.backoff import resting, workload
+from controller.core.deprovisioning.candidates import Candidate, candidates
+from controller.core.deprovisioning.drift import drift_reason
+from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
+from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.guards.mix import needed
+from controller.core.provisioning.problem import build
+from controller.core.provisioning.solver.solver import solve
+from controller.core.state.snapshot import StateNode
+from controller.errors import CloudError, NotFoundError, ValidationError
+
+
+def explain_node(present: Present, name: str, now: float) -> Answer:
+    """The answer; of a node that is gone, what is on record of it. Raises NotFoundError where nothing is."""
+    node = present.snapshot.nodes.get(name)
+    on_record = decisions(present.kube, f"Node/{name}")
+    told = Section("Decisions", tuple(line(entry, now) for entry in on_record))
+    said = Section("Events", lines(present.kube, "Node", name, "", now))
+    if node is None:
+        if not told.lines and not said.lines:
+            raise NotFoundError(f"There is no node {name}, and no decision on record is about it")
+        return Answer(f"Node {name}", _farewell(on_record), {}, (told, said))
+    facts, listed = node_facts(node, present.paid, now), node_facts(node, present.prices, now).price_per_hour
+    everyone = candidates(present.snapshot, present.view.types, now)
+    candidate = next((each for each in everyone if each.name == name), None)
+    stage = Stage(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)
+    sections = [Section("Runs", tuple(_pods(node)))]
+    if candidate is not None:
+        sections.append(Section("Why this type", tuple(_choice(candidate, stage))))
+        sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, stage, now))))
+    sections += [told, said]
+    return Answer(
+        f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), present.price_notes
+    )
+
+
+def _farewell(on_record: Sequence[Entry]) -> str:
+    """Who took it away, and why, by the newest decision to remove it."""
+    removal = next((each.decision for each in reversed(on_record) if each.decision.kind == "remove"), None)
+    return f"is gone: {removal.method} removed it: {removal.reason}" if removal else "is gone"
+
+
+def _verdict(node: StateNode, candidate: Candidate | None) -> str:
+    if node.leaving:
+        return "is leaving"
+    if not node.provisioner_name:
+        return "belongs to no Provisioner: it is left alone, and its free room is used"
+    if candidate is None:
+        return f"belongs to Provisioner {node.provisioner_name}, which does not exist or is not valid"
+    if not node.initialized:
+        return f"is coming up for Provisioner {node.provisioner_name}"
+    return f"serves Provisioner {node.provisioner_name}"
+
+
+def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
+    """`listed`: the price that what follows is compared by."""
+    price = facts.price_per_hour
+    other = f" when it was launched; {money(listed)}/h is reckoned with below" if listed not in (None, price) else ""
+    room = [
+        f"{name} {percent(facts.use(name))} of {format_quantity(name, amount)}"
+        for name, amount in sorted(facts.allocatable.items())
+        if facts.requested.get(name)
+    ]
+    return {
+        "type": f"{facts.instance_type} {facts.capacity_type}",
+        "zone": facts.zone,
+        "price": f"{money(price)}/h, {month(price)}/month{other}" if price is not None else "not known",
+        "age": age(facts.age_seconds),
+        "state": facts.state,
+        "in use": ", ".join(room),
+    }
+
+
+def _pods(node: StateNode) -> Iterator[str]:
+    counted = Counter(workload_of(pod) for pod in node.pods)
+    yield from (f"{name} ×{number}" for name, number in sorted(counted.items()))
+
+
+def _choice(candidate: Candidate, stage: Stage) -> Iterator[str]:
+    """What would be chosen for its pods now, were there no other room."""
+    if not candidate.pods:
+        yield "it has no pods that need a node"
+        return
+    everything = frozenset(stage.snapshot.nodes)
+    problem = build(stage.snapshot, stage.catalog, candidate.pods, everything, stage.skipped)
+    planned = solve(problem, stage.options).new_nodes
+    if not planned:
+        yield "today's plan for its pods has no new node"
+        return
+    now = " + ".join(
+        f"{n.offering.instance_type} {n.offering.capacity_type} {money(n.offering.price)}/h" for n in planned
+    )
+    yield f"its pods alone would get today: {now}"
+    for each in planned:
+        yield each.reason
+
+
+def _removal(
+    present: Present, candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, now: float
+) -> Iterator[str]:
+    gate = Gate(present.snapshot, now)
+    refusal = gate.refusal(candidate)
+    yield f"no removal now: {refusal.reason}" if refusal else "gate: nothing keeps it from being removed"
+    empty = verdict(candidate.node, candidate.provisioner, now)
+    goes = "it goes: " if empty.action is EmptinessAction.DELETE else ""
+    wait = f" ({age(empty.requeue_seconds)} left)" if empty.requeue_seconds else ""
+    yield f"emptiness: {goes}{empty.reason}{wait}"
+    due = expiration.expires_at(candidate)
+    if due is None:
+        yield "expiration: never (ttlSecondsUntilExpired is not set)"
+    else:
+        yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
+    yield f"drift: {_drift(present, candidate)}"
+    yield f"consolidation: {_consolidation(candidate, everyone, stage, now)}"
+
+
+def _drift(present: Present, candidate: Candidate) -> str:
+    if not present.settings.drift_enabled:
+        return "off (featureGates.driftEnabled)"
+    try:
+        template = template_of(present.snapshot, candidate.provisioner)
+    except (CloudError, ValidationError) as error:
+        return str(error)
+    reason = drift_reason(candidate.node.node, candidate.provisioner, template, None)
+    return reason or "none, as far as its Provisioner and template say (the AMI is not looked at here)"
+
+
+def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, now: float) -> str:
+    if not candidate.provisioner.consolidation_enabled:
+        return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
+    if not consolidation.wanted(candidate):
+        return f"annotation {DO_NOT_CONSOLIDATE} is set"
+    if (why := needed(stage.snapshot).get(candidate.name)) is not None:
+        return why
+    moved = resting(stage.snapshot, now)
+    if any(workload(pod) in moved for pod in candidate.pods):
+        return "pods of its workloads were moved a short while ago"
+    found = consolidation.judge([candidate], everyone, stage, Gate(stage.snapshot, now))
+    for command in found.commands:
+        return f"it can go: {command.text()}"
+    return "; ".join(reason for _, reason in found.kept) or "nothing to gain"

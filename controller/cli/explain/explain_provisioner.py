@@ -1,0 +1,108 @@
+"""What a Provisioner can launch, what its requirements leave, what its limits leave, and what its budgets allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.cli.answer import Answer, Section
+from controller.cli.cluster.cluster_view import Present
+from controller.cli.cluster.limits_report import bounds_of
+from controller.cli.cluster.node_facts import node_facts
+from controller.cli.cluster.object_events import lines
+from controller.cli.figures import count, money
+from controller.core.api.labels import CAPACITY_TYPE, ZONE
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.deprovisioning.budgets import REASONS, allowance
+from controller.core.provisioning.offerings.usable import meets
+from controller.core.scheduling.requirements import Requirements
+from controller.errors import NotFoundError
+
+SHOWN = 5
+
+
+def explain_provisioner(present: Present, name: str, now: float) -> Answer:
+    """The answer. Raises NotFoundError."""
+    snapshot = present.snapshot
+    provisioner, invalid = snapshot.provisioners.get(name), snapshot.invalid.get(("Provisioner", name))
+    said = Section("Events", lines(present.kube, "Provisioner", name, "", now))
+    if provisioner is None and invalid is not None:
+        broken = Section("Broken rules", tuple(invalid.error.split(" | ")))
+        return Answer(f"Provisioner {name}", "is not valid: it launches nothing", {}, (broken, said))
+    if provisioner is None:
+        known = ", ".join(snapshot.provisioners) or "none"
+        raise NotFoundError(f"There is no Provisioner {name}; there are: {known}")
+    problem = present.view.problems.get(name, "")
+    types = present.view.types.get(name, ())
+    sections = (
+        Section("Problems", tuple(problem.split(" | ")) if problem else ()),
+        Section("What its requirements leave", tuple(_funnel(provisioner, types))),
+        Section("Cheapest offerings", tuple(_cheapest(provisioner, types))),
+        Section("Limits", tuple(_limits(present, provisioner, now))),
+        Section("Nodes that may be on their way out at once", tuple(_budgets(present, provisioner, now))),
+        said,
+    )
+    verdict = "launches nothing now" if problem else "can launch nodes"
+    return Answer(f"Provisioner {name}", verdict, _facts(present, provisioner, now), sections, present.price_notes)
+
+
+def _facts(present: Present, provisioner: Provisioner, now: float) -> dict[str, str]:
+    prices = present.paid
+    own = [node for node in present.snapshot.nodes.values() if node.provisioner_name == provisioner.name]
+    known = [node_facts(node, prices, now).price_per_hour for node in own]
+    total = sum(price for price in known if price is not None)
+    heavier = sum(each.weight > provisioner.weight for each in present.snapshot.provisioners.values())
+    after_empty, expired = provisioner.ttl_seconds_after_empty, provisioner.ttl_seconds_until_expired
+    return {
+        "template": provisioner.provider_ref or "inline (spec.provider)",
+        "weight": f"{provisioner.weight}; {count(heavier, 'Provisioner')} before it",
+        "nodes": f"{len(own)}, {money(total)}/h" + (", some of unknown price" if None in known else ""),
+        "consolidation": "on" if provisioner.consolidation_enabled else "off",
+        "empty nodes go": f"after {after_empty} s" if after_empty is not None else "",
+        "nodes expire": f"after {expired} s" if expired is not None else "",
+        "taints": ", ".join(f"{t.key}={t.value}:{t.effect}" for t in provisioner.taints),
+    }
+
+
+def _funnel(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iterator[str]:
+    """How many types are left after each requirement, in their order."""
+    yield f"{len(types)} instance types are sold where its template has subnets"
+    left = types
+    for requirement in Requirements.of(provisioner.requirements).values():
+        left = tuple(each for each in left if meets(requirement, each))
+        yield f"{len(left)} after {requirement}"
+
+
+def _cheapest(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iterator[str]:
+    requirements = Requirements.of(provisioner.requirements)
+    best: dict[tuple[str, str], PricedOffering] = {}
+    for kind in types:
+        if not all(meets(each, kind) for each in requirements.values()):
+            continue
+        for o in kind.offerings:
+            fits = all(
+                requirements[key].has(value)
+                for key, value in ((ZONE, o.zone), (CAPACITY_TYPE, o.capacity_type))
+                if key in requirements
+            )
+            if fits and o.available:
+                found = PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
+                key = (kind.name, o.capacity_type)
+                best[key] = min(best.get(key, found), found)
+    for each in sorted(best.values())[:SHOWN]:
+        yield f"{each.instance_type} {each.capacity_type} in {each.zone}, {money(each.price)}/h"
+
+
+def _limits(present: Present, provisioner: Provisioner, now: float) -> Iterator[str]:
+    if provisioner.limits is None:
+        yield "spec.limits: none"
+    for each in bounds_of(present, provisioner, now):
+        state = f" ({': '.join(filter(None, (each.state, each.reason)))})" if each.state else ""
+        yield f"{each.what}: {each.have} of {each.want}{state}" if each.want else f"{each.what}{state}"
+
+
+def _budgets(present: Present, provisioner: Provisioner, now: float) -> Iterator[str]:
+    nodes = sum(node.provisioner_name == provisioner.name for node in present.snapshot.nodes.values())
+    for reason in REASONS:
+        allowed = allowance(provisioner, reason, nodes, now)
+        yield f"{reason}: {allowed.nodes} of {nodes} ({allowed.because})"

@@ -1,0 +1,173 @@
+"""What a simulation is of: a cluster state made of files, of a dump or of a live cluster, and the settings with it.
+
+Everything becomes the same JSON documents that the watches deliver, and goes through the same `Cluster`: what is
+planned here is what the controller would plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.cli.inputs.files import Placed
+from controller.cli.inputs.workload_pods import WORKLOADS, Expanded, Scale, expand
+from controller.core.api.document import Document, mapping, text
+from controller.core.api.strict import Report, did_you_mean
+from controller.core.api.v1alpha5.nodetemplate_rules import validate_node_template
+from controller.core.api.v1alpha5.provisioner_rules import validate_provisioner
+from controller.core.state.change import Change, ChangeType
+from controller.core.state.cluster import Cluster
+from controller.core.state.kinds import KINDS
+from controller.core.state.snapshot import Snapshot
+from controller.errors import Problem, ValidationError
+from controller.settings import CONFIG_MAP, Settings
+
+VALIDATORS: Mapping[str, tuple[str, Callable[[Document], tuple[Problem, ...]]]] = {
+    "Provisioner": ("karpenter.sh/v1alpha5", validate_provisioner),
+    "AWSNodeTemplate": ("karpenter.k8s.aws/v1alpha1", validate_node_template),
+}
+READ_TOO = ("HorizontalPodAutoscaler", "ConfigMap")
+EBS = "ebs.csi.aws.com"
+SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A cluster state to plan for. `notes` say what was assumed or left out."""
+
+    name: str
+    snapshot: Snapshot
+    settings: Settings
+    notes: tuple[str, ...] = ()
+
+
+def scenario(name: str, placed: Sequence[Placed], report: Report, scale: Scale | None = None) -> Scenario | None:
+    """The scenario of these objects; None, and problems in `report`, when some are wrong."""
+    before = len(report.problems)
+    check_configuration(placed, report)
+    settings = _settings(placed, report)
+    scale = scale or Scale()
+    running = [each for each in placed if each.kind == "Pod" and bound(each.document)]
+    waiting = [each for each in placed if each.kind != "Pod" or not bound(each.document)]
+    expanded = expand(waiting, scale, report)
+    _check_scale(scale, expanded, waiting, report)
+    if len(report.problems) > before:
+        return None
+    documents = _documents(placed, running, expanded)
+    notes = (*_assume_classes(documents), *_not_looked_at(placed))
+    return Scenario(name, _cluster(documents).snapshot(), settings, notes)
+
+
+def state_of(placed: Sequence[Placed]) -> tuple[Snapshot, Settings]:
+    """The snapshot of `cluster_of`."""
+    cluster, settings = cluster_of(placed)
+    return cluster.snapshot(), settings
+
+
+def cluster_of(placed: Sequence[Placed]) -> tuple[Cluster, Settings]:
+    """Objects as they are: pods wait only where they say so, and what is invalid is among the snapshot's `invalid`.
+
+    Raises ValidationError for settings that are wrong.
+    """
+    report = Report()
+    settings = _settings(placed, report)
+    if report.problems:
+        raise ValidationError(CONFIG_MAP, report.problems)
+    documents = {kind: [each.document for each in placed if each.kind == kind] for kind in KINDS}
+    return _cluster(documents), settings
+
+
+def _cluster(documents: Mapping[str, Sequence[Document]]) -> Cluster:
+    cluster = Cluster()
+    for kind, members in documents.items():
+        cluster.apply(Change(kind, ChangeType.REPLACED, tuple(members)))
+    return cluster
+
+
+def bound(pod: Document) -> bool:
+    """Whether the pod is on a node."""
+    return bool(mapping(pod.get("spec")).get("nodeName"))
+
+
+def _documents(placed: Iterable[Placed], running: Iterable[Placed], expanded: Expanded) -> dict[str, list[Document]]:
+    documents: dict[str, list[Document]] = {kind: [] for kind in KINDS}
+    for each in placed:
+        if each.kind in documents and each.kind != "Pod":
+            documents[each.kind].append(each.document)
+    documents["Pod"] = [*(each.document for each in running), *expanded.pods]
+    documents["PersistentVolumeClaim"].extend(expanded.claims)
+    return documents
+
+
+def check_configuration(placed: Iterable[Placed], report: Report) -> None:
+    """The rules of both kinds, names that are there twice, and references to templates that are not."""
+    chosen = [each for each in placed if each.kind in VALIDATORS]
+    seen: dict[tuple[str, str], str] = {}
+    for each in chosen:
+        api_version, validate = VALIDATORS[each.kind]
+        if each.document.get("apiVersion") != api_version:
+            given = each.document.get("apiVersion")
+            report.add(f"{each.where}: apiVersion", f"{given!r} is not supported", f"use {api_version}")
+            continue
+        for problem in validate(each.document):
+            report.add(f"{each.where}: {each.kind} {each.name}: {problem.path}", problem.message, problem.remedy)
+        first = seen.setdefault((each.kind, each.name), each.where)
+        if first is not each.where:
+            report.add(each.where, f"{each.kind} {each.name!r} is there twice", f"the other is in {first}")
+    names = [name for kind, name in seen if kind == "AWSNodeTemplate"]
+    for each in chosen:
+        wanted = text(mapping(mapping(each.document.get("spec")).get("providerRef")).get("name"))
+        if each.kind == "Provisioner" and wanted and wanted not in names:
+            remedy = did_you_mean(wanted, names) if names else "add it to the files"
+            path = f"{each.where}: Provisioner {each.name}: spec.providerRef.name"
+            report.add(path, f"no AWSNodeTemplate is called {wanted!r}", remedy)
+
+
+def _check_scale(scale: Scale, expanded: Expanded, placed: Iterable[Placed], report: Report) -> None:
+    names = {each.name for each in placed if each.kind in WORKLOADS}
+    for name in sorted(set(scale.replicas) - expanded.scaled):
+        remedy = did_you_mean(name.rpartition("/")[2], names) if names else "there is no workload in the files"
+        report.add(f"--replicas {name}", "no workload has this name", remedy)
+
+
+def _settings(placed: Iterable[Placed], report: Report) -> Settings:
+    """Those of the ConfigMap, if it is there."""
+    for each in placed:
+        if each.kind == "ConfigMap" and each.name == CONFIG_MAP:
+            data = {str(key): str(value) for key, value in mapping(each.document.get("data")).items()}
+            try:
+                return Settings.parse({"aws.clusterName": SIMULATED, **data})
+            except ValidationError as error:
+                for problem in error.problems:
+                    report.add(f"{each.where}: {CONFIG_MAP}: {problem.path}", problem.message, problem.remedy)
+    return Settings(cluster_name=SIMULATED)
+
+
+def _assume_classes(documents: Mapping[str, list[Document]]) -> Iterable[str]:
+    """Storage classes that claims name and files lack are taken to be EBS, as on most clusters.
+
+    A live cluster or a dump tells its classes; then nothing is assumed.
+    """
+    if documents["Node"] or documents["StorageClass"]:
+        return
+    wanted = {mapping(claim.get("spec")).get("storageClassName") for claim in documents["PersistentVolumeClaim"]}
+    for name in sorted({text(each) for each in wanted}):
+        default = {} if name else {"storageclass.kubernetes.io/is-default-class": "true"}
+        documents["StorageClass"].append(_ebs(name or "default", default))
+        what = f"The StorageClass {name}" if name else "The default StorageClass"
+        yield f"{what} is not among the files; it is taken to be EBS in the zone of the pod"
+
+
+def _ebs(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "annotations": dict(annotations)}
+    return {"metadata": metadata, "provisioner": EBS, "volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def _not_looked_at(placed: Iterable[Placed]) -> Iterable[str]:
+    known = {*KINDS, *WORKLOADS, *READ_TOO}
+    others = Counter(each.kind for each in placed if each.kind not in known)
+    if others:
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
+        yield f"Without influence on nodes, and not looked at: {listed}"

@@ -1,0 +1,121 @@
+"""Where types and prices come from: the shipped tables, a dump, or AWS now; and where a live cluster is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+import controller
+from controller.aws.catalog.offline_catalog import OfflineTypes, RegionCatalog
+from controller.cli.inputs.files import Placed
+from controller.cli.inputs.objects import Objects
+from controller.core.api.document import Document
+from controller.core.cloud import TypeSource
+from controller.errors import ForbiddenError, NotFoundError, Problem, ValidationError
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS
+from controller.runtime.clock import SystemClock
+from controller.settings import CONFIG_MAP, Settings
+
+if TYPE_CHECKING:
+    from controller.aws.provider import AWSProvider
+
+DEFAULT_REGION = "us-east-1"
+LIVE, SHIPPED = "live", "shipped"
+
+
+def kube_client(kubeconfig: str, context: str) -> KubeClient:
+    """A client as kubectl would have it. Raises ValidationError without a usable kubeconfig."""
+    return KubeClient(connect(kubeconfig, context))
+
+
+def read_cluster(kube: KubeClient) -> Objects:
+    """All that planning looks at, by list requests. Kinds that the cluster does not have are left out.
+
+    Raises KubeErrors.
+    """
+    placed: list[Placed] = []
+    for resource in CLUSTER_STATE:
+        try:
+            found = kube.list_all(resource)
+        except NotFoundError:
+            continue
+        for document in found.items:
+            full = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+            placed.append(Placed(full, f"cluster {kube.connection.server}"))
+    settings = read_settings(kube)
+    if settings is not None:
+        placed.append(Placed({"apiVersion": "v1", "kind": "ConfigMap", **settings}, "cluster"))
+    return Objects(tuple(placed))
+
+
+def read_settings(kube: KubeClient) -> Document | None:
+    """The ConfigMap karpenter-global-settings, in whatever namespace it is; None when there is none or it is hidden."""
+    try:
+        found = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
+    except ForbiddenError:
+        return None
+    return next(iter(found), None)
+
+
+def choose_region(given: str, found: Sequence[str], of_nodes: str) -> str:
+    """The region asked for, else the one that files name, else that of the nodes there are.
+
+    Raises ValidationError when files name several.
+    """
+    if given:
+        return given
+    named = sorted(set(found))
+    if len(named) > 1:
+        raise ValidationError("Region", [Problem("--region", f"files name {', '.join(named)}", "choose one")])
+    return named[0] if named else of_nodes or DEFAULT_REGION
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Types and prices, and what to say of them."""
+
+    types: TypeSource
+    prices: OfflineTypes
+    """Of nodes that no Provisioner made."""
+    note: str
+    spot_note: str = ""
+    """What to say where a plan has spot nodes."""
+
+
+def offline_types(catalog: RegionCatalog, settings: Settings, zones: Sequence[str], spot_share: float) -> Source:
+    """Types out of a catalog. Raises ValidationError for zones that it does not have."""
+    unknown = sorted(set(zones) - catalog.all_zones)
+    if unknown:
+        known = ", ".join(sorted(catalog.all_zones))
+        problem = Problem("--zone", f"{', '.join(unknown)}: not in {catalog.region}", f"known: {known}")
+        raise ValidationError("Flags", [problem])
+    note = f"Types and prices of {catalog.region}, {catalog.generated}: {catalog.source}"
+    spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand; --catalog live has the real ones"
+    types = OfflineTypes(catalog, settings, frozenset(zones), spot_share)
+    return Source(types, types, note, spot if catalog.spot is None else "")
+
+
+def live_types(settings: Settings) -> Source:
+    """Types and prices of AWS now. Raises CloudErrors."""
+    provider = live_provider(settings)
+    provider.refresh()
+    prices = OfflineTypes(provider.region_catalog(), settings)
+    return Source(provider, prices, f"Types and prices of {provider.region} as AWS has them now")
+
+
+def live_provider(settings: Settings) -> AWSProvider:
+    """What the controller asks AWS with, silent. Raises CloudUnauthorizedError without a region."""
+    from controller.aws.api.clients import (
+        make_clients,  # boto3 is slow to import; most uses of the commands need no AWS
+    )
+    from controller.aws.provider import AWSProvider
+
+    logger: Any = structlog.wrap_logger(
+        structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger(50)
+    )
+    return AWSProvider(settings, make_clients(version=controller.__version__), SystemClock(), logger)

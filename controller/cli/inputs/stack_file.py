@@ -1,0 +1,60 @@
+"""The Provisioners, templates, settings and region of a stack configuration file (stacks/Pulumi.NAME.yaml)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from controller.cli.inputs.files import Placed, read_files
+from controller.core.api.document import items, mapping, text
+from controller.core.api.strict import Report
+from controller.settings import CONFIG_MAP, setting_keys
+
+KINDS = {
+    "nodeTemplates": ("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate"),
+    "provisioners": ("karpenter.sh/v1alpha5", "Provisioner"),
+}
+PROJECT = "nodeless:"
+
+
+def stack_objects(stack: Placed, report: Report) -> Iterator[Placed]:
+    """The objects that the stack would apply, and its settings as the ConfigMap that they become."""
+    config = mapping(stack.document.get("config"))
+    values = {str(key).removeprefix(PROJECT): value for key, value in config.items() if str(key).startswith(PROJECT)}
+    for key, (api_version, kind) in KINDS.items():
+        for index, entry in enumerate(items(values.get(key))):
+            where = f"{stack.where}: {PROJECT}{key}[{index}]"
+            if not isinstance(entry, Mapping):
+                report.add(where, "must be an object with name and spec")
+                continue
+            metadata = {name: entry[name] for name in ("name", "labels", "annotations") if entry.get(name) is not None}
+            document = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": entry.get("spec")}
+            yield Placed(document, where)
+    folder = _project(Path(stack.where.partition(" (document")[0]))
+    for name in items(values.get("manifests")):
+        yield from read_files([str(folder / str(name))], report)
+    yield Placed({"kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": _settings(values)}, stack.where)
+
+
+def stack_region(stack: Placed) -> str:
+    """The key aws:region, or empty."""
+    return text(mapping(stack.document.get("config")).get("aws:region"))
+
+
+def _project(file: Path) -> Path:
+    """The folder of Pulumi.yaml, from which paths in the configuration count; else the file's own."""
+    above = (folder for folder in file.absolute().parents if (folder / "Pulumi.yaml").exists())
+    return next(above, file.parent)
+
+
+def _settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """The stack's settings under the ConfigMap's keys: `enablePodEni` is `aws.enablePodENI`."""
+    known = {key.rpartition(".")[2].lower(): key for key in setting_keys()}
+    found = {"aws.clusterName": text(mapping(values.get("cluster")).get("name")) or "simulated"}
+    for name, value in mapping(values.get("settings")).items():
+        key = known.get(str(name).lower())
+        if key is not None:
+            found[key] = value if isinstance(value, str) else json.dumps(value)
+    return found

@@ -1,0 +1,189 @@
+"""From workloads to the pods that their controllers would make, waiting for a node.
+
+Deployments, ReplicaSets, ReplicationControllers and StatefulSets by their replicas (claims of StatefulSets included),
+Jobs and CronJobs by the pods that run at once, Pods as they are. DaemonSets stay what they are: the packer knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.cli.inputs.files import Placed
+from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.parse import parse_pod
+from controller.core.api.strict import Report, kind_of
+
+SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
+WORKLOADS = (*SCALED, "Job", "CronJob", "Pod")
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+"""What kube-scheduler says of a pod that waits for a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How many replicas, where not as declared. `replicas` by NAME or NAMESPACE/NAME; `autoscaled` min or max."""
+
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    autoscaled: str = ""
+    """What HorizontalPodAutoscalers do to their targets: empty (only what declares no replicas), min, or max."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """Pods and the claims of their volumes, as JSON documents; `scaled` are the names that `Scale.replicas` found."""
+
+    pods: tuple[Document, ...]
+    claims: tuple[Document, ...]
+    scaled: frozenset[str]
+
+
+def expand(placed: Iterable[Placed], scale: Scale, report: Report) -> Expanded:
+    """The pods of all workloads. What cannot be read goes to `report`, with file and key path."""
+    placed = tuple(placed)
+    targets = _autoscaled(placed, scale.autoscaled)
+    pods: list[Document] = []
+    claims: list[Document] = []
+    scaled: set[str] = set()
+    for each in placed:
+        if each.kind == "Pod":
+            pods.append(_waiting(each.document, each.where, report))
+        elif each.kind in WORKLOADS:
+            template, count, path = _template(each, targets, scale, scaled, report)
+            made = list(_replicas(each, template, path, count, report))
+            pods.extend(made)
+            if each.kind == "StatefulSet":
+                claims.extend(_claims(each.document, made))
+    return Expanded(tuple(pods), tuple(claims), frozenset(scaled))
+
+
+def _autoscaled(placed: Iterable[Placed], want: str) -> dict[tuple[str, str, str], tuple[int, bool]]:
+    """(namespace, kind, name) → replicas, and whether they hold against what the workload declares."""
+    found = {}
+    for each in placed:
+        if each.kind == "HorizontalPodAutoscaler":
+            spec = mapping(each.document.get("spec"))
+            target = mapping(spec.get("scaleTargetRef"))
+            least = spec.get("minReplicas", 1)
+            count = spec.get("maxReplicas") if want == "max" else least
+            if isinstance(count, int):
+                key = (_namespace(each.document), text(target.get("kind")), text(target.get("name")))
+                found[key] = (count, bool(want))
+    return found
+
+
+def _namespace(document: Document) -> str:
+    return text(mapping(document.get("metadata")).get("namespace")) or "default"
+
+
+def _template(
+    each: Placed,
+    targets: Mapping[tuple[str, str, str], tuple[int, bool]],
+    scale: Scale,
+    scaled: set[str],
+    report: Report,
+) -> tuple[Document, int, str]:
+    """The pod template, how many pods of it, and its key path."""
+    spec, path = mapping(each.document.get("spec")), "spec"
+    if each.kind == "CronJob":
+        spec, path = mapping(mapping(spec.get("jobTemplate")).get("spec")), "spec.jobTemplate.spec"
+    if each.kind in SCALED:
+        count = _count(spec, "replicas", each, path, report)
+        known = targets.get((_namespace(each.document), each.kind, each.name))
+        if known is not None and (known[1] or spec.get("replicas") is None):
+            count = known[0]
+    else:
+        count = _count(spec, "parallelism", each, path, report)
+        if spec.get("completions") is not None:
+            count = min(count, _count(spec, "completions", each, path, report))
+        if spec.get("suspend") is True or mapping(each.document.get("spec")).get("suspend") is True:
+            count = 0
+    for name in (each.name, f"{_namespace(each.document)}/{each.name}"):
+        if name in scale.replicas:
+            count = scale.replicas[name]
+            scaled.add(name)
+    return mapping(spec.get("template")), count, f"{path}.template"
+
+
+def _count(spec: Document, name: str, each: Placed, path: str, report: Report) -> int:
+    value = spec.get(name, 1)
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        report.add(f"{each.where}: {path}.{name}", f"must be a whole number of 0 or more, not {value!r}")
+        return 0
+    return value
+
+
+def _replicas(each: Placed, template: Document, path: str, count: int, report: Report) -> Iterator[Document]:
+    metadata = mapping(template.get("metadata"))
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": _namespace(each.document),
+            "labels": dict(mapping(metadata.get("labels"))),
+            "annotations": dict(mapping(metadata.get("annotations"))),
+            "ownerReferences": [_owner(each)],
+        },
+        "spec": template.get("spec"),
+    }
+    _check(pod, f"{each.where}: {path}.", report)
+    for number in range(count):
+        name = f"{each.name}-{number}"
+        named = {**pod, "metadata": {**pod["metadata"], "name": name, "uid": f"{each.kind}/{name}"}}
+        yield {**named, **_status(each, named, number)}
+
+
+def _owner(each: Placed) -> dict[str, Any]:
+    kind = {"Deployment": "ReplicaSet", "CronJob": "Job"}.get(each.kind, each.kind)
+    api_version = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
+    owner = {"apiVersion": api_version, "kind": kind, "name": each.name, "controller": True}
+    return {**owner, "uid": f"{each.kind}/{_namespace(each.document)}/{each.name}"}
+
+
+def _status(each: Placed, pod: Document, number: int) -> dict[str, Any]:
+    """Waiting; a StatefulSet's pod with the claims of its own."""
+    spec = dict(mapping(pod["spec"]))
+    if each.kind == "StatefulSet":
+        templates = objects(mapping(each.document.get("spec")).get("volumeClaimTemplates"))
+        names = [text(mapping(one.get("metadata")).get("name")) for one in templates]
+        own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{each.name}-{number}"}} for name in names]
+        spec["volumes"] = [*(spec.get("volumes") or ()), *own]
+    return {"spec": spec, "status": {"phase": "Pending", "conditions": [UNSCHEDULABLE]}}
+
+
+def _claims(document: Document, pods: Iterable[Document]) -> Iterator[Document]:
+    for pod in pods:
+        for template in objects(mapping(document.get("spec")).get("volumeClaimTemplates")):
+            metadata = mapping(template.get("metadata"))
+            name = f"{text(metadata.get('name'))}-{pod['metadata']['name']}"
+            namespace = pod["metadata"]["namespace"]
+            yield {
+                **template,
+                "kind": "PersistentVolumeClaim",
+                "metadata": {**metadata, "name": name, "namespace": namespace, "uid": f"{namespace}/{name}"},
+            }
+
+
+def _waiting(document: Document, where: str, report: Report) -> Document:
+    """A Pod of a manifest as it would wait: the status that it may carry is left behind, and so is its node."""
+    _check(document, f"{where}: ", report)
+    metadata = dict(mapping(document.get("metadata")))
+    name = text(metadata.get("name")) or f"{text(metadata.get('generateName'))}0"
+    metadata.update(name=name, namespace=_namespace(document), uid=text(metadata.get("uid")) or f"Pod/{name}")
+    spec = {key: value for key, value in mapping(document.get("spec")).items() if key != "nodeName"}
+    return {**document, "metadata": metadata, "spec": spec, "status": {"conditions": [UNSCHEDULABLE]}}
+
+
+def _check(pod: Document, prefix: str, report: Report) -> None:
+    spec = pod.get("spec")
+    if not isinstance(spec, Mapping):
+        report.add(f"{prefix}spec", "is missing" if spec is None else f"must be an object, not {kind_of(spec)}")
+    elif not isinstance(spec.get("containers"), list) or not spec["containers"]:
+        report.add(f"{prefix}spec.containers", "is missing", "a pod has at least one container")
+    else:
+        for message in parse_pod(pod).spec.malformed:
+            path, separator, rest = message.partition(": ")
+            report.add(f"{prefix}{path}" if separator else prefix.rstrip(": ."), rest or path)

@@ -1,0 +1,205 @@
+"""`nodeless simulate`: which nodes a workload would get, what they cost, what cannot be placed and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from controller.aws.catalog.offline_catalog import RegionCatalog, shipped_catalog
+from controller.cli import output
+from controller.cli.cluster import simulation, simulation_report
+from controller.cli.cluster.node_facts import capacity_type
+from controller.cli.cluster.simulation import Simulation
+from controller.cli.inputs.files import Placed
+from controller.cli.inputs.objects import Objects, read_objects
+from controller.cli.inputs.scenario import Scenario, scenario
+from controller.cli.inputs.sources import (
+    LIVE,
+    SHIPPED,
+    Source,
+    choose_region,
+    kube_client,
+    live_types,
+    offline_types,
+    read_cluster,
+)
+from controller.cli.inputs.workload_pods import Scale
+from controller.cli.output import Command, cluster_options, output_option
+from controller.cli.simulate import comparison, simulation_page
+from controller.cli.simulate.repack import ALL, OURS, repacked
+from controller.core.api.document import mapping
+from controller.core.api.labels import SPOT
+from controller.core.api.strict import Report
+from controller.errors import Problem, ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line."""
+
+    files: tuple[str, ...]
+    compare: tuple[str, ...]
+    live: bool
+    kubeconfig: str
+    context: str
+    catalog: str
+    region: str
+    zones: tuple[str, ...]
+    spot_share: float
+    scale: Scale
+    repack: str
+    budget_seconds: float
+    gap: bool
+
+
+@click.command(cls=Command)
+@click.argument("files", nargs=-1, metavar="[FILE|FOLDER|-]...")
+@click.option(
+    "--compare", multiple=True, metavar="FILE", help="Configuration to compare with (the present one); repeat."
+)
+@click.option("--live", is_flag=True, help="Read the cluster of the kubeconfig too: nodes, pods, Provisioners.")
+@cluster_options
+@click.option(
+    "--catalog",
+    default="",
+    metavar="shipped|live",
+    type=click.Choice(["", "shipped", "live"]),
+    help="Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]",
+)
+@click.option(
+    "--region",
+    default="",
+    metavar="NAME",
+    help="Region of the catalog. [default: the stack's or the nodes', else us-east-1]",
+)
+@click.option("--zone", "zones", multiple=True, metavar="NAME", help="A zone that has subnets; repeat. [default: all]")
+@click.option(
+    "--spot-share",
+    default=0.4,
+    show_default=True,
+    type=click.FloatRange(0.05, 1.0),
+    help="Spot price over on-demand price, where the catalog has no spot prices.",
+)
+@click.option("--replicas", multiple=True, metavar="NAME=N", help="What if NAME had N replicas; repeat.")
+@click.option(
+    "--autoscaled",
+    default="declared",
+    show_default=True,
+    type=click.Choice(["declared", "min", "max"]),
+    help="Replicas of what HorizontalPodAutoscalers scale.",
+)
+@click.option(
+    "--repack", default="", type=click.Choice(["", OURS, ALL]), metavar="ours|all",
+    help="Take our nodes (or all but Fargate's) away and pack their pods anew.",
+)  # fmt: skip
+@click.option(
+    "--budget", default=1.0, show_default=True, type=click.FloatRange(0, 60), help="Effort, in seconds about."
+)
+@click.option(
+    "--html", "page", default="", metavar="FILE", help="Write one self-contained page with the packing drawn."
+)
+@click.option("--gap", is_flag=True, help="Say where the price above the lower bound comes from.")
+@output_option("wide", "markdown")
+def simulate(form: str, page: str, budget: float, replicas: Sequence[str], autoscaled: str, **given: object) -> None:
+    """Which nodes a workload would get, what they cost, and what cannot be placed.
+
+    FILEs hold Provisioners, AWSNodeTemplates and workloads in any mixture: manifests, stack configuration
+    (stacks/Pulumi.NAME.yaml), dumps (`nodeless dump`). Neither AWS nor a cluster is needed, unless --live or
+    --catalog live asks for them.
+
+    Exit code: 0 all pods placed, 3 some cannot be placed, 2 files or flags are wrong, 1 AWS or the cluster failed.
+    """
+    scale = Scale(_replicas(replicas), "" if autoscaled == "declared" else autoscaled)
+    with output.progress("Reading and packing"):
+        found, before = run(Request(scale=scale, budget_seconds=budget, **given))  # type: ignore[arg-type]
+    if page:
+        Path(page).write_text(simulation_page.page(found, before))
+        output.note(f"Written: {page}")
+    _print(found, before, form)
+    if found.plan.unplaced:
+        click.get_current_context().exit(output.FOUND)
+
+
+def run(request: Request) -> tuple[Simulation, Simulation | None]:
+    """The simulation, and that of the configuration to compare with. Raises ValidationError, Kube- and CloudErrors."""
+    report = Report()
+    objects = read_objects(request.files, report)
+    other = read_objects(request.compare, report)
+    if request.live:
+        objects = _with_cluster(objects, read_cluster(kube_client(request.kubeconfig, request.context)))
+    if not objects.placed and not report.problems:
+        report.add("FILE", "nothing to simulate", "name files with Provisioners and workloads, or give --live")
+    wanted = [("after" if request.compare else "simulated", objects.configuration, objects.workload)]
+    if request.compare:
+        wanted.append(("before", other.configuration, other.workload or objects.workload))
+    made = [_scenario(name, (*conf, *work), request, report) for name, conf, work in wanted]
+    if report.problems:
+        raise ValidationError("Files", report.problems)
+    scenarios = [each for each in made if each is not None]
+    catalog = objects.catalog or other.catalog
+    source = _source(request, scenarios[0], objects.region, (*objects.regions, *other.regions), catalog)
+    plans = [_simulated(each, source, request) for each in scenarios]
+    return plans[0], plans[1] if len(plans) > 1 else None
+
+
+def _scenario(name: str, placed: Sequence[Placed], request: Request, report: Report) -> Scenario | None:
+    return scenario(name, repacked(placed, request.repack), report, request.scale)
+
+
+def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:
+    found = simulation.simulate(wanted, source.types, request.budget_seconds, gap=request.gap)
+    kinds = {node.offering.capacity_type for node in found.plan.new_nodes}
+    kinds |= {capacity_type(node.node.labels) for node in wanted.snapshot.nodes.values()}
+    spot = (f"{source.spot_note}, --spot-share assumes another share",) if SPOT in kinds and source.spot_note else ()
+    return replace(found, notes=(source.note, *spot, *found.notes))
+
+
+def _with_cluster(files: Objects, cluster: Objects) -> Objects:
+    """Files win: a Provisioner of a file stands in the place of the cluster's of that name, and so for all kinds."""
+    named = {_identity(each) for each in files.placed}
+    kept = (each for each in cluster.placed if _identity(each) not in named)
+    return Objects((*files.placed, *kept), files.regions, files.catalog)
+
+
+def _identity(each: Placed) -> tuple[str, str, str]:
+    metadata = mapping(each.document.get("metadata"))
+    return (each.kind, str(metadata.get("namespace") or "default"), each.name)
+
+
+def _source(
+    request: Request, wanted: Scenario, of_nodes: str, regions: Sequence[str], catalog: RegionCatalog | None
+) -> Source:
+    if request.catalog == LIVE:
+        return live_types(wanted.settings)
+    region = choose_region(request.region, regions, of_nodes)
+    if catalog is None or request.catalog == SHIPPED or catalog.region != region:
+        catalog = shipped_catalog(region)
+    return offline_types(catalog, wanted.settings, request.zones, request.spot_share)
+
+
+def _replicas(given: Sequence[str]) -> dict[str, int]:
+    found, problems = {}, []
+    for each in given:
+        name, _, number = each.partition("=")
+        if name and number.isdecimal():
+            found[name] = int(number)
+        else:
+            problems.append(Problem("--replicas", f"{each!r} is not NAME=N", "write web=20, or shop/web=20"))
+    if problems:
+        raise ValidationError("Flags", problems)
+    return found
+
+
+def _print(found: Simulation, before: Simulation | None, form: str) -> None:
+    if form == "markdown":
+        click.echo(comparison.markdown(found, before))
+    elif form in ("json", "yaml"):
+        document = simulation_report.document(found)
+        output.structured(comparison.document(found, before) if before else document, form)
+    elif before is not None:
+        comparison.show(found, before, output.console())
+    else:
+        simulation_report.show(found, output.console(), wide=form == "wide")

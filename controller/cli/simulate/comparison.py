@@ -1,0 +1,183 @@
+"""Two configurations for one workload, side by side: what a change costs or saves. Fit for a pull request's comment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.cluster import simulation_report
+from controller.cli.cluster.simulation import Simulation
+from controller.cli.cluster.simulation_report import SHOWN, groups, unplaced_by_reason, use
+from controller.cli.figures import count, money, month, percent
+
+MARKER = "<!-- nodeless simulate -->"
+"""Opens every comment, so that a later run can find it and put the newer one in its place."""
+
+Row = tuple[str, str, str, str]
+"""What, before, after, the difference."""
+
+
+def document(after: Simulation, before: Simulation) -> dict[str, Any]:
+    """Both simulations in full, and the differences of their figures."""
+    one, two = simulation_report.summary(before), simulation_report.summary(after)
+    changed = {
+        key: round(two[key] - one[key], 6)
+        for key in two
+        if isinstance(two[key], (int, float)) and isinstance(one[key], (int, float))
+    }
+    return {
+        "difference": changed,
+        "before": simulation_report.document(before),
+        "after": simulation_report.document(after),
+    }
+
+
+def rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
+    """The figures that decide."""
+    found = [
+        _priced("Price per hour", before.price_per_hour, after.price_per_hour, money),
+        _priced("Price per month", before.price_per_hour, after.price_per_hour, month),
+        _priced("Lower bound per hour", before.bound.price_per_hour, after.bound.price_per_hour, money),
+        _counted("New nodes", len(before.plan.new_nodes), len(after.plan.new_nodes)),
+        _counted("Pods that cannot be placed", len(before.plan.unplaced), len(after.plan.unplaced)),
+    ]
+    for name in SHOWN:
+        one, two = (use(each, each.plan.new_nodes, name) for each in (before, after))
+        found.append((f"{name.upper() if name == 'cpu' else name.capitalize()} in use", percent(one), percent(two), ""))
+    kinds = [Counter(node.offering.capacity_type for node in each.plan.new_nodes) for each in (before, after)]
+    both = sorted(kinds[0] | kinds[1])
+    return (*found, *(_counted(f"{kind} nodes", kinds[0][kind], kinds[1][kind]) for kind in both))
+
+
+def _priced(name: str, before: float, after: float, form: Any) -> Row:
+    change = after - before
+    if abs(change) < 1e-9:
+        return (name, form(before), form(after), "same")
+    sign = "+" if change > 0 else "−"
+    share = f" ({'+' if change > 0 else '−'}{percent(abs(change) / before, 1)})" if before > 0 else ""
+    return (name, form(before), form(after), f"{sign}{form(abs(change))}{share}")
+
+
+def _counted(name: str, before: int, after: int) -> Row:
+    change = after - before
+    return (name, f"{before:,}", f"{after:,}", "same" if not change else f"{'+' if change > 0 else '−'}{abs(change):,}")
+
+
+def node_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
+    """Nodes by type, capacity type and Provisioner, where their number differs."""
+    one, two = (
+        {(g.instance_type, g.capacity_type, g.provisioner): len(g.nodes) for g in groups(each)}
+        for each in (before, after)
+    )
+    keys = sorted(key for key in {*one, *two} if one.get(key, 0) != two.get(key, 0))
+    return tuple(_counted(" ".join(key), one.get(key, 0), two.get(key, 0)) for key in keys)
+
+
+def show(after: Simulation, before: Simulation, console: Console) -> None:
+    """Print both as tables."""
+    console.print(_table("Figures", rows(after, before)))
+    changed = node_rows(after, before)
+    if changed:
+        console.print()
+        console.print(_table("Nodes", changed))
+    for label, each in (("before", before), ("after", after)):
+        for reason, workloads in unplaced_by_reason(each):
+            console.print(Text(f"\nCannot be placed {label}: {_listed(workloads.items())}", style="bold red"))
+            console.print(Text(f"  {reason}"))
+    console.print()
+    for note in dict.fromkeys((*after.notes, *before.notes)):
+        console.print(Text(f"Note: {note}", style="dim"))
+
+
+def _table(title: str, members: Iterable[Row]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in ("Before", "After", "Difference"):
+        table.add_column(name, justify="right")
+    for name, one, two, change in members:
+        cheaper = change.startswith("−")
+        style = "" if change in ("same", "") else "green" if cheaper else "red"
+        table.add_row(Text(name), one, two, Text(change, style=style))
+    return table
+
+
+def _listed(workloads: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} ×{number}" for name, number in workloads)
+
+
+def markdown(after: Simulation, before: Simulation | None) -> str:
+    """As a comment on a pull request: the verdict first, the tables below, the rest folded away."""
+    if before is None:
+        return "\n".join([MARKER, _headline_alone(after), "", *_nodes_markdown(after), *_closing(after, None)])
+    lines = [
+        MARKER,
+        _headline(after, before),
+        "",
+        *_markdown_table(("", "before", "after", "difference"), rows(after, before)),
+    ]
+    changed = node_rows(after, before)
+    if changed:
+        lines += ["", "<details><summary>Nodes that change</summary>", ""]
+        lines += [*_markdown_table(("nodes", "before", "after", "difference"), changed), "", "</details>"]
+    return "\n".join([*lines, *_closing(after, before)])
+
+
+def _headline_alone(found: Simulation) -> str:
+    new = count(len(found.plan.new_nodes), "new node")
+    price = f"{money(found.price_per_hour)}/h, {month(found.price_per_hour)}/month"
+    return f"### Fleet simulation: {new}, {price}{_missing(found)}"
+
+
+def _headline(after: Simulation, before: Simulation) -> str:
+    change = after.price_per_hour - before.price_per_hour
+    if abs(change) < 1e-9:
+        verdict = "the price stays the same"
+    else:
+        share = f" ({percent(abs(change) / before.price_per_hour, 1)})" if before.price_per_hour > 0 else ""
+        verdict = f"{month(abs(change))} a month {'dearer' if change > 0 else 'cheaper'}{share}"
+    return f"### Fleet simulation: {verdict}{_missing(after)}"
+
+
+def _missing(found: Simulation) -> str:
+    lost = len(found.plan.unplaced)
+    return f"; **{count(lost, 'pod')} cannot be placed**" if lost else ""
+
+
+def _nodes_markdown(found: Simulation) -> Iterable[str]:
+    table = [
+        (
+            str(len(each.nodes)),
+            f"{each.instance_type} {each.capacity_type}",
+            each.provisioner,
+            str(sum(len(node.pods) for node in each.nodes)),
+            *(percent(use(found, each.nodes, name)) for name in SHOWN),
+            month(each.price_per_hour),
+        )
+        for each in groups(found)
+    ]
+    return _markdown_table(("nodes", "type", "provisioner", "pods", "cpu", "memory", "$/month"), table)
+
+
+def _closing(after: Simulation, before: Simulation | None) -> Iterable[str]:
+    for each in (after, before):
+        for reason, workloads in unplaced_by_reason(each) if each is not None else ():
+            label = f" {each.name}" if each is not None and before is not None else ""
+            yield f"\n**Cannot be placed{label}:** {_cell(_listed(workloads.items()))}: {_cell(reason)}"
+    yield ""
+    for note in dict.fromkeys((*after.notes, *(before.notes if before else ()))):
+        yield f"<sub>{_cell(note)}</sub>"
+
+
+def _markdown_table(head: tuple[str, ...], members: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
+    return lines + [f"| {' | '.join(_cell(cell) for cell in row)} |" for row in members]
+
+
+def _cell(text: str) -> str:
+    """Text that can't break a table, nor a page: names come from whoever opened the pull request."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

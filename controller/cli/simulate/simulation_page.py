@@ -1,0 +1,253 @@
+"""A simulation as one self-contained page: the packing drawn, node by node, readable without a network or scripts.
+
+A card is a node, or several that carry the same; each resource is a bar, and each workload's share of it a piece in
+the workload's colour.
+Cards are as wide as their share of the price is large, within limits, so that the eye goes where the money goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from itertools import islice
+
+from controller.cli.cluster.simulation import Simulation
+from controller.cli.cluster.simulation_report import groups, unplaced_by_reason, workload_of
+from controller.cli.figures import count, money, month, percent
+from controller.cli.simulate import comparison
+from controller.core.api.pod import PodKey
+from controller.core.api.quantity import format_quantity
+from controller.core.provisioning import PlannedNode
+
+GOLDEN_ANGLE = 137.508
+"""Degrees between the hues of neighbours: many colours, none like the one before."""
+ALWAYS = ("cpu", "memory")
+DRAWN_CARDS = 400
+"""As many as a browser still lays out at once; the table above them counts all."""
+MIN_WIDTH, MAX_WIDTH = 190, 420
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --ink: #1d2430; --soft: #667085; --line: #d9dee7; --bg: #f6f7f9; --card: #fff; --free: #eceff4; --bad: #b42318;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ink: #e6e9ef; --soft: #98a2b3; --line: #3a4150; --bg: #14171d; --card: #1d222b; --free: #2b313c; --bad: #f97066;
+  }
+}
+* { box-sizing: border-box }
+body { margin: 0; padding: 24px; font: 14px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--bg) }
+h1 { font-size: 20px; margin: 0 0 16px }
+h2 { font-size: 15px; margin: 28px 0 10px }
+small, .soft { color: var(--soft) }
+.bad, .bad b { color: var(--bad) }
+.tiles, .nodes { display: flex; flex-wrap: wrap; gap: 10px }
+.tile, .node, table { background: var(--card); border: 1px solid var(--line); border-radius: 8px }
+.tile { padding: 10px 16px }
+.tile b { display: block; font-size: 20px }
+table { border-collapse: collapse; display: block; width: fit-content; max-width: 100%; overflow-x: auto }
+th, td { padding: 5px 12px; text-align: right; border-bottom: 1px solid var(--line) }
+.w { text-align: left }
+.node { padding: 8px 10px }
+.node header { display: flex; justify-content: space-between; gap: 8px; font-weight: 600 }
+.node p { margin: 0 0 6px; font-size: 12px }
+.row { display: grid; grid-template-columns: 58px 1fr 38px; gap: 6px; align-items: center; font-size: 11px }
+.row { margin-top: 3px }
+.bar { display: flex; height: 14px; background: var(--free); border-radius: 3px; overflow: hidden }
+.bar i { display: block; height: 100%; border-right: 1px solid var(--card) }
+.bar i.d { background: repeating-linear-gradient(45deg, #98a2b3 0 3px, transparent 3px 6px) }
+.key { display: flex; flex-wrap: wrap; gap: 4px 14px; font-size: 12px; margin-bottom: 12px }
+.key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 5px }
+"""
+
+
+def page(found: Simulation, before: Simulation | None = None) -> str:
+    """The page as HTML. Names are escaped, and nothing is loaded: it can be opened from anywhere."""
+    body = [
+        "<h1>Fleet simulation</h1>",
+        *_tiles(found, before),
+        *(_comparison(found, before) if before is not None else ()),
+        *_missing(found),
+        *_groups(found),
+        *_drawing(found),
+        *_standing(found),
+        *(f"<p><small>{escape(note)}</small></p>" for note in found.notes),
+    ]
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            '<meta name="viewport" content="width=device-width"><title>Fleet simulation</title>',
+            f"<style>{STYLE}</style></head><body>",
+            *body,
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+def _tiles(found: Simulation, before: Simulation | None) -> Iterator[str]:
+    placed = len(found.problem.pending) - len(found.plan.unplaced)
+    tiles = [
+        (f"{month(found.price_per_hour)}", f"a month, {money(found.price_per_hour)}/h", ""),
+        _counted(len(found.plan.new_nodes), "new node"),
+        _counted(placed, "pod", " placed"),
+    ]
+    if found.over_bound is not None:
+        bound = money(found.bound.price_per_hour)
+        tiles.append((percent(found.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
+    if found.plan.unplaced:
+        tiles.append(_counted(len(found.plan.unplaced), "pod", " cannot be placed", "bad"))
+    if before is not None:
+        change = found.price_per_hour - before.price_per_hour
+        sign = "+" if change > 0 else "−" if change < 0 else "±"
+        tiles.append((f"{sign}{month(abs(change))}", "a month against the other configuration", ""))
+    yield '<div class="tiles">'
+    for figure, text, style in tiles:
+        yield f'<div class="tile {style}"><b>{escape(figure)}</b><small>{escape(text)}</small></div>'
+    yield "</div>"
+
+
+def _counted(number: int, noun: str, more: str = "", style: str = "") -> tuple[str, str, str]:
+    figure, _, words = count(number, noun).partition(" ")
+    return figure, words + more, style
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> Iterator[str]:
+    """The first `words` columns are words, the others figures."""
+    yield f"<table><tr>{_cells('th', head, words)}</tr>"
+    for row in rows:
+        yield f"<tr>{_cells('td', row, words)}</tr>"
+    yield "</table>"
+
+
+def _cells(tag: str, cells: Iterable[str], words: int) -> str:
+    marked = ((cell, ' class="w"' if index < words else "") for index, cell in enumerate(cells))
+    return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in marked)
+
+
+def _comparison(found: Simulation, before: Simulation) -> Iterator[str]:
+    yield "<h2>Compared</h2>"
+    rows = [*comparison.rows(found, before), *comparison.node_rows(found, before)]
+    yield from _table(("", "before", "after", "difference"), rows)
+
+
+def _missing(found: Simulation) -> Iterator[str]:
+    if found.plan.unplaced:
+        yield '<h2 class="bad">Cannot be placed</h2>'
+    for reason, workloads in unplaced_by_reason(found):
+        listed = ", ".join(f"{name} ×{number}" for name, number in workloads.items())
+        yield f"<p><b>{escape(listed)}</b><br>{escape(reason)}</p>"
+
+
+def _groups(found: Simulation) -> Iterator[str]:
+    if not found.plan.new_nodes:
+        return
+    yield "<h2>New nodes</h2>"
+    head = ("type", "capacity", "provisioner", "zones", "nodes", "pods", "$/h", "$/month")
+    rows = [
+        (
+            each.instance_type,
+            each.capacity_type,
+            each.provisioner,
+            each.zones,
+            f"{len(each.nodes):,}",
+            f"{sum(len(node.pods) for node in each.nodes):,}",
+            money(each.price_per_hour),
+            month(each.price_per_hour),
+        )
+        for each in groups(found)
+    ]
+    yield from _table(head, rows, words=4)
+
+
+def _drawing(found: Simulation) -> Iterator[str]:
+    if not found.plan.new_nodes:
+        return
+    owners = {pod.key: workload_of(pod) for pod in found.problem.pending}
+    placed = Counter(owners[key] for node in found.plan.new_nodes for key in node.pods)
+    colours = {name: _colour(number) for number, name in enumerate(sorted(placed))}
+    yield '<h2>What runs where</h2><div class="key">'
+    for name, number in sorted(placed.items()):
+        yield f'<span><i style="background:{colours[name]}"></i>{escape(name)} ×{number}</span>'
+    yield '<span class="soft">hatched: DaemonSets; empty: free</span></div><div class="nodes">'
+    alike: dict[object, list[PlannedNode]] = defaultdict(list)
+    for group in groups(found):
+        for node in group.nodes:
+            alike[_likeness(node, owners)].append(node)
+    dearest = max(node.offering.price for node in found.plan.new_nodes)
+    for nodes in islice(alike.values(), DRAWN_CARDS):
+        yield from _card(found, nodes, owners, colours, nodes[0].offering.price / dearest if dearest else 1.0)
+    yield "</div>"
+    left = sum(map(len, islice(alike.values(), DRAWN_CARDS, None)))
+    if left:
+        yield f"<p><small>{count(left, 'more node')} of the cheaper kinds, not drawn</small></p>"
+
+
+def _likeness(node: PlannedNode, owners: Mapping[PodKey, str]) -> object:
+    """Equal for nodes that look the same but for the zone."""
+    offering, pods = node.offering, Counter(owners[key] for key in node.pods)
+    bought = (offering.instance_type, offering.capacity_type, offering.price, node.provisioner)
+    return bought, frozenset(pods.items()), frozenset(node.requests.items())
+
+
+def _colour(number: int) -> str:
+    return f"hsl({number * GOLDEN_ANGLE % 360:.0f} 58% {(52, 44, 60)[number % 3]}%)"
+
+
+def _card(
+    found: Simulation,
+    nodes: Sequence[PlannedNode],
+    owners: Mapping[PodKey, str],
+    colours: Mapping[str, str],
+    weight: float,
+) -> Iterator[str]:
+    """Of nodes that are alike."""
+    node, number, zones = nodes[0], len(nodes), Counter(node.offering.zone for node in nodes)
+    offering, times = node.offering, f" ×{number}" if number > 1 else ""
+    listed = ", ".join(f"{zone} ×{many}" if len(zones) > 1 else zone for zone, many in sorted(zones.items()))
+    width = round(MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * weight)
+    yield f'<div class="node" style="width:{width}px"><header><span>{escape(offering.instance_type + times)}</span>'
+    yield f"<span>{money(offering.price)}/h{' each' if number > 1 else ''}</span></header>"
+    pods_each = f"{count(len(node.pods), 'pod')}{' each' if number > 1 else ''}"
+    place = f"{offering.capacity_type}, {listed}, {node.provisioner}, {pods_each}"
+    yield f'<p class="soft">{escape(place)}</p>'
+    pods, allocatable = found.pods, found.allocatable(node)
+    shares: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for key in node.pods:
+        for name, amount in pods[key].spec.requests.items():
+            shares[name][owners[key]] += amount
+    for name in (*ALWAYS, *sorted(set(shares) - {*ALWAYS, "pods"})):
+        if allocatable.get(name):
+            yield _bar(name, shares[name], node.requests.get(name, 0), allocatable[name], colours)
+    yield "</div>"
+
+
+def _bar(name: str, shares: Mapping[str, int], total: int, room: int, colours: Mapping[str, str]) -> str:
+    daemons = max(0, total - sum(shares.values()))
+    pieces = [(who, amount, f'style="background:{colours[who]};') for who, amount in sorted(shares.items()) if amount]
+    if daemons:
+        pieces.append(("DaemonSets", daemons, 'class="d" style="'))
+    drawn = "".join(
+        f'<i {style}width:{100 * amount / room:.2f}%" title="{escape(f"{who}: {format_quantity(name, amount)}")}"></i>'
+        for who, amount, style in pieces
+    )
+    label = escape(name.rpartition("/")[2])
+    title = escape(f"{name}: {format_quantity(name, total)} of {format_quantity(name, room)}")
+    return (
+        f'<div class="row" title="{title}"><span>{label}</span><div class="bar">{drawn}</div>'
+        f"<span>{percent(total / room)}</span></div>"
+    )
+
+
+def _standing(found: Simulation) -> Iterator[str]:
+    if found.plan.existing:
+        yield "<h2>On nodes there are</h2>"
+        pods = found.pods
+        rows = (
+            (each.node, ", ".join(f"{w} ×{n}" for w, n in Counter(workload_of(pods[k]) for k in each.pods).items()))
+            for each in found.plan.existing
+        )
+        yield from _table(("node", "pods"), rows, words=2)

@@ -1,0 +1,103 @@
+"""The table of nodes: a row a node, and columns that go one after the other where the terminal is narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.cluster.node_facts import NodeFacts
+from controller.cli.figures import age, bar, money, month
+
+STATES = {"Ready": "green", "starting": "yellow", "cordoned": "yellow", "leaving": "magenta", "NotReady": "bold red"}
+KINDS = {"spot": "cyan", "fargate": "blue"}
+BAR_CELLS = 6
+LEAST_NAME = 14
+"""Cells of a node's name that are shown at least: before it gets shorter, columns go."""
+KEPT = 99
+"""Of a column that never goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. Where there is no room, the one of the lowest `rank` goes first."""
+
+    title: str
+    cell: Callable[[NodeFacts], Text]
+    rank: int
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    """Draws itself as wide as the console is. `region`: what zones need not repeat."""
+
+    nodes: Sequence[NodeFacts]
+    resources: Sequence[str]
+    region: str = ""
+    caption: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table with the columns that there is room for."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        names = [node.name for node in self.nodes]
+        drawn, room = self._fitting(options.max_width, max(map(len, names), default=0))
+        short = [name.partition(".")[0] for name in names]
+        if room < max(map(len, names), default=0) and len(set(short)) == len(names):
+            names = short  # all that tells nodes apart, where there is no room for their domain
+            drawn, room = self._fitting(options.max_width, max(map(len, names)))
+        table.add_column("Node", no_wrap=True, overflow="ellipsis", max_width=max(room, len("Node")))
+        for column in drawn:
+            table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
+        for name, node in zip(names, self.nodes, strict=True):
+            table.add_row(Text(name), *(column.cell(node) for column in drawn))
+        table.caption = Text(self.caption, style="dim italic")
+        table.caption_justify = "left"
+        yield table
+
+    def _fitting(self, width: int, name: int) -> tuple[list[Column], int]:
+        """The columns that fit beside a name's first cells, and the cells that are left for the name."""
+        drawn = list(self._columns())
+        widths = {c.title: max([len(c.title), *(c.cell(node).cell_len for node in self.nodes)]) for c in drawn}
+        while drawn:
+            left = width - sum(widths[column.title] + 2 for column in drawn)
+            weakest = min(drawn, key=lambda column: column.rank)
+            if left >= min(name, LEAST_NAME) or weakest.rank == KEPT:
+                return drawn, left
+            drawn.remove(weakest)
+        return drawn, width
+
+    def _columns(self) -> Sequence[Column]:
+        used = [Column(_short(name), lambda node, name=name: _use(node, name), KEPT) for name in self.resources]  # type: ignore[misc]
+        return (
+            Column("Type", lambda node: Text(node.instance_type), 90),
+            Column("Capacity", lambda node: Text(node.capacity_type, style=KINDS.get(node.capacity_type, "")), 60),
+            Column("Zone", lambda node: Text(node.zone.removeprefix(self.region)), 50),
+            Column("Owner", lambda node: Text(node.owner), 40),
+            *used,
+            Column("Pods", _pods, 30, right=True),
+            Column("$/h", lambda node: _price(node, money), 80, right=True),
+            Column("$/month", lambda node: _price(node, month), 10, right=True),
+            Column("Age", lambda node: Text(age(node.age_seconds)), 20, right=True),
+            Column("State", lambda node: Text(node.state, style=STATES.get(node.state, "")), 70),
+        )
+
+
+def _short(resource: str) -> str:
+    return resource.rpartition("/")[2]
+
+
+def _use(node: NodeFacts, resource: str) -> Text:
+    return bar(node.use(resource), BAR_CELLS) if node.allocatable.get(resource) else Text("-", style="dim")
+
+
+def _pods(node: NodeFacts) -> Text:
+    most = node.allocatable.get("pods", 0)
+    return Text(f"{node.pods}/{most}" if most else str(node.pods), style="bold red" if 0 < most <= node.pods else "")
+
+
+def _price(node: NodeFacts, written: Callable[[float], str]) -> Text:
+    return Text("?" if node.price_per_hour is None else written(node.price_per_hour))

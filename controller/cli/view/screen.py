@@ -1,0 +1,184 @@
+"""The view as a page of the terminal: totals, nodes, pods that wait, decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.cluster.decision_log import line
+from controller.cli.cluster.limits_report import Bound
+from controller.cli.figures import bar, count, money, month, percent
+from controller.cli.view.node_rows import NodeTable
+from controller.cli.view.view_data import SORTS, View, ordered
+from controller.core.api.labels import REGION
+
+BOUND_STATES = {"unreadable": "bold red", "binds": "bold red", "short": "yellow", "full": "yellow", "": "green"}
+"""Colours by a bound's state, in the order to show."""
+LEAST_WORKLOAD = 28
+"""Cells of a workload's name beside a long reason."""
+MOST_ROWS = 6
+"""Of limits and of pods that wait, on a page of limited height."""
+KEYS = "s sort, r reverse, f owner, j k page, p pods, l limits, d log, e export, q quit"
+
+
+@dataclass(slots=True)
+class Choices:
+    """What the person at the keyboard chose."""
+
+    sort: str = "price"
+    reverse: bool = False
+    first: int = 0
+    """How many nodes were paged past."""
+    owner: str = ""
+    """Only nodes of this owner; empty: of all."""
+    pods: bool = True
+    limits: bool = True
+    decisions: bool = True
+    paged: int = 0
+    """Nodes on the page that was drawn last."""
+    said: str = ""
+    """What the last key did, where it does not show by itself."""
+
+    def press(self, key: str, view: View) -> None:
+        """Take a key in."""
+        self.said = ""
+        if key == "s":
+            self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
+        elif key == "r":
+            self.reverse = not self.reverse
+        elif key == "f":
+            owners = ["", *sorted({node.owner for node in view.nodes} - {""})]
+            place = owners.index(self.owner) if self.owner in owners else 0
+            self.owner = owners[(place + 1) % len(owners)]
+            self.first = 0
+        elif key == "j":
+            self.first += self.paged
+        elif key == "k":
+            self.first = max(0, self.first - self.paged)
+        elif key == "p":
+            self.pods = not self.pods
+        elif key == "l":
+            self.limits = not self.limits
+        elif key == "d":
+            self.decisions = not self.decisions
+
+
+def page(view: View, choices: Choices, height: int | None = None, *, keys: bool = False) -> RenderableType:
+    """The whole page; `height` lines at most (None: as many as it takes), the nodes giving way."""
+    most = None if height is None else MOST_ROWS
+    below: list[RenderableType] = []
+    lines = 0
+    if view.bounds and choices.limits:
+        table = bounds_table(view.bounds, most)
+        below += [Text(), table]
+        lines += table.row_count + 3
+    if view.waiting and choices.pods:
+        table = _waiting(view, most)
+        below += [Text(), table]
+        lines += table.row_count + 3
+    if view.decisions and choices.decisions:
+        shown = view.decisions[-5:]
+        said = (
+            Text(line(e, view.now, short=height is not None), no_wrap=height is not None, overflow="ellipsis")
+            for e in shown
+        )
+        below += [Text(), Text("Decisions", style="bold"), *said]
+        lines += len(shown) + 2
+    if keys:
+        below += [Text(), Text(choices.said or _warning(view) or KEYS, style="dim", no_wrap=True, overflow="ellipsis")]
+        lines += 2
+    else:
+        below += [Text(), *(Text(f"Note: {note}", style="dim") for note in view.notes)]
+    room = None if height is None else max(3, height - lines - len(view.resources) - 5)
+    return Group(*_totals(view), Text(), _nodes(view, choices, room), *below)
+
+
+def _warning(view: View) -> str:
+    """What is wrong with what is seen: it takes the place of the keys."""
+    return " · ".join(view.warnings)
+
+
+def bounds_table(found: Sequence[Bound], most: int | None = None) -> Table:
+    """Limits, the mix and headroom: those that bind first, `most` rows (None: all)."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("Limit", "Of"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("Now", justify="right", no_wrap=True)
+    table.add_column("Bound", justify="right", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    by_state = sorted(found, key=lambda each: list(BOUND_STATES).index(each.state))
+    for each in by_state[:most]:
+        style = BOUND_STATES[each.state]
+        share = "" if each.share is None else percent(each.share)
+        said = ": ".join(filter(None, (each.state, each.reason)))
+        row = (each.what, each.owner, each.have, each.want)
+        table.add_row(*map(Text, row), Text(share, style=style), _line(said, style, cut=most is not None))
+    hidden = len(found) - len(found[:most])
+    if hidden:
+        table.caption = f"and {count(hidden, 'other limit')}"
+        table.caption_justify = "left"
+    return table
+
+
+def _totals(view: View) -> list[RenderableType]:
+    kinds = Counter(node.capacity_type for node in view.nodes)
+    listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    unknown = f", and {count(view.unpriced, 'node')} of unknown price" if view.unpriced else ""
+    waiting = sum(each.pods for each in view.waiting)
+    where = f" in {_region(view)}" if _region(view) else ""
+    first = Text.assemble(
+        (count(len(view.nodes), "node"), "bold"), where, f" ({listed})" if listed else "", " · ",
+        (f"{money(view.price_per_hour)}/h, {month(view.price_per_hour)}/month", "bold green"), unknown, " · ",
+        count(sum(node.pods for node in view.nodes), "pod"),
+        (f" · {waiting} waiting" if waiting else "", "bold red"),
+    )  # fmt: skip
+    totals = Table(box=None, show_header=False, pad_edge=False)
+    for name in view.resources:
+        totals.add_row(Text(name, style="dim"), bar(view.use(name)))
+    return [first, totals]
+
+
+def _nodes(view: View, choices: Choices, room: int | None) -> NodeTable:
+    found = [node for node in ordered(view, choices.sort, reverse=choices.reverse) if choices.owner in ("", node.owner)]
+    choices.first = min(choices.first, max(0, len(found) - (room or len(found))))
+    shown = found[choices.first :][:room]
+    choices.paged = len(shown)
+    hidden = len(found) - len(shown)
+    place = f"{choices.first + 1} to {choices.first + len(shown)}, " if choices.first else ""
+    more = f"{place}{count(hidden, 'more node')} · " if hidden else ""
+    owner = f"of {choices.owner} · " if choices.owner else ""
+    caption = f"{more}{owner}by {choices.sort}{' reversed' if choices.reverse else ''}"
+    return NodeTable(shown, view.resources, _region(view), caption if found else f"no nodes · {caption}")
+
+
+def _region(view: View) -> str:
+    """The one that all nodes are in, which then need not be said of each; else empty."""
+    found = {node.labels.get(REGION, "") for node in view.nodes}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _line(text: str, style: str = "", *, cut: bool) -> Text:
+    """A cell that gives way where the page is narrow: cut to one line, or folded."""
+    return Text(text, style=style, no_wrap=cut, overflow="ellipsis" if cut else "fold")
+
+
+def _waiting(view: View, most: int | None) -> Table:
+    """`most` rows of one line each (None: all, in full)."""
+    table = Table(box=None, pad_edge=False, header_style="bold red")
+    widest = max([len(each.workload) for each in view.waiting[:most]], default=0)
+    table.add_column("Waiting", no_wrap=True, min_width=min(widest, LEAST_WORKLOAD), overflow="ellipsis")
+    table.add_column("Pods", justify="right", no_wrap=True, min_width=len("Pods"))
+    table.add_column("Why", overflow="fold")
+    for each in view.waiting[:most]:
+        table.add_row(Text(each.workload), str(each.pods), _line(each.reason, cut=most is not None))
+    hidden = view.waiting[most:] if most is not None else ()
+    if hidden:
+        table.caption = f"and {count(sum(each.pods for each in hidden), 'pod')} of other workloads"
+        table.caption_justify = "left"
+    return table

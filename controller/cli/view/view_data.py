@@ -1,0 +1,179 @@
+"""What the view shows: nodes with use and price, pods that wait with their reasons, decisions. Values, no drawing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.cli.cluster.cluster_view import Present
+from controller.cli.cluster.dry_run import foresee
+from controller.cli.cluster.limits_report import Bound, bounds
+from controller.cli.cluster.node_facts import NodeFacts, node_facts
+from controller.cli.cluster.simulation_report import workload_of
+from controller.cli.figures import HOURS_A_MONTH
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.quantity import format_quantity
+from controller.core.decisions.decision import Entry
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.problem import provisionable
+from controller.core.provisioning.solver.reasons import NO_PROVISIONER
+from controller.core.provisioning.solver.solver import solve
+
+ALWAYS = ("cpu", "memory")
+SORTS = ("price", "name", "age", "type", "zone", "owner", "pods", *ALWAYS)
+"""What nodes can be sorted by."""
+MOST_PLANNED = 2000
+"""Pods that wait: beyond so many, none is told its reason, for the view must stay alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pods of one workload that wait for one reason."""
+
+    workload: str
+    pods: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look. `resources` are those to show, the usual ones first."""
+
+    nodes: tuple[NodeFacts, ...]
+    waiting: tuple[Waiting, ...]
+    decisions: tuple[Entry, ...]
+    resources: tuple[str, ...]
+    now: float
+    notes: tuple[str, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is wrong with the look itself: no answer, no rights."""
+
+    @property
+    def price_per_hour(self) -> float:
+        """Of the nodes whose price is known."""
+        return sum(node.price_per_hour for node in self.nodes if node.price_per_hour is not None)
+
+    @property
+    def unpriced(self) -> int:
+        """Nodes whose price nobody knows."""
+        return sum(node.price_per_hour is None for node in self.nodes)
+
+    def use(self, resource: str) -> float:
+        """Requested over allocatable, of all nodes together."""
+        have = sum(node.allocatable.get(resource, 0) for node in self.nodes)
+        return sum(node.requested.get(resource, 0) for node in self.nodes) / have if have else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What follows from the state by planning, and holds until the state changes."""
+
+    waiting: tuple[Waiting, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+
+def outlook_of(present: Present, now: float) -> Outlook:
+    """Why pods wait, and what bounds launches, by the controller's own first plan. `now` in Unix seconds."""
+    pods = [pod for pod in present.snapshot.pods.values() if provisionable(pod)]
+    if not 0 < len(pods) <= MOST_PLANNED:
+        return Outlook(tuple(_waiting(pods, {})), bounds(present, now))
+    options = present.options
+    plan = solve(present.problem(), SolveOptions(0.0, options.weight_premium))
+    found = foresee(present, plan, now)
+    reasons = found.reasons()
+    if not present.snapshot.provisioners:  # somebody else's cluster: what its own nodes lack is all there is to say
+        reasons = {pod: reason.removeprefix(f"{NO_PROVISIONER}. ") for pod, reason in reasons.items()}
+    return Outlook(tuple(_waiting(pods, reasons)), bounds(present, now, found.guards))
+
+
+def view_of(
+    present: Present,
+    outlook: Outlook,
+    decisions: tuple[Entry, ...],
+    now: float,
+    names: Collection[str] | None = None,
+    warnings: tuple[str, ...] = (),
+) -> View:
+    """The view of a cluster at `now`; `names`: only these nodes (None: all)."""
+    prices = present.paid
+    chosen = [node for node in present.snapshot.nodes.values() if names is None or node.name in names]
+    nodes = tuple(node_facts(node, prices, now) for node in chosen)
+    said = (*warnings, *present.price_notes)
+    return View(nodes, outlook.waiting, decisions, _resources(nodes), now, said, outlook.bounds, warnings)
+
+
+def _resources(nodes: Iterable[NodeFacts]) -> tuple[str, ...]:
+    """cpu and memory, and what else a node is bought for: GPUs and other extended resources."""
+    others = {name for node in nodes for name in node.allocatable if "/" in name and not name.startswith("hugepages")}
+    return (*ALWAYS, *sorted(others))
+
+
+def _waiting(pods: Iterable[Pod], reasons: Mapping[PodKey, str]) -> Iterable[Waiting]:
+    """By workload and reason; the most pods first."""
+    counted = Counter((workload_of(pod), reasons.get(pod.key, "waits for a node")) for pod in pods)
+    for (workload, reason), number in sorted(counted.items(), key=lambda entry: (-entry[1], entry[0])):
+        yield Waiting(workload, number, reason)
+
+
+def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, ...]:
+    """The nodes by one of SORTS: prices, use and ages from the largest, words from a to z."""
+    keys: Mapping[str, Any] = {
+        "price": lambda n: -(n.price_per_hour or 0.0),
+        "name": lambda n: n.name,
+        "age": lambda n: -n.age_seconds,
+        "type": lambda n: n.instance_type,
+        "zone": lambda n: n.zone,
+        "owner": lambda n: n.owner,
+        "pods": lambda n: -n.pods,
+    }
+    key = keys.get(by, lambda n: -n.use(by))
+    found = sorted(view.nodes, key=lambda n: (key(n), n.name))
+    return tuple(reversed(found)) if reverse else tuple(found)
+
+
+def document(view: View, by: str = "price") -> dict[str, Any]:
+    """Everything, as JSON values."""
+    kinds: dict[str, int] = {}
+    for node in view.nodes:
+        kinds[node.capacity_type] = kinds.get(node.capacity_type, 0) + 1
+    return {
+        "summary": {
+            "nodes": len(view.nodes),
+            "nodesByCapacityType": dict(sorted(kinds.items())),
+            "pods": sum(node.pods for node in view.nodes),
+            "waiting": sum(each.pods for each in view.waiting),
+            "pricePerHour": round(view.price_per_hour, 6),
+            "pricePerMonth": round(view.price_per_hour * HOURS_A_MONTH, 2),
+            "nodesOfUnknownPrice": view.unpriced,
+            "use": {name: round(view.use(name), 4) for name in view.resources},
+        },
+        "nodes": [node_document(view, node) for node in ordered(view, by)],
+        "waiting": [{"workload": w.workload, "pods": w.pods, "reason": w.reason} for w in view.waiting],
+        "limits": [each.document() for each in view.bounds],
+        "decisions": [entry.document() for entry in view.decisions],
+        "notes": list(view.notes),
+    }
+
+
+def node_document(view: View, node: NodeFacts) -> dict[str, Any]:
+    """One node, as JSON values."""
+    price = node.price_per_hour
+    return {
+        "name": node.name,
+        "instanceType": node.instance_type,
+        "capacityType": node.capacity_type,
+        "zone": node.zone,
+        "owner": node.owner,
+        "state": node.state,
+        "ageSeconds": round(node.age_seconds),
+        "pods": node.pods,
+        "podsAllocatable": node.allocatable.get("pods", 0),
+        "pricePerHour": price,
+        "pricePerMonth": None if price is None else round(price * HOURS_A_MONTH, 2),
+        "requested": {name: format_quantity(name, node.requested.get(name, 0)) for name in view.resources},
+        "allocatable": {name: format_quantity(name, node.allocatable.get(name, 0)) for name in view.resources},
+        "use": {name: round(node.use(name), 4) for name in view.resources},
+    }

@@ -1,0 +1,113 @@
+"""The catalog of every usable Provisioner, and why others have none: one that fails never stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.v1alpha5.provisioner_rules import inline_template
+from controller.core.cloud import Catalog, InstanceType, TypeSource
+from controller.core.provisioning.offerings.usable import unusable
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, NodeTemplateError, ValidationError
+
+CATALOG_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """Instance types by Provisioner, and by Provisioner why it may not launch.
+
+    A Provisioner whose requirements no type meets is in both: the nodes that it made before still have a type.
+    """
+
+    types: Catalog = field(default_factory=lambda: EMPTY)
+    problems: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    def briefly(self) -> Mapping[str, str]:
+        """The problems as a pod's event has room for: the first of each, and where the rest stands."""
+        return {name: _brief(name, problem) for name, problem in self.problems.items()}
+
+
+def _brief(name: str, problem: str) -> str:
+    first, *more = problem.split(" | ")
+    return f"{first} (and {len(more)} more: kubectl describe provisioner {name})" if more else first
+
+
+def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate:
+    """The node template that the Provisioner refers to, or the one that its deprecated spec.provider stands for.
+
+    Raises NodeTemplateError when it does not exist, is invalid or is being deleted; ValidationError for a bad
+    inline one.
+    """
+    if provisioner.provider is not None:
+        return inline_template(provisioner)
+    name = provisioner.provider_ref
+    if name is None:
+        raise NodeTemplateError(f"Provisioner {provisioner.name} names no AWSNodeTemplate; set spec.providerRef.name")
+    invalid = snapshot.invalid.get(("AWSNodeTemplate", name))
+    if invalid is not None:
+        raise NodeTemplateError(f"AWSNodeTemplate {name} is invalid: {invalid.error}")
+    template = snapshot.node_templates.get(name)
+    if template is None:
+        raise NodeTemplateError(
+            f"Provisioner {provisioner.name}: AWSNodeTemplate {name} does not exist; "
+            "create it or correct spec.providerRef.name"
+        )
+    if template.deleted_at is not None:
+        raise NodeTemplateError(f"AWSNodeTemplate {name} is being deleted; it launches nothing any more")
+    return template
+
+
+class Catalogs:
+    """Asks the cloud for the instance types of Provisioners, several at a time. The provider caches, this does not."""
+
+    def __init__(self, cloud: TypeSource) -> None:
+        self._cloud = cloud
+        self._pool = ThreadPoolExecutor(CATALOG_WORKERS, thread_name_prefix="catalog")
+        self._verdicts: dict[str, tuple[Provisioner, tuple[InstanceType, ...], str]] = {}
+
+    def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
+        """The catalogs of these Provisioners (None: of all that are not being deleted), by name."""
+        chosen = [
+            provisioner
+            for name, provisioner in sorted(snapshot.provisioners.items())
+            if provisioner.deleted_at is None and (names is None or name in names)
+        ]
+        answers = self._pool.map(lambda provisioner: self._types(snapshot, provisioner), chosen)
+        types: dict[str, tuple[InstanceType, ...]] = {}
+        problems: dict[str, str] = {}
+        for provisioner, answer in zip(chosen, answers, strict=True):
+            if isinstance(answer, str):
+                problems[provisioner.name] = answer
+                continue
+            types[provisioner.name] = answer
+            if verdict := self._unusable(provisioner, answer):
+                problems[provisioner.name] = verdict
+        return CatalogView(types, problems)
+
+    def _types(self, snapshot: Snapshot, provisioner: Provisioner) -> tuple[InstanceType, ...] | str:
+        try:
+            types = self._cloud.instance_types(provisioner, template_of(snapshot, provisioner))
+        except (CloudError, ValidationError) as error:
+            return str(error)
+        if not types:
+            return f"no instance type is on offer for Provisioner {provisioner.name} in the zones of its subnets"
+        return types
+
+    def _unusable(self, provisioner: Provisioner, types: tuple[InstanceType, ...]) -> str:
+        """The verdict is worked out anew only for another Provisioner or another catalog."""
+        known = self._verdicts.get(provisioner.name)
+        if known is not None and known[1] is types and known[0].requirements == provisioner.requirements:
+            return known[2]
+        verdict = unusable(provisioner, types)
+        self._verdicts[provisioner.name] = (provisioner, types, verdict)
+        return verdict
+
+    def close(self) -> None:
+        """End the pool's threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

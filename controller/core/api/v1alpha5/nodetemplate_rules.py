@@ -1,0 +1,252 @@
+"""Reads a `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`, or the inline provider, strictly; checks R40 to R54.
+
+Rules are those of Karpenter v0.27's admission. We differ where it lets pass what fails later: ids are matched whole,
+`aws::ids` is checked too, an empty selector selects nothing and is refused, and the tags by which the controller knows
+its own instances cannot be overridden.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from controller.core.api.document import Document
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice, BlockDeviceMapping, MetadataOptions
+from controller.core.api.quantity import NANO, units_ceil
+from controller.core.api.strict import MAX_INT64, Fields, Report, amount_nanos
+from controller.core.api.v1alpha5.metadata import Metadata, read_object
+from controller.errors import Problem, ValidationError
+
+AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Ubuntu", "Custom")
+VOLUME_TYPES: Final = ("standard", "io1", "io2", "gp2", "gp3", "sc1", "st1")
+MIN_VOLUME_BYTES: Final = 10**9
+MAX_VOLUME_BYTES: Final = 64 * 10**12
+ID_KEYS: Final = ("aws-ids", "aws::ids")
+
+INLINE_FIELDS: Final = (
+    "apiVersion",
+    "kind",
+    "amiFamily",
+    "subnetSelector",
+    "securityGroupSelector",
+    "instanceProfile",
+    "launchTemplate",
+    "tags",
+    "metadataOptions",
+    "blockDeviceMappings",
+    "context",
+)
+"""Fields of the inline provider."""
+
+SPEC_FIELDS: Final = (*INLINE_FIELDS, "amiSelector", "userData", "detailedMonitoring")
+
+OWNERSHIP_TAGS: Final = frozenset({PROVISIONER_NAME, "karpenter.sh/managed-by", "karpenter.k8s.aws/cluster"})
+"""Tags that only the controller sets: by them the next leader finds what was launched (invariant 4)."""
+
+OWNERSHIP_TAG_PREFIXES: Final = ("kubernetes.io/cluster/",)
+RESERVED_TAG_PREFIX: Final = "aws:"
+"""AWS keeps this prefix to itself: https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html"""
+
+_EXCLUDED_BY_LAUNCH_TEMPLATE: Final = (
+    "securityGroupSelector",
+    "metadataOptions",
+    "amiFamily",
+    "instanceProfile",
+    "blockDeviceMappings",
+    "userData",
+    "amiSelector",
+)
+
+
+def parse_node_template(obj: Document) -> AWSNodeTemplate:
+    """A node template. Raises ValidationError with every broken rule."""
+    report = Report()
+    template = _read(report, obj)
+    if report.problems:
+        raise ValidationError(f"AWSNodeTemplate {template.name}".rstrip(), report.problems)
+    return template
+
+
+def validate_node_template(obj: Document) -> tuple[Problem, ...]:
+    """Every broken rule; none for a valid node template."""
+    report = Report()
+    _read(report, obj)
+    return report.problems
+
+
+def protected_tag(key: str) -> bool:
+    """Whether users may not set this tag: one of ownership, or of AWS's own prefix."""
+    return (
+        key in OWNERSHIP_TAGS or key.startswith(OWNERSHIP_TAG_PREFIXES) or key.lower().startswith(RESERVED_TAG_PREFIX)
+    )
+
+
+def _read(report: Report, obj: Document) -> AWSNodeTemplate:
+    meta, spec = read_object(report, obj, SPEC_FIELDS)
+    return read_template(spec, meta)
+
+
+def read_template(spec: Fields, meta: Metadata) -> AWSNodeTemplate:
+    """The template in `spec`; every broken rule goes to its report, with paths below the spec's own."""
+    for artefact in ("apiVersion", "kind"):
+        spec.text(artefact)
+    family = _ami_family(spec)
+    template = AWSNodeTemplate(
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        ami_family=family,
+        ami_selector=_selector(spec, "amiSelector", "ami"),
+        subnet_selector=_selector(spec, "subnetSelector", "subnet"),
+        security_group_selector=_selector(spec, "securityGroupSelector", "sg"),
+        instance_profile=spec.text("instanceProfile"),
+        launch_template=spec.text("launchTemplate"),
+        user_data=spec.text("userData"),
+        tags=_tags(spec),
+        metadata_options=_metadata_options(spec),
+        block_device_mappings=_block_devices(spec),
+        context=spec.text("context"),
+        detailed_monitoring=spec.boolean("detailedMonitoring"),
+        deleted_at=meta.deleted_at,
+        resource_version=meta.resource_version,
+    )
+    _check_together(spec, template)
+    return template
+
+
+def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
+    """R40 to R43, R46, R54: which fields need, and which exclude, each other."""
+    if spec.has("launchTemplate"):
+        for name in _EXCLUDED_BY_LAUNCH_TEMPLATE:
+            if spec.has(name) and not (name == "blockDeviceMappings" and not spec.raw(name)):
+                spec.report.add(
+                    spec.at(name),
+                    "cannot be combined with launchTemplate",
+                    "set it in the launch template, or drop launchTemplate",
+                )
+    if not spec.has("subnetSelector"):
+        spec.report.add(spec.at("subnetSelector"), "is missing", "select subnets by tag or by aws-ids")
+    if not spec.has("securityGroupSelector") and not spec.has("launchTemplate"):
+        spec.report.add(spec.at("securityGroupSelector"), "is missing", "select security groups by tag or by aws-ids")
+    if template.ami_family == "Custom" and not spec.has("amiSelector"):
+        spec.report.add(spec.at("amiSelector"), "is missing", "amiFamily Custom needs an amiSelector")
+
+
+def _ami_family(spec: Fields) -> str | None:
+    """R49: a family that the controller can boot."""
+    written = spec.raw("amiFamily")
+    if isinstance(written, str) and written.lower().startswith("windows"):
+        spec.report.add(
+            spec.at("amiFamily"),
+            f"{written!r}: Windows nodes are not supported",
+            f"use one of {', '.join(AMI_FAMILIES)}",
+        )
+        return None
+    return spec.text("amiFamily", AMI_FAMILIES)
+
+
+def _selector(spec: Fields, name: str, id_prefix: str) -> FrozenMap[str, str]:
+    """R43 to R46, R53: at least one entry, no empty key or value, ids of the right kind."""
+    selector = spec.string_map(name)
+    if isinstance(spec.raw(name), dict) and not spec.raw(name):
+        spec.report.add(
+            spec.at(name), "is empty: it selects nothing", 'add a tag, such as karpenter.sh/discovery: "name"'
+        )
+    for path, key, value in spec.entries(name):
+        if not key:
+            spec.report.add(path, "has an empty key", "write a tag's key or aws-ids")
+        if value == "":
+            spec.report.add(path, "has an empty value", 'write "*" for any value')
+        if key in ID_KEYS and isinstance(value, str) and value:
+            _check_ids(spec.report, path, value, id_prefix)
+    return selector
+
+
+def _check_ids(report: Report, path: str, value: str, prefix: str) -> None:
+    for each in value.split(","):
+        if not re.fullmatch(f"{prefix}-[0-9a-z]+", each.strip(), re.ASCII):
+            report.add(path, f"{each.strip()!r} is not an id of the form {prefix}-...", "separate ids by commas")
+
+
+def _tags(spec: Fields) -> FrozenMap[str, str]:
+    """R47: no empty key; and no tag of ownership."""
+    for path, key, _ in spec.entries("tags"):
+        if not key:
+            spec.report.add(path, "has an empty key", "write a key")
+        elif protected_tag(key):
+            owner = "AWS" if key.lower().startswith(RESERVED_TAG_PREFIX) else "the controller"
+            spec.report.add(path, f"{key} is reserved to {owner}", "take it out, or use another key")
+    return spec.string_map("tags")
+
+
+def _metadata_options(spec: Fields) -> MetadataOptions:
+    """R48."""
+    options = spec.child(
+        "metadataOptions", ("httpEndpoint", "httpProtocolIPv6", "httpPutResponseHopLimit", "httpTokens")
+    )
+    return MetadataOptions(
+        http_endpoint=options.text("httpEndpoint", ("enabled", "disabled")),
+        http_protocol_ipv6=options.text("httpProtocolIPv6", ("enabled", "disabled")),
+        http_put_response_hop_limit=options.integer("httpPutResponseHopLimit", 1, 64),
+        http_tokens=options.text("httpTokens", ("optional", "required")),
+    )
+
+
+def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
+    """R50: a device's name and its ebs. None when the field is absent: the family's own devices hold."""
+    if not spec.has("blockDeviceMappings"):
+        return None
+    found: list[BlockDeviceMapping] = []
+    for fields in spec.objects("blockDeviceMappings", ("deviceName", "ebs")):
+        name = fields.text("deviceName")
+        if not name:
+            spec.report.add(fields.at("deviceName"), "is missing", "name the device, such as /dev/xvda")
+        if not fields.has("ebs"):
+            spec.report.add(fields.at("ebs"), "is missing", "describe the volume: ebs: {volumeSize: 20Gi}")
+            continue
+        found.append(BlockDeviceMapping(name or "", _ebs(fields)))
+    return tuple(found)
+
+
+def _ebs(mapping: Fields) -> BlockDevice:
+    """R51, R52."""
+    ebs = mapping.child(
+        "ebs",
+        (
+            "deleteOnTermination",
+            "encrypted",
+            "iops",
+            "kmsKeyID",
+            "snapshotID",
+            "throughput",
+            "volumeSize",
+            "volumeType",
+        ),
+    )
+    return BlockDevice(
+        delete_on_termination=ebs.boolean("deleteOnTermination"),
+        encrypted=ebs.boolean("encrypted"),
+        iops=ebs.integer("iops", 0, MAX_INT64),
+        kms_key_id=ebs.text("kmsKeyID"),
+        snapshot_id=ebs.text("snapshotID"),
+        throughput=ebs.integer("throughput", 0, MAX_INT64),
+        volume_size_bytes=_volume_bytes(ebs),
+        volume_type=ebs.text("volumeType", VOLUME_TYPES),
+    )
+
+
+def _volume_bytes(ebs: Fields) -> int | None:
+    path = ebs.at("volumeSize")
+    if not ebs.has("volumeSize"):
+        if not ebs.has("snapshotID"):
+            ebs.report.add(path, "is missing", "give volumeSize, or a snapshotID whose size then holds")
+        return None
+    amount = amount_nanos(ebs.report, path, ebs.raw("volumeSize"))
+    if amount is None:
+        return None
+    if not MIN_VOLUME_BYTES * NANO <= amount <= MAX_VOLUME_BYTES * NANO:
+        ebs.report.add(path, f"{ebs.raw('volumeSize')!r} is out of range", "it must be from 1G to 64T")
+        return None
+    return units_ceil(amount)

@@ -1,0 +1,245 @@
+"""Reads a `karpenter.sh/v1alpha5 Provisioner` strictly, with its defaults, and checks its rules (R1 to R36).
+
+Rules are those of Karpenter v0.27's admission. We differ where it accepts what can never work: a taint without an
+effect or with a value that no Node may have, and spec.labels that its own defaults then contradict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from controller.core.api import labels
+from controller.core.api.document import Document, mapping
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.names import label_value_error, qualified_name_error
+from controller.core.api.node import Taint
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.parse import readable_resources
+from controller.core.api.pod import Resources, SelectorRequirement
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.quantity import resources
+from controller.core.api.strict import MAX_INT64, Fields, Report, did_you_mean
+from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS, read_kubelet
+from controller.core.api.v1alpha5.metadata import Metadata, read_object
+from controller.core.api.v1alpha5.nodetemplate_rules import INLINE_FIELDS, read_template
+from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
+from controller.errors import Problem, ValidationError
+
+SPEC_FIELDS: Final = (
+    "annotations",
+    "labels",
+    "taints",
+    "startupTaints",
+    "requirements",
+    "kubeletConfiguration",
+    "provider",
+    "providerRef",
+    "ttlSecondsAfterEmpty",
+    "ttlSecondsUntilExpired",
+    "limits",
+    "weight",
+    "consolidation",
+)
+OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+MIN_WEIGHT: Final = 1
+MAX_WEIGHT: Final = 100
+
+
+def parse_provisioner(obj: Document) -> Provisioner:
+    """A Provisioner with its defaults. Raises ValidationError with every broken rule."""
+    report = Report()
+    provisioner = _read(report, obj)
+    if report.problems:
+        raise ValidationError(f"Provisioner {provisioner.name}".rstrip(), report.problems)
+    return provisioner
+
+
+def validate_provisioner(obj: Document) -> tuple[Problem, ...]:
+    """Every broken rule; none for a valid Provisioner."""
+    report = Report()
+    _read(report, obj)
+    return report.problems
+
+
+def inline_template(provisioner: Provisioner) -> AWSNodeTemplate:
+    """The node template that the deprecated spec.provider stands for, named after its Provisioner.
+
+    Raises ValueError when the Provisioner has no inline provider, ValidationError when a rule is broken.
+    """
+    if provisioner.provider is None:
+        raise ValueError(f"Provisioner {provisioner.name} has no inline provider")
+    report = Report()
+    fields = Fields(report, provisioner.provider, "spec.provider", INLINE_FIELDS)
+    template = read_template(fields, Metadata(provisioner.name, provisioner.uid, provisioner.generation))
+    if report.problems:
+        raise ValidationError(f"Provisioner {provisioner.name}", report.problems)
+    return template
+
+
+def _read(report: Report, obj: Document) -> Provisioner:
+    meta, spec = read_object(report, default_provisioner(obj), SPEC_FIELDS)
+    seen: dict[tuple[str, str], str] = {}
+    provider, provider_ref = _provider(spec, meta)
+    after_empty = spec.integer("ttlSecondsAfterEmpty", 0, MAX_INT64)
+    return Provisioner(
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        annotations=spec.string_map("annotations"),
+        labels=_labels(spec),
+        taints=_taints(spec, "taints", seen),
+        startup_taints=_taints(spec, "startupTaints", seen),
+        requirements=_requirements(spec),
+        kubelet=read_kubelet(spec.child("kubeletConfiguration", KUBELET_FIELDS)),
+        provider=provider,
+        provider_ref=provider_ref,
+        ttl_seconds_after_empty=after_empty,
+        ttl_seconds_until_expired=spec.integer("ttlSecondsUntilExpired", 0, MAX_INT64),
+        limits=_limits(spec),
+        weight=spec.integer("weight", MIN_WEIGHT, MAX_WEIGHT) or 0,
+        consolidation_enabled=_consolidation(spec, after_empty),
+        object_annotations=meta.annotations,
+        status_resources=readable_resources(mapping(obj.get("status")).get("resources")),
+        deleted_at=meta.deleted_at,
+        resource_version=meta.resource_version,
+    )
+
+
+def _provider(spec: Fields, meta: Metadata) -> tuple[FrozenMap[str, object] | None, str | None]:
+    """R6, R7: one of provider and providerRef; R36: the reference has a name; R40 to R52 for an inline provider."""
+    if spec.has("provider") and spec.has("providerRef"):
+        spec.report.add(
+            spec.at("provider"), "both provider and providerRef are given", "keep providerRef, and drop provider"
+        )
+    elif not spec.has("provider") and not spec.has("providerRef"):
+        spec.report.add(spec.at("providerRef"), "is missing", "name an AWSNodeTemplate: providerRef: {name: default}")
+    inline: FrozenMap[str, object] | None = None
+    if spec.has("provider"):
+        read_template(spec.child("provider", INLINE_FIELDS), meta)
+        inline = _frozen_map(mapping(spec.raw("provider")))
+    reference = spec.child("providerRef", ("name", "kind", "apiVersion"))
+    name = reference.text("name")
+    reference.text("kind")
+    reference.text("apiVersion")
+    if spec.has("providerRef") and isinstance(spec.raw("providerRef"), dict) and not name:
+        spec.report.add(reference.at("name"), "is missing", "name an AWSNodeTemplate")
+    return inline, name
+
+
+def _frozen_map(value: Mapping[str, Any]) -> FrozenMap[str, object]:
+    return FrozenMap({key: _frozen(member) for key, member in value.items()})
+
+
+def _frozen(value: Any) -> object:
+    if isinstance(value, dict):
+        return _frozen_map(value)
+    return tuple(_frozen(member) for member in value) if isinstance(value, (list, tuple)) else value
+
+
+def _consolidation(spec: Fields, after_empty: int | None) -> bool:
+    """R5: consolidation removes empty nodes by itself, so that a time to live for them contradicts it."""
+    enabled = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
+    if enabled and after_empty is not None:
+        spec.report.add(
+            spec.at("ttlSecondsAfterEmpty"),
+            "cannot be combined with consolidation.enabled: true",
+            "drop ttlSecondsAfterEmpty: consolidation removes empty nodes as well",
+        )
+    return enabled
+
+
+def _limits(spec: Fields) -> Resources | None:
+    limits = spec.child("limits", ("resources",))
+    quantities = limits.quantities("resources")
+    return resources(quantities) if limits.has("resources") else None
+
+
+def _labels(spec: Fields) -> FrozenMap[str, str]:
+    """R8 to R11."""
+    found = spec.string_map("labels")
+    for path, key, _ in spec.entries("labels"):
+        _check_label_key(spec.report, path, key)
+        if key in found and (wrong := label_value_error(found[key])):
+            spec.report.add(path, wrong)
+    return found
+
+
+def _check_label_key(report: Report, path: str, key: str) -> None:
+    if key == labels.PROVISIONER_NAME:
+        report.add(path, f"{key} is set by the controller", "take it out")
+    elif wrong := qualified_name_error(key):
+        report.add(path, wrong)
+    elif labels.restricted_label(key):
+        report.add(path, f"{key} is reserved", _instead_of(key))
+
+
+def _instead_of(key: str) -> str:
+    """What a user who wrote a reserved key may have meant."""
+    stable = labels.normalize_label(key)
+    if stable != key:
+        return f"use {stable}"
+    near = did_you_mean(key, labels.WELL_KNOWN)
+    return near if near.startswith("did") else "use a domain of your own"
+
+
+def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[Taint, ...]:
+    """R12 to R16; `seen` has the taints of both lists so far, with their paths."""
+    found: list[Taint] = []
+    for fields in spec.objects(name, ("key", "value", "effect", "timeAdded")):
+        key, value, effect = fields.text("key"), fields.text("value") or "", fields.text("effect", EFFECTS)
+        fields.text("timeAdded")
+        if not key:
+            spec.report.add(fields.at("key"), "is missing", "a taint needs a key")
+        elif wrong := qualified_name_error(key):
+            spec.report.add(fields.at("key"), wrong)
+        if wrong := label_value_error(value):
+            spec.report.add(fields.at("value"), wrong)
+        if not fields.has("effect"):
+            spec.report.add(fields.at("effect"), "is missing", f"use one of {', '.join(EFFECTS)}")
+        if not key or not effect:
+            continue
+        if (key, effect) in seen:
+            spec.report.add(
+                fields.path, f"repeats key {key} and effect {effect} of {seen[key, effect]}", "keep one of them"
+            )
+        seen.setdefault((key, effect), fields.path)
+        found.append(Taint(key, value, effect))
+    return tuple(found)
+
+
+def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
+    """R17 to R23. Contradictory and repeated keys are accepted: scheduling says what follows from them."""
+    found: list[SelectorRequirement] = []
+    for fields in spec.objects("requirements", ("key", "operator", "values")):
+        key, operator, values = fields.text("key"), fields.text("operator", OPERATORS), fields.strings("values")
+        if not key:
+            spec.report.add(fields.at("key"), "is missing", "a requirement needs a label key")
+        else:
+            _check_label_key(spec.report, fields.at("key"), labels.normalize_label(key))
+        if not fields.has("operator"):
+            spec.report.add(fields.at("operator"), "is missing", f"use one of {', '.join(OPERATORS)}")
+        for index, value in enumerate(values):
+            if wrong := label_value_error(value):
+                spec.report.add(f"{fields.at('values')}[{index}]", wrong)
+        if operator:
+            _check_values(fields, operator, values)
+        found.append(SelectorRequirement(key or "", operator or "", values))
+    return tuple(found)
+
+
+def _check_values(fields: Fields, operator: str, values: tuple[str, ...]) -> None:
+    """R22: In needs a value; R23: Gt and Lt need exactly one, an integer of 0 or more."""
+    given = fields.raw("values") or ()
+    if operator == "In" and not given:
+        fields.report.add(fields.at("values"), "In needs at least one value", "add one, or use Exists")
+    elif operator in ("Gt", "Lt"):
+        if len(given) != 1:
+            fields.report.add(
+                fields.at("values"), f"{operator} needs exactly one value, not {len(given)}", 'such as ["2"]'
+            )
+        elif values and not (values[0].isascii() and values[0].isdecimal()):
+            fields.report.add(
+                f"{fields.at('values')}[0]", f"{operator} compares integers, not {values[0]!r}", "write 0 or more"
+            )

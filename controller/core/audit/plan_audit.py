@@ -1,0 +1,369 @@
+"""Judge a plan: every constraint that kube-scheduler would enforce, derived again from the Kubernetes rules.
+
+Independent of the packer on purpose (invariant 2): it shares none of its matching, arithmetic or order. Every plan of
+every test passes through `audit`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from controller.core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, PROVISIONER_NAME, ZONE
+from controller.core.api.node import Taint
+from controller.core.api.pod import HostPort, Pod, PodKey
+from controller.core.api.provisioner import Provisioner
+from controller.core.audit.matching import expression_holds, label_of, node_accepted, ports_clash, untolerated
+from controller.core.audit.topology_audit import Board, Place
+from controller.core.audit.volume_audit import VolumeRules
+from controller.core.cloud import InstanceType, Offering, PricedOffering
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
+from controller.core.state.snapshot import StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: on what (a pod's namespace/name, a node, `planned[3]`), and which."""
+
+    subject: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.rule}"
+
+
+def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, ...]:
+    """Every rule that the plan breaks, in a fixed order; none when kube-scheduler would bind the pods so."""
+    return tuple(_Audit(plan, problem).violations())
+
+
+class _Audit:
+    def __init__(self, plan: SchedulingPlan, problem: SchedulingProblem) -> None:
+        self.plan = plan
+        self.problem = problem
+        self.pods = {pod.key: pod for pod in problem.pending}
+        self.nodes = {node.name: node for node in problem.nodes}
+        self.provisioners = {p.name: p for p in problem.provisioners}
+        self.types = {(name, t.name): t for name, types in problem.catalog.items() for t in types}
+        self.daemons = _daemon_pods(problem)
+        self.volumes = VolumeRules(problem)
+
+    def violations(self) -> Iterator[Violation]:
+        yield from self._bookkeeping()
+        for placement in self.plan.existing:
+            node = self.nodes.get(placement.node)
+            if node is not None:
+                yield from self._existing(node, self._known(placement.pods))
+        for index, planned in enumerate(self.plan.new_nodes):
+            provisioner = self.provisioners.get(planned.provisioner)
+            if provisioner is None:
+                yield Violation(f"planned[{index}]", f"its Provisioner {planned.provisioner} is not usable")
+            else:
+                yield from self._planned(index, planned, provisioner)
+        yield from self._limits()
+        yield from self._topology()
+
+    def _known(self, keys: Iterable[PodKey]) -> list[Pod]:
+        return [self.pods[key] for key in keys if key in self.pods]
+
+    def _bookkeeping(self) -> Iterator[Violation]:
+        seen: Counter[PodKey] = Counter(u.pod for u in self.plan.unplaced)
+        for keys in (*(e.pods for e in self.plan.existing), *(n.pods for n in self.plan.new_nodes)):
+            seen.update(keys)
+        for key in sorted(set(seen) | set(self.pods)):
+            if key not in self.pods:
+                yield Violation(_name(key), "the plan names a pod that was not pending")
+            elif seen[key] != 1:
+                yield Violation(_name(key), f"the plan names it {seen[key]} times, not once")
+        for unplaced in self.plan.unplaced:
+            if not unplaced.reason:
+                yield Violation(_name(unplaced.pod), "it is left pending without a reason")
+        for placement in self.plan.existing:
+            if placement.node not in self.nodes:
+                yield Violation(placement.node, "the plan uses a node that may not take pods")
+        for index, planned in enumerate(self.plan.new_nodes):
+            if not planned.pods:
+                yield Violation(f"planned[{index}]", "it would be launched for no pod")
+            if not planned.reason:
+                yield Violation(f"planned[{index}]", "it carries no reason")
+
+    def _existing(self, node: StateNode, pods: list[Pod]) -> Iterator[Violation]:
+        standing = [p for p in node.pods if p.key not in self.pods]
+        used = _total(p.spec.requests for p in (*standing, *pods))
+        yield from _overfull(node.name, used, node.allocatable, _total(p.spec.requests for p in pods))
+        labels = _node_labels(node)
+        for pod in pods:
+            yield from self._admitted(pod, labels, node.name, node.taints)
+            if node.node.unschedulable and untolerated((_CORDONED,), pod.spec.tolerations):
+                yield Violation(_name(pod.key), f"node {node.name} is cordoned")
+        yield from _ports(node.name, standing, pods)
+        yield from (Violation(node.name, text) for text in self.volumes.over_limit(node.name, standing, pods))
+
+    def _planned(self, index: int, planned: PlannedNode, provisioner: Provisioner) -> Iterator[Violation]:
+        subject = f"planned[{index}]"
+        pods = self._known(planned.pods)
+        missing = [t for t in provisioner.taints if t not in planned.taints]
+        if missing:
+            yield Violation(subject, f"it leaves out the Provisioner's taint {missing[0].key}")
+        for offering in (planned.offering, *planned.alternatives):
+            kind = self.types.get((planned.provisioner, offering.instance_type))
+            if kind is None:
+                yield Violation(subject, f"{offering.instance_type} is not in the Provisioner's catalog")
+                continue
+            yield from self._offered(subject, kind, offering)
+            labels = _planned_labels(planned, kind, offering, f"{subject}.placeholder")
+            yield from _within_provisioner(subject, provisioner, labels, offering)
+            yield from self._fits(subject, planned, kind, labels, pods)
+            for pod in pods:
+                yield from self._admitted(pod, labels, subject, planned.taints)
+        yield from self._committed(subject, planned, pods)
+        yield from (Violation(subject, text) for text in self.volumes.shared_host(pods))
+
+    def _offered(self, subject: str, kind: InstanceType, offering: PricedOffering) -> Iterator[Violation]:
+        known = [o for o in kind.offerings if (o.zone, o.capacity_type) == (offering.zone, offering.capacity_type)]
+        if not known or not known[0].available:
+            yield Violation(subject, f"{kind.name} is not available as {offering.capacity_type} in {offering.zone}")
+        elif all(abs(price - offering.price) > 1e-9 for price in _prices(known[0])):
+            yield Violation(subject, f"{kind.name} costs {known[0].price}, not {offering.price}")
+
+    def _fits(
+        self, subject: str, planned: PlannedNode, kind: InstanceType, labels: Mapping[str, str], pods: list[Pod]
+    ) -> Iterator[Violation]:
+        daemons = [
+            d
+            for d in self.daemons
+            if node_accepted(d.spec, labels, subject)
+            and untolerated(planned.taints, d.spec.tolerations, daemon=True) is None
+        ]
+        asked = _total(p.spec.requests for p in pods)
+        used = _total(p.spec.requests for p in (*daemons, *pods))
+        yield from _overfull(f"{subject} as {kind.name}", used, kind.allocatable, asked)
+        yield from _ports(subject, daemons, pods)
+
+    def _admitted(
+        self, pod: Pod, labels: Mapping[str, str], node_name: str, taints: tuple[Taint, ...]
+    ) -> Iterator[Violation]:
+        subject = _name(pod.key)
+        if pod.spec.malformed:
+            yield Violation(subject, f"it is malformed ({pod.spec.malformed[0]}) and may not be placed")
+        if pod.spec.gated:
+            yield Violation(subject, "it has scheduling gates")
+        if not node_accepted(pod.spec, labels, node_name):
+            yield Violation(subject, f"{node_name} does not match its node selector or required node affinity")
+        taint = untolerated(taints, pod.spec.tolerations)
+        if taint is not None:
+            yield Violation(subject, f"it does not tolerate {taint.key}={taint.value}:{taint.effect} of {node_name}")
+        refused = self.volumes.refusal(pod, labels, node_name)
+        if refused:
+            yield Violation(subject, f"{node_name}: {refused}")
+
+    def _committed(self, subject: str, planned: PlannedNode, pods: list[Pod]) -> Iterator[Violation]:
+        """A topology key that its pods care for must have one value, whichever offering the fleet gives."""
+        keys = self._topology_keys(pods)
+        kinds = {o: self.types.get((planned.provisioner, o.instance_type)) for o in planned.alternatives}
+        own = self.types.get((planned.provisioner, planned.offering.instance_type))
+        if own is None:
+            return
+        labels = _planned_labels(planned, own, planned.offering, subject)
+        for offering, kind in kinds.items():
+            if kind is None:
+                continue
+            other = _planned_labels(planned, kind, offering, subject)
+            for key in sorted(keys):
+                if label_of(labels, key) != label_of(other, key):
+                    yield Violation(subject, f"its alternatives leave {key} open, on which its pods' topology rests")
+                    return
+
+    def _topology_keys(self, pods: list[Pod]) -> set[str]:
+        keys: set[str] = set()
+        for pod in pods:
+            spec = pod.spec
+            keys |= {c.topology_key for c in spec.topology_spread if c.when_unsatisfiable == "DoNotSchedule"}
+            keys |= {t.topology_key for t in (*spec.required_pod_affinity, *spec.required_pod_anti_affinity)}
+        return keys - {HOSTNAME}
+
+    def _limits(self) -> Iterator[Violation]:
+        planned: dict[str, Counter[str]] = defaultdict(Counter)
+        for node in self.plan.new_nodes:
+            kind = self.types.get((node.provisioner, node.offering.instance_type))
+            if kind is not None:
+                planned[node.provisioner].update(kind.capacity)
+        for name, added in sorted(planned.items()):
+            provisioner = self.provisioners.get(name)
+            if provisioner is None or provisioner.limits is None:
+                continue
+            used = _total(n.capacity for n in self.problem.nodes if n.provisioner_name == name and not n.leaving)
+            for resource, limit in sorted(provisioner.limits.items()):
+                if added[resource] and used[resource] + added[resource] > limit:
+                    total = used[resource] + added[resource]
+                    yield Violation(f"provisioner {name}", f"{resource} would be {total} of a limit of {limit}")
+
+    def _topology(self) -> Iterator[Violation]:
+        places = {n.name: Place(n.name, _node_labels(n), n.taints) for n in self._standing_nodes()}
+        for node in self._standing_nodes():
+            places[node.name].pods.extend(p for p in node.pods if p.key not in self.pods)
+        waiting: list[tuple[Pod, Place]] = []
+        for placement in self.plan.existing:
+            if placement.node in places:
+                waiting += [(pod, places[placement.node]) for pod in self._known(placement.pods)]
+        for index, planned in enumerate(self.plan.new_nodes):
+            kind = self.types.get((planned.provisioner, planned.offering.instance_type))
+            if kind is None:
+                continue
+            name = f"planned[{index}]"
+            place = Place(name, _planned_labels(planned, kind, planned.offering, name), planned.taints)
+            places[name] = place
+            waiting += [(pod, place) for pod in self._known(planned.pods)]
+        board = Board(places.values(), self.problem.snapshot.namespaces)
+        yield from _stuck(board, waiting)
+
+    def _standing_nodes(self) -> list[StateNode]:
+        """Nodes whose pods and domains count; kube-scheduler counts a node that is leaving for as long as it stands."""
+        gone = self.problem.without_nodes
+        known = {n.name: n for n in self.problem.snapshot.nodes.values() if n.name not in gone}
+        known.update(self.nodes)
+        return [known[name] for name in sorted(known)]
+
+
+_CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation]:
+    """Add the pods in any order that works; those that never can be added break a topology rule.
+
+    Pods with rules of their own go first: kube-scheduler may bind those that have none, and only count, after them.
+    Groups of pods whose spreads count each other can block an order chosen blindly although another one works. Pods
+    that only spread holds up are therefore added together, and judged as they then stand.
+    """
+    refused = _refused(board, [each for each in waiting if _has_rules(each[0])])
+    refused = _refused(board, [*refused, *(each for each in waiting if not _has_rules(each[0]))])
+    while refused:
+        held_by_spread = [each for each in refused if board.refusal_but_for_spread(*each) is None]
+        if not held_by_spread:
+            for pod, place in refused:
+                yield Violation(_name(pod.key), f"{place.name}: {board.refusal(pod, place)}")
+            return
+        for pod, place in held_by_spread:
+            board.add(pod, place)
+        for pod, place in held_by_spread:
+            if reason := board.uneven(pod, place):
+                yield Violation(_name(pod.key), f"{place.name}: {reason}")
+        added = {pod.key for pod, _ in held_by_spread}
+        refused = _refused(board, [each for each in refused if each[0].key not in added])
+
+
+def _refused(board: Board, waiting: list[tuple[Pod, Place]]) -> list[tuple[Pod, Place]]:
+    """Add pods until no more can be added; those that are left."""
+    while waiting:
+        refused = [(pod, place) for pod, place in waiting if not _added(board, pod, place)]
+        if len(refused) == len(waiting):
+            break
+        waiting = refused
+    return waiting
+
+
+def _has_rules(pod: Pod) -> bool:
+    spec = pod.spec
+    return bool(spec.topology_spread or spec.required_pod_affinity or spec.required_pod_anti_affinity)
+
+
+def _added(board: Board, pod: Pod, place: Place) -> bool:
+    if board.refusal(pod, place) is not None:
+        return False
+    board.add(pod, place)
+    return True
+
+
+def _name(key: PodKey) -> str:
+    return f"{key[0]}/{key[1]}"
+
+
+def _total(many: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for resources in many:
+        for name, amount in resources.items():
+            total[name] += amount
+    return total
+
+
+def _overfull(
+    subject: str, used: Mapping[str, int], allocatable: Mapping[str, int], asked: Mapping[str, int]
+) -> Iterator[Violation]:
+    for resource in sorted(asked):
+        if asked[resource] > 0 and used[resource] > allocatable.get(resource, 0):
+            yield Violation(subject, f"{resource}: {used[resource]} used of {allocatable.get(resource, 0)}")
+
+
+def _node_labels(node: StateNode) -> Mapping[str, str]:
+    """A node's labels; one that has not registered yet will get its name as hostname label from its kubelet."""
+    labels = node.node.labels
+    if HOSTNAME in labels or node.initialized:
+        return labels
+    return {**labels, HOSTNAME: node.name}
+
+
+def _prices(offering: Offering) -> tuple[float, ...]:
+    """What an offering may cost in a plan: beyond a commitment it is another price."""
+    return (offering.price,) if offering.commitment is None else (offering.price, offering.commitment.otherwise)
+
+
+def _planned_labels(
+    planned: PlannedNode, kind: InstanceType, offering: PricedOffering, hostname: str
+) -> Mapping[str, str]:
+    """The labels that the node will have if the fleet gives this offering."""
+    labels = dict(planned.labels)
+    for key, requirement in kind.requirements.items():
+        if not requirement.complement and len(requirement.values) == 1 and key not in labels:
+            labels[key] = next(iter(requirement.values))
+    labels[INSTANCE_TYPE] = kind.name
+    labels[ZONE] = offering.zone
+    labels[CAPACITY_TYPE] = offering.capacity_type
+    labels[PROVISIONER_NAME] = planned.provisioner
+    labels[HOSTNAME] = hostname
+    return labels
+
+
+def _within_provisioner(
+    subject: str, provisioner: Provisioner, labels: Mapping[str, str], offering: PricedOffering
+) -> Iterator[Violation]:
+    where = f"{offering.instance_type}/{offering.zone}/{offering.capacity_type}"
+    for expression in provisioner.requirements:
+        if not expression_holds(expression, label_of(labels, expression.key)):
+            yield Violation(
+                subject, f"{where} breaks {expression.key} {expression.operator} of Provisioner {provisioner.name}"
+            )
+    for key, value in provisioner.labels.items():
+        if labels.get(key) != value:
+            yield Violation(subject, f"it lacks the label {key}={value} of Provisioner {provisioner.name}")
+
+
+def _ports(subject: str, standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[Violation]:
+    taken: list[tuple[HostPort, Pod]] = [(port, pod) for pod in standing for port in pod.spec.host_ports]
+    for pod in pods:
+        for port in pod.spec.host_ports:
+            for other, holder in taken:
+                if ports_clash(port, other):
+                    yield Violation(subject, f"host port {port.port} of {_name(pod.key)} is {_name(holder.key)}'s")
+        taken += [(port, pod) for port in pod.spec.host_ports]
+
+
+def _daemon_pods(problem: SchedulingProblem) -> list[Pod]:
+    """One pod a DaemonSet: its newest live one, as admission really made it, else the one its template describes.
+
+    A live pod's node affinity names its own node (the DaemonSet controller pins it), so placement rules are the
+    template's and only the requests and ports are the live pod's.
+    """
+    newest: dict[str, Pod] = {}
+    for pod in problem.snapshot.pods.values():
+        for owner in pod.owners:
+            held = newest.get(owner.uid)
+            if owner.kind == "DaemonSet" and (held is None or (pod.created, pod.key) > (held.created, held.key)):
+                newest[owner.uid] = pod
+    return [_as_it_runs(d.template, newest.get(d.uid)) for d in problem.snapshot.daemon_sets.values()]
+
+
+def _as_it_runs(template: Pod, live: Pod | None) -> Pod:
+    if live is None:
+        return template
+    return replace(template, spec=replace(template.spec, requests=live.spec.requests, host_ports=live.spec.host_ports))

@@ -1,0 +1,245 @@
+"""Spread and pod (anti-)affinity, judged pod by pod as kube-scheduler's filters would.
+
+`Board` holds the pods that stand; `refusal` says why one more pod may not join a place. Sources: kube-scheduler's
+podtopologyspread and interpodaffinity plugins. The order in which pods arrive matters to both, so the auditor adds a
+plan's pods in any order that works, and reports those that no order could place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.core.api.node import Taint
+from controller.core.api.pod import (
+    LabelSelector,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    SelectorRequirement,
+    TopologySpreadConstraint,
+)
+from controller.core.api.workloads import Namespace
+from controller.core.audit.matching import label_of, node_accepted, selector_matches, untolerated
+
+
+@dataclass(slots=True)
+class Place:
+    """A node, real or planned, under audit."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    pods: list[Pod] = field(default_factory=list)
+
+    def domain(self, key: str) -> str | None:
+        """The node's value of a topology key."""
+        return label_of(self.labels, key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """An affinity term with its namespaces and label keys resolved for the pod that carries it."""
+
+    key: str
+    selector: LabelSelector | None
+    namespaces: frozenset[str] | None
+    """None: every namespace."""
+
+    def matches(self, pod: Pod) -> bool:
+        inside = self.namespaces is None or pod.namespace in self.namespaces
+        return inside and selector_matches(self.selector, pod.labels)
+
+
+def _with_label_keys(
+    selector: LabelSelector | None, labels: Mapping[str, str], same: Iterable[str], different: Iterable[str] = ()
+) -> LabelSelector | None:
+    """matchLabelKeys and mismatchLabelKeys become expressions on the carrier's own values."""
+    if selector is None:
+        return None
+    added = [SelectorRequirement(key, "In", (labels[key],)) for key in same if key in labels]
+    added += [SelectorRequirement(key, "NotIn", (labels[key],)) for key in different if key in labels]
+    return LabelSelector((*selector.expressions, *added)) if added else selector
+
+
+class Board:
+    """Places and the pods that stand on them."""
+
+    def __init__(self, places: Iterable[Place], namespaces: Mapping[str, Namespace]) -> None:
+        self._places = tuple(places)
+        self._namespaces = namespaces
+        self._repelling: dict[_Term, Counter[str]] = defaultdict(Counter)
+        """Required anti-affinity terms of standing pods: how many carriers a domain has."""
+        self._standing: list[tuple[Pod, Place]] = []
+        self._counts: dict[tuple[object, ...], Counter[str]] = {}
+        self._counting: dict[tuple[object, ...], Callable[[Pod, Place], str | None]] = {}
+        self._eligible: dict[tuple[object, ...], frozenset[str]] = {}
+        self._interned: dict[frozenset[str], frozenset[str]] = {}
+        self._domains: dict[tuple[object, ...], frozenset[str]] = {}
+        for place in self._places:
+            for pod in place.pods:
+                self._stand(pod, place)
+
+    def add(self, pod: Pod, place: Place) -> None:
+        """Put a pod on a place."""
+        place.pods.append(pod)
+        self._stand(pod, place)
+
+    def _stand(self, pod: Pod, place: Place) -> None:
+        self._standing.append((pod, place))
+        self._count_pod(pod, place, 1)
+
+    def _count_pod(self, pod: Pod, place: Place, by: int) -> None:
+        for term in self._terms(pod, pod.spec.required_pod_anti_affinity):
+            domain = place.domain(term.key)
+            if domain is not None:
+                self._repelling[term][domain] += by
+        for key, where in self._counting.items():
+            domain = where(pod, place)
+            if domain is not None:
+                self._counts[key][domain] += by
+
+    def uneven(self, pod: Pod, place: Place) -> str | None:
+        """Why a pod that stands here breaks its own spread as things stand now, or None."""
+        self._refused_by_spread(pod, place)  # so that its counts are kept, with the pod itself in them
+        self._count_pod(pod, place, -1)
+        reason = self._refused_by_spread(pod, place)
+        self._count_pod(pod, place, 1)
+        return reason
+
+    def _terms(self, pod: Pod, terms: Iterable[PodAffinityTerm]) -> list[_Term]:
+        return [
+            _Term(
+                term.topology_key,
+                _with_label_keys(term.label_selector, pod.labels, term.match_label_keys, term.mismatch_label_keys),
+                self._term_namespaces(pod, term),
+            )
+            for term in terms
+        ]
+
+    def _term_namespaces(self, pod: Pod, term: PodAffinityTerm) -> frozenset[str] | None:
+        chosen = term.namespace_selector
+        if chosen is None:
+            return frozenset(term.namespaces or (pod.namespace,))
+        if not chosen.expressions:
+            return None
+        selected = (n.name for n in self._namespaces.values() if selector_matches(chosen, n.labels))
+        return frozenset((*term.namespaces, *selected))
+
+    def _count(self, key: tuple[object, ...], where: Callable[[Pod, Place], str | None]) -> Counter[str]:
+        """Standing pods by domain; `where` gives a pod's domain, or None when it does not count. Kept up to date."""
+        if key not in self._counts:
+            counts: Counter[str] = Counter()
+            for pod, place in self._standing:
+                domain = where(pod, place)
+                if domain is not None:
+                    counts[domain] += 1
+            self._counts[key], self._counting[key] = counts, where
+        return self._counts[key]
+
+    def refusal(self, pod: Pod, place: Place) -> str | None:
+        """Why kube-scheduler would refuse this pod here, or None."""
+        return self.refusal_but_for_spread(pod, place) or self._refused_by_spread(pod, place)
+
+    def refusal_but_for_spread(self, pod: Pod, place: Place) -> str | None:
+        """Why pod affinity or anti-affinity, the pod's own or others', keeps it from here, or None."""
+        return (
+            self._refused_by_others(pod, place)
+            or self._refused_by_own_anti_affinity(pod, place)
+            or self._refused_by_affinity(pod, place)
+        )
+
+    def _refused_by_others(self, pod: Pod, place: Place) -> str | None:
+        for term, counts in self._repelling.items():
+            domain = place.domain(term.key)
+            if domain is not None and counts[domain] > 0 and term.matches(pod):
+                return f"a pod in {term.key}={domain} has required anti-affinity to it"
+        return None
+
+    def _refused_by_own_anti_affinity(self, pod: Pod, place: Place) -> str | None:
+        for term in self._terms(pod, pod.spec.required_pod_anti_affinity):
+            domain = place.domain(term.key)
+            if domain is not None and self._matching(term, (term,))[domain] > 0:
+                return f"its required anti-affinity over {term.key} meets a pod in {domain}"
+        return None
+
+    def _matching(self, term: _Term, all_terms: tuple[_Term, ...]) -> Counter[str]:
+        """Pods that match every one of `all_terms`, by the domain of `term`."""
+
+        def where(pod: Pod, place: Place) -> str | None:
+            return place.domain(term.key) if all(t.matches(pod) for t in all_terms) else None
+
+        return self._count(("affinity", term, all_terms), where)
+
+    def _refused_by_affinity(self, pod: Pod, place: Place) -> str | None:
+        terms = tuple(self._terms(pod, pod.spec.required_pod_affinity))
+        missing = None
+        for term in terms:
+            domain = place.domain(term.key)
+            if domain is None:
+                return f"its pod affinity needs the node label {term.key}"
+            if self._matching(term, terms)[domain] == 0:
+                missing = missing or f"its pod affinity finds no pod in {term.key}={domain}"
+        if missing is None:
+            return None
+        nobody = not any(+self._matching(term, terms) for term in terms)
+        bootstrap = nobody and all(term.matches(pod) for term in terms)
+        return None if bootstrap else missing
+
+    def _refused_by_spread(self, pod: Pod, place: Place) -> str | None:
+        hard = tuple(c for c in pod.spec.topology_spread if c.when_unsatisfiable == "DoNotSchedule")
+        for constraint in hard:
+            domain = place.domain(constraint.topology_key)
+            if domain is None:
+                return f"its spread needs the node label {constraint.topology_key}"
+            selector = _with_label_keys(constraint.label_selector, pod.labels, constraint.match_label_keys)
+            eligible = self._eligible_places(pod.spec, constraint, hard)
+            counts = self._spread_counts(pod.namespace, selector, constraint.topology_key, eligible)
+            domains = self._eligible_domains(constraint.topology_key, eligible)
+            least = min((counts[d] for d in domains), default=0)
+            if constraint.min_domains is not None and len(domains) < constraint.min_domains:
+                least = 0
+            here = counts[domain] + (1 if selector_matches(selector, pod.labels) else 0)
+            if here - least > constraint.max_skew:
+                return (
+                    f"its spread over {constraint.topology_key} would have {here} in {domain} and {least} in the least"
+                )
+        return None
+
+    def _eligible_places(
+        self, spec: PodSpec, constraint: TopologySpreadConstraint, hard: tuple[TopologySpreadConstraint, ...]
+    ) -> frozenset[str]:
+        """Names of the places that count for this constraint: they have all the keys and meet its two policies."""
+        key = (id(spec), constraint)
+        if key not in self._eligible:
+            found = frozenset(p.name for p in self._places if _counts_for(p, spec, constraint, hard))
+            self._eligible[key] = self._interned.setdefault(found, found)
+        return self._eligible[key]
+
+    def _eligible_domains(self, topology_key: str, eligible: frozenset[str]) -> frozenset[str]:
+        key = (topology_key, eligible)
+        if key not in self._domains:
+            found = (p.domain(topology_key) for p in self._places if p.name in eligible)
+            self._domains[key] = frozenset(d for d in found if d is not None)
+        return self._domains[key]
+
+    def _spread_counts(
+        self, namespace: str, selector: LabelSelector | None, topology_key: str, eligible: frozenset[str]
+    ) -> Counter[str]:
+        def where(pod: Pod, place: Place) -> str | None:
+            if pod.namespace != namespace or pod.terminating or place.name not in eligible:
+                return None
+            return place.domain(topology_key) if selector_matches(selector, pod.labels) else None
+
+        return self._count(("spread", namespace, selector, topology_key, eligible), where)
+
+
+def _counts_for(
+    place: Place, spec: PodSpec, constraint: TopologySpreadConstraint, hard: tuple[TopologySpreadConstraint, ...]
+) -> bool:
+    if any(place.domain(c.topology_key) is None for c in hard):
+        return False
+    if constraint.node_affinity_policy == "Honor" and not node_accepted(spec, place.labels, place.name):
+        return False
+    return constraint.node_taints_policy != "Honor" or untolerated(place.taints, spec.tolerations) is None

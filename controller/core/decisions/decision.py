@@ -1,0 +1,218 @@
+"""Decisions as records: what was launched, skipped or removed, on which inputs, why, and what it does to the price."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.api.pod import Pod
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, CloudInstance
+from controller.core.decisions.launch_outcome import LaunchOutcome
+from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning.problem import pod_key
+from controller.core.state.snapshot import Snapshot, StateNode
+
+Kind = Literal["launch", "skip", "remove"]
+KINDS: Final = ("launch", "skip", "remove")
+MOST_PODS = 10
+"""Names of pods that a decision keeps; `pod_count` has them all."""
+MOST_REASON = 1000
+"""Characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision. Prices are $ an hour of our nodes before and after it, without those that an earlier decision
+    removes; None: not known."""
+
+    kind: Kind
+    """launch: a node was launched. skip: a pod was left pending, or a launch or removal that was begun did not come
+    about. remove: a node's removal was begun."""
+    method: str
+    """What decided: provisioning, emptiness, expiration, drift, consolidation, interruption, garbagecollection."""
+    subject: str
+    """KIND/NAME or KIND/NAMESPACE/NAME: Node/ip-10-0-0-1.ec2.internal, Pod/default/web-1."""
+    reason: str
+    provisioner: str = ""
+    inputs: str = ""
+    """Digest of what it was decided on (see `digest` and `standing`): equal digests, equal inputs."""
+    price_before: float | None = None
+    price_after: float | None = None
+    pods: tuple[str, ...] = ()
+    """NAMESPACE/NAME of pods that it is about, the first few."""
+    pod_count: int = 0
+    action: str = ""
+    """For a launch: `replace` where a command launched it. For a removal: `delete` or `replace`."""
+    details: FrozenMap[str, str] = EMPTY
+    """Further facts: instance_type, zone, capacity_type, instance, planned, command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A decision on record. `at` and `last_at` are Unix seconds; one that is made again counts up `times`."""
+
+    number: int
+    """Counts up, across processes; nothing else has it."""
+    at: float
+    decision: Decision
+    times: int = 1
+    last_at: float = 0.0
+
+    def document(self) -> dict[str, Any]:
+        """For JSON: what is empty is left out."""
+        own = self.decision
+        found: dict[str, Any] = {
+            "number": self.number,
+            "at": self.at,
+            "kind": own.kind,
+            "method": own.method,
+            "action": own.action,
+            "subject": own.subject,
+            "provisioner": own.provisioner,
+            "reason": own.reason,
+            "inputs": own.inputs,
+            "pricePerHourBefore": _rounded(own.price_before),
+            "pricePerHourAfter": _rounded(own.price_after),
+            "pods": list(own.pods),
+            "podCount": own.pod_count or None,
+            "details": dict(own.details),
+            "times": self.times if self.times > 1 else None,
+            "lastAt": self.last_at if self.times > 1 else None,
+        }
+        return {key: value for key, value in found.items() if value not in (None, "", [], {})}
+
+
+def entry_of(document: Mapping[str, Any]) -> Entry:
+    """The entry that `document()` describes. Raises ValueError for what cannot be one."""
+    try:
+        kind = document["kind"]
+        if kind not in KINDS:
+            raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
+        decision = Decision(
+            kind=kind,
+            method=str(document["method"]),
+            subject=str(document["subject"]),
+            reason=str(document.get("reason", "")),
+            provisioner=str(document.get("provisioner", "")),
+            inputs=str(document.get("inputs", "")),
+            price_before=_number(document.get("pricePerHourBefore")),
+            price_after=_number(document.get("pricePerHourAfter")),
+            pods=tuple(map(str, document.get("pods", ()))),
+            pod_count=int(document.get("podCount", 0)),
+            action=str(document.get("action", "")),
+            details=FrozenMap({str(key): str(value) for key, value in dict(document.get("details", {})).items()}),
+        )
+        number, at, times = int(document["number"]), float(document.get("at", 0.0)), int(document.get("times", 1))
+        return Entry(number, at, decision, times, float(document.get("lastAt", at)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no decision: {type(error).__name__}: {error}") from error
+
+
+def replacement_launched(method: str, command: str, outcome: LaunchOutcome) -> Decision:
+    """A node that a command launched in place of others; `command` in words."""
+    return Decision(
+        kind="launch",
+        method=method,
+        subject=f"Node/{outcome.node_name or outcome.instance_id}",
+        reason=command,
+        provisioner=outcome.provisioner,
+        action="replace",
+        details=launch_details(outcome),
+    )
+
+
+def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
+    """What was launched at what price, what was planned where that differs, and what the planned pods lack there."""
+    price, planned = outcome.price_per_hour, outcome.planned
+    details = {
+        "instance": outcome.instance_id,
+        "instance_type": outcome.instance_type,
+        "zone": outcome.zone,
+        "capacity_type": outcome.capacity_type,
+        "price_per_hour": "" if price is None else f"{price:.5f}",
+        "pods_short_of": ", ".join(outcome.shortfall) if outcome.checked else "not known: nor is the type's size",
+    }
+    if not outcome.as_planned:
+        details["planned"] = f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}"
+        details["planned_price_per_hour"] = f"{planned.price:.5f}"
+    return FrozenMap({name: text for name, text in details.items() if text})
+
+
+def node_details(node: StateNode) -> FrozenMap[str, str]:
+    """What the node of a decision is."""
+    labels, found = node.node.labels, {"instance": node.node.provider_id.rpartition("/")[2]}
+    for name, key in (("instance_type", INSTANCE_TYPE), ("zone", ZONE), ("capacity_type", CAPACITY_TYPE)):
+        found[name] = labels.get(key, "")
+    return FrozenMap({name: text for name, text in found.items() if text})
+
+
+def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
+    """What the instance of a decision is."""
+    own = instance
+    return FrozenMap(
+        {
+            "instance": own.id,
+            "instance_type": own.instance_type,
+            "zone": own.zone,
+            "capacity_type": own.capacity_type,
+        }
+    )
+
+
+def shortened(decision: Decision) -> Decision:
+    """The same within the bounds of what is kept."""
+    count = max(decision.pod_count, len(decision.pods))
+    return replace(decision, reason=decision.reason[:MOST_REASON], pods=decision.pods[:MOST_PODS], pod_count=count)
+
+
+def digest(problem: SchedulingProblem) -> str:
+    """16 hex digits of what a plan depends on: pods, nodes with their pods, Provisioners, offerings, DaemonSets."""
+    return _digest(problem.snapshot, problem.catalog, problem.pending, problem.nodes, problem.provisioners)
+
+
+def state_digest(snapshot: Snapshot, catalog: Catalog) -> str:
+    """The same of a whole cluster, for what is decided without a plan."""
+    waiting = (pod for pod in snapshot.pods.values() if not pod.node_name)
+    return _digest(snapshot, catalog, waiting, snapshot.nodes.values(), snapshot.provisioners.values())
+
+
+def _digest(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    pods: Iterable[Pod],
+    nodes: Iterable[StateNode],
+    provisioners: Iterable[Provisioner],
+) -> str:
+    lines = [
+        *(f"pod {pod.uid} {_amounts(pod.spec.requests)}" for pod in sorted(pods, key=pod_key)),
+        *(f"node {node.node.uid} {','.join(pod.uid for pod in node.pods)}" for node in nodes),
+        *(f"provisioner {each.uid} {each.generation}" for each in provisioners),
+        *(f"template {each.uid} {each.generation}" for each in snapshot.node_templates.values()),
+        *(f"daemons {each.uid} {_amounts(each.template.spec.requests)}" for each in snapshot.daemon_sets.values()),
+        *_offerings(catalog),
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in sorted(amounts))
+
+
+def _offerings(catalog: Catalog) -> Iterable[str]:
+    for name in sorted(catalog):
+        for entry in catalog[name]:
+            offered = ";".join(f"{o.zone} {o.capacity_type} {o.price:g} {o.available:d}" for o in entry.offerings)
+            yield f"type {name} {entry.name} {offered}"
+
+
+def _rounded(price: float | None) -> float | None:
+    return None if price is None else round(price, 5)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

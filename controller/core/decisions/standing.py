@@ -1,0 +1,71 @@
+"""What a decision stands on: a digest of the cluster that it was made in, and what our nodes cost before and after it.
+
+A plan knows its own problem and tells both itself. For every other decision they come from the newest snapshot: whoever
+decides about a node marks it in the thread that owns the state, after a last look at that very snapshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from controller.core.cloud import Catalog
+from controller.core.decisions.decision import Decision, state_digest
+from controller.core.decisions.fleet_cost import fleet, node_price_of
+from controller.core.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A snapshot, the offerings at that time by Provisioner, and the digest of both."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+    digest: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, catalog: Catalog) -> Standing:
+        """With the digest worked out."""
+        return cls(snapshot, catalog, state_digest(snapshot, catalog))
+
+    def still_of(self, snapshot: Snapshot, catalog: Catalog) -> bool:
+        """Whether nothing changed since."""
+        return self.snapshot.version == snapshot.version and self.catalog == catalog
+
+    def prices(self, gone: Collection[str]) -> dict[str, float]:
+        """$ an hour of each node of ours that has a price. Of those that leave, `gone` count no more: their removal is
+        on record. The others do, for nobody decided it yet."""
+        found = fleet(self.snapshot, self.catalog).prices
+        nodes = self.snapshot.nodes
+        return {name: price for name, price in found.items() if not (name in gone and nodes[name].leaving)}
+
+    def completed(self, decision: Decision, gone: Collection[str]) -> Decision:
+        """The decision with its inputs' digest and prices, as far as it lacks them. `gone`: see `prices`."""
+        if not decision.inputs:
+            decision = replace(decision, inputs=self._inputs(decision))
+        if decision.price_before is not None:
+            return decision
+        name = decision.subject.partition("/")[2]
+        prices = self.prices(gone)
+        own = prices.pop(name, None)
+        rest = sum(prices.values())
+        if decision.kind == "skip":
+            return replace(decision, price_before=rest + (own or 0.0), price_after=rest + (own or 0.0))
+        own = self._listed(decision) if own is None else own
+        full = None if own is None else rest + own
+        before, after = (rest, full) if decision.kind == "launch" else (full, rest)
+        return replace(decision, price_before=before, price_after=after)
+
+    def _inputs(self, decision: Decision) -> str:
+        """What is noted on the node itself (when it became empty, that it drifted) is an input, too."""
+        node = self.snapshot.nodes.get(decision.subject.partition("/")[2])
+        notes = [] if node is None else sorted(node.node.annotations.items())
+        return hashlib.sha256(repr((self.digest, notes)).encode()).hexdigest()[:16]
+
+    def _listed(self, decision: Decision) -> float | None:
+        """The price of what the decision says it is about, where it is no node, or no node yet."""
+        own = decision.details
+        types = self.catalog.get(decision.provisioner, ())
+        entry = next((each for each in types if each.name == own.get("instance_type")), None)
+        return node_price_of(entry, own.get("zone"), own.get("capacity_type"))

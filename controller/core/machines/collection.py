@@ -1,0 +1,98 @@
+"""Instances without a Node and Nodes without an instance: what to adopt, what to terminate, what to delete.
+
+EC2's tags are the write-ahead record of launches (invariant 4). Whatever a controller that died left behind is found
+here: a young instance without a Node gets its Node, an old one that never joined is terminated. Nothing is decided
+from one absent answer alone: the caller asks the cloud and the API server again about each item before it acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.cloud import CloudInstance
+from controller.core.machines.registration import joined
+from controller.core.state.snapshot import Snapshot, StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionTimes:
+    """`registration_seconds`: an instance that has not joined by then is given up (the peer's later value, 15 min).
+
+    `consistency_seconds`: younger than this, absence from the cloud's or the API server's answers proves nothing.
+    """
+
+    registration_seconds: float = 900.0
+    consistency_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An instance or a node to remove, by name and provider id, with the reason in words."""
+
+    name: str
+    provider_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """Instances to give a Node, instances to terminate, Nodes to delete (their finalizer does the rest)."""
+
+    adopt: tuple[CloudInstance, ...] = ()
+    terminate: tuple[Removal, ...] = ()
+    delete_nodes: tuple[Removal, ...] = ()
+
+
+def plan_collection(
+    snapshot: Snapshot, instances: Iterable[CloudInstance], now: float, times: CollectionTimes
+) -> CollectionPlan:
+    """What to do about `instances` (all live ones of this cluster, by tags) and the nodes of `snapshot` at `now`."""
+    live = sorted(
+        (entry for entry in instances if entry.state not in ("shutting-down", "terminated")), key=lambda entry: entry.id
+    )
+    by_provider_id = {node.node.provider_id for node in snapshot.nodes.values()}
+    alone = [
+        entry for entry in live if entry.provider_id not in by_provider_id and entry.node_name not in snapshot.nodes
+    ]
+    adopt: list[CloudInstance] = []
+    terminate: list[Removal] = []
+    for entry in alone:
+        reason = _give_up_reason(snapshot, entry, now, times)
+        if reason:
+            terminate.append(Removal(entry.node_name or entry.id, entry.provider_id, reason))
+        elif entry.node_name and entry.provisioner_name in snapshot.provisioners:
+            adopt.append(entry)
+    known = {entry.provider_id: entry for entry in live}
+    removals = (_node_removal(node, known, now, times) for node in snapshot.nodes.values())
+    return CollectionPlan(tuple(adopt), tuple(terminate), tuple(entry for entry in removals if entry))
+
+
+def _give_up_reason(snapshot: Snapshot, entry: CloudInstance, now: float, times: CollectionTimes) -> str:
+    age = now - entry.launched_at
+    if age >= times.registration_seconds:
+        return f"it has no Node {int(age)} s after its launch"
+    provisioner = snapshot.provisioners.get(entry.provisioner_name)
+    invalid = ("Provisioner", entry.provisioner_name) in snapshot.invalid
+    gone = not invalid and (provisioner is None or provisioner.deleted_at is not None)
+    if gone and age >= times.consistency_seconds:
+        return f"its Provisioner {entry.provisioner_name} does not exist any more"
+    return ""
+
+
+def _node_removal(
+    node: StateNode, known: dict[str, CloudInstance], now: float, times: CollectionTimes
+) -> Removal | None:
+    if PROVISIONER_NAME not in node.node.labels or node.leaving:
+        return None
+    instance = known.get(node.node.provider_id)
+    started = instance.launched_at if instance else node.node.created
+    age = now - started
+    if not joined(node.node) and age >= times.registration_seconds:
+        return Removal(
+            node.name, node.node.provider_id, f"it did not register within {int(times.registration_seconds)} s"
+        )
+    if instance is None and node.node.provider_id and now - node.node.created >= times.consistency_seconds:
+        return Removal(node.name, node.node.provider_id, "its instance does not exist any more")
+    return None

@@ -1,0 +1,75 @@
+"""Consistency: what is not as it should be with a node of ours, for its user to know. Nothing is removed for it.
+
+The three checks, their names and their numbers are the peer's (v0.27). A node that never registers is garbage
+collection's to remove; this tells of those that registered and stop short of service, leave and cannot, or are smaller
+than their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import INSTANCE_TYPE
+from controller.core.api.pod import Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.machines.registration import not_initialized_because
+from controller.core.provisioning.problem import leaving_pods
+from controller.core.scheduling.label_selectors import matches
+from controller.core.state.snapshot import StateNode
+
+FAILED_INIT = "FailedInit"
+TERMINATION = "Termination"
+NODE_SHAPE = "NodeShape"
+INITIALIZES_WITHIN_SECONDS = 3600.0
+LEAST_SHARE = 0.90
+"""Of what its type promises, for every resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """`check` is one of the three names above; `message` names the object that is at fault."""
+
+    check: str
+    message: str
+
+
+def issues(
+    node: StateNode,
+    provisioner: Provisioner,
+    expected: Resources | None,
+    budgets: Collection[PodDisruptionBudget],
+    now: float,
+) -> tuple[Issue, ...]:
+    """What is wrong at `now` (Unix seconds). `expected` is the capacity of its instance type; None: not known."""
+    if node.node.deleted_at is not None:
+        return tuple(_held(node, budgets))
+    if node.initialized:
+        return tuple(_smaller(node, expected or EMPTY))
+    if now - node.node.created < INITIALIZES_WITHIN_SECONDS:
+        return ()
+    if expected is None:
+        name = node.node.labels.get(INSTANCE_TYPE, "")
+        return (Issue(FAILED_INIT, f"instance type {name!r} is not one that its Provisioner can launch"),)
+    because = not_initialized_because(node.node, provisioner, expected)
+    return (Issue(FAILED_INIT, because),) if because else ()
+
+
+def _held(node: StateNode, budgets: Collection[PodDisruptionBudget]) -> Iterable[Issue]:
+    for pod in leaving_pods(node):
+        for budget in budgets:
+            covers = budget.namespace == pod.namespace and matches(budget.selector, pod.labels)
+            if covers and budget.disruptions_allowed <= 0:
+                name = f"{budget.namespace}/{budget.name}"
+                text = f"PodDisruptionBudget {name} allows no disruption; it holds pod {pod.namespace}/{pod.name}"
+                yield Issue(TERMINATION, text)
+
+
+def _smaller(node: StateNode, expected: Resources) -> Iterable[Issue]:
+    for name in sorted(expected):
+        want, have = expected[name], node.node.capacity.get(name, 0)
+        if want > 0 and have < LEAST_SHARE * want:
+            share = f"{100 * have / want:.1f} % of what its instance type has" if have else "none of it is registered"
+            yield Issue(NODE_SHAPE, f"resource {name}: {share} (expected {want}, found {have})")

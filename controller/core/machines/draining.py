@@ -1,0 +1,126 @@
+"""Draining: which pods of a leaving node to evict next.
+
+Four tiers, each after the one before it is gone: ordinary pods, ordinary daemons, critical pods, critical daemons
+(the later peer's order; v0.27 had two tiers). Pods that finished, static pods, pods that tolerate the cordon, and
+pods that are past their deletion time by a minute (their kubelet is gone) neither are evicted nor hold the node.
+
+A node may have a deadline, when its instance goes whatever happens: an interruption's, one that a user wrote on the
+node, or its Provisioner's grace period after the deletion (the later peer's `terminationGracePeriod`). Then grace
+periods are cut to what is left, in the last minute all tiers are asked at once, and a pod that is held by its
+PodDisruptionBudget until its own grace period is all that is left is deleted, so that it still ends in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.core.api.duration import duration_seconds
+from controller.core.api.node import Node, Taint
+from controller.core.api.pod import Pod
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.timestamps import parse_time
+
+STUCK_TERMINATING_SECONDS = 60.0
+"""Past metadata.deletionTimestamp, which includes the grace period (the peer's value)."""
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
+CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+
+DEADLINE_ANNOTATION = "karpenter.sh/termination-deadline"
+"""On a node: an RFC 3339 time. An interruption sets it; a user may, too."""
+GRACE_PERIOD_ANNOTATION = "karpenter.sh/termination-grace-period"
+"""On a Provisioner: how long its nodes may drain, such as 2h; without it the setting `terminationGracePeriod` holds."""
+LAST_CALL_SECONDS = 60.0
+"""So long before the deadline tiers do not wait for each other any more."""
+SPARE_SECONDS = 5.0
+"""A pod's grace period ends so long before the deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainStep:
+    """`evict`: ask for these now. `delete`: those that must go now whatever their budgets say.
+
+    `waiting`: pods that still hold the node, those of the other two included.
+    """
+
+    evict: tuple[Pod, ...] = ()
+    waiting: tuple[Pod, ...] = ()
+    delete: tuple[Pod, ...] = ()
+
+    @property
+    def drained(self) -> bool:
+        """Nothing holds the node any more."""
+        return not self.waiting
+
+
+def deadline(node: Node, provisioner: Provisioner | None = None, setting_seconds: float | None = None) -> float | None:
+    """When the node goes whatever still runs on it, Unix seconds: the soonest that anybody says; None: nobody does."""
+    text = node.annotations.get(DEADLINE_ANNOTATION)
+    stated = None if text is None else parse_time(text)
+    period = grace_period(provisioner, setting_seconds)
+    counted = None if period is None or node.deleted_at is None else node.deleted_at + period
+    return min((at for at in (stated, counted) if at is not None), default=None)
+
+
+def grace_period(provisioner: Provisioner | None, setting_seconds: float | None) -> float | None:
+    """Seconds that a node may drain; None: as long as it takes, also where the annotation is no positive duration."""
+    text = None if provisioner is None else provisioner.object_annotations.get(GRACE_PERIOD_ANNOTATION)
+    if text is None:
+        return setting_seconds
+    try:
+        seconds = duration_seconds(text)
+    except ValueError:
+        return None
+    return seconds if seconds > 0 else None
+
+
+def grace_period_seconds(pod: Pod, until: float | None, now: float) -> int | None:
+    """The grace period to ask for when the pod's own would outlast the deadline; None: its own."""
+    if until is None or now + pod.spec.termination_grace_period_seconds <= until - SPARE_SECONDS:
+        return None
+    return max(1, min(pod.spec.termination_grace_period_seconds, int(until - SPARE_SECONDS - now)))
+
+
+def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> DrainStep:
+    """The step at `now` (Unix seconds): the first tier that still has pods, without those terminating already.
+
+    `until` is the deadline, if there is one; after it nothing holds the node.
+    """
+    waiting = tuple(sorted((pod for pod in pods if holds(pod, now)), key=lambda pod: pod.key))
+    if not waiting or (until is not None and now >= until):
+        return DrainStep()
+    staying = [pod for pod in waiting if not pod.terminating]
+    must = tuple(pod for pod in staying if until is not None and now >= until - SPARE_SECONDS - _grace(pod))
+    hurry = until is not None and now >= until - LAST_CALL_SECONDS
+    tier = max(map(_tier, waiting)) if hurry else min(map(_tier, waiting))
+    return DrainStep(tuple(pod for pod in staying if _tier(pod) <= tier and pod not in must), waiting, must)
+
+
+def _grace(pod: Pod) -> float:
+    return float(pod.spec.termination_grace_period_seconds)
+
+
+def holds(pod: Pod, now: float) -> bool:
+    """Whether the node must wait for the pod."""
+    if pod.terminal or pod.static or tolerates_cordon(pod):
+        return False
+    return pod.deleted_at is None or now <= pod.deleted_at + STUCK_TERMINATING_SECONDS
+
+
+def tolerates_cordon(pod: Pod) -> bool:
+    """The pod tolerates `node.kubernetes.io/unschedulable:NoSchedule`, as daemons do: it would come right back."""
+    for toleration in pod.spec.tolerations:
+        if toleration.effect not in ("", UNSCHEDULABLE.effect):
+            continue
+        exists = toleration.operator == "Exists"
+        if exists and toleration.key in ("", UNSCHEDULABLE.key):
+            return True
+        if not exists and toleration.key == UNSCHEDULABLE.key and toleration.value == UNSCHEDULABLE.value:
+            return True
+    return False
+
+
+def _tier(pod: Pod) -> int:
+    critical = pod.spec.priority_class_name in CRITICAL_CLASSES
+    return 2 * critical + pod.daemon

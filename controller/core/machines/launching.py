@@ -1,0 +1,123 @@
+"""From a planned node to a launch: the token that makes it idempotent, and offerings that stay within the limits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.pod import Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
+from controller.core.machines.node_documents import LAUNCH_TOKEN
+from controller.core.machines.provisioner_limits import exceeded_by, total
+from controller.core.provisioning.plan import PlannedNode
+from controller.core.state.snapshot import Snapshot
+
+
+def launch_token(
+    provisioner: Provisioner, template: AWSNodeTemplate, pod_uids: Iterable[str], taken: Collection[str] = frozenset()
+) -> str:
+    """32 hex digits that name a plan item: this Provisioner, this generation of the template, these pods.
+
+    A controller that restarts and plans the same item gets the same token, so that the cloud answers with the
+    instance that was launched already. `taken` are the tokens of nodes that exist: an item that is planned although
+    its node is there (the pods turned out not to fit) is another item, and gets the next token.
+    """
+    parts = [
+        provisioner.name,
+        provisioner.uid,
+        template.name,
+        template.uid,
+        str(template.generation),
+        *sorted(pod_uids),
+    ]
+    for ordinal in range(len(taken) + 1):
+        token = hashlib.sha256("\n".join([*parts, str(ordinal)]).encode()).hexdigest()[:32]
+        if token not in taken:
+            return token
+    raise AssertionError("more ordinals than taken tokens: one is free")
+
+
+def tokens_in_use(snapshot: Snapshot) -> frozenset[str]:
+    """Launch tokens of every node there is, leaving ones too."""
+    tokens = (node.node.annotations.get(LAUNCH_TOKEN, "") for node in snapshot.nodes.values())
+    return frozenset(token for token in tokens if token)
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What one planned node may be launched as, the planned offering first; or nothing, and why."""
+
+    planned: PlannedNode
+    offerings: tuple[PricedOffering, ...] = ()
+    refusal: str = ""
+
+
+def allot(
+    planned: Sequence[PlannedNode], provisioner: Provisioner, types: Mapping[str, InstanceType], used: Resources
+) -> tuple[Allotment, ...]:
+    """Share out what the Provisioner's limits still allow on top of `used` among its planned nodes.
+
+    This is the second gate: the plan kept the limits of the snapshot it saw, which may be some seconds old. Planned
+    types come first, in the order of the plan. What they leave over is shared evenly: an alternative may be larger
+    than the planned type by that share at most, so that whatever the cloud picks, no limit is exceeded.
+    """
+    granted: list[PlannedNode] = []
+    refused: dict[int, str] = {}
+    for index, node in enumerate(planned):
+        entry = types.get(node.offering.instance_type)
+        if entry is None:
+            refused[index] = f"{node.offering.instance_type} is not in the catalog any more"
+            continue
+        refused[index] = exceeded_by(provisioner, used, entry.capacity)
+        if not refused[index]:
+            granted.append(node)
+            used = total((used, entry.capacity))
+    spare = {
+        name: max(0, limit - used.get(name, 0)) // max(1, len(granted))
+        for name, limit in (provisioner.limits or EMPTY).items()
+    }
+    return tuple(
+        Allotment(node, refusal=refused[index]) if refused[index] else Allotment(node, _offerings(node, types, spare))
+        for index, node in enumerate(planned)
+    )
+
+
+def _offerings(
+    node: PlannedNode, types: Mapping[str, InstanceType], spare: Mapping[str, int]
+) -> tuple[PricedOffering, ...]:
+    base = types[node.offering.instance_type].capacity
+
+    def fits(offering: PricedOffering) -> bool:
+        entry = types.get(offering.instance_type)
+        if entry is None:
+            return False
+        return all(entry.capacity.get(name, 0) - base.get(name, 0) <= extra for name, extra in spare.items())
+
+    return tuple(dict.fromkeys((node.offering, *filter(fits, node.alternatives))))
+
+
+def launch_request(
+    planned: PlannedNode,
+    provisioner: Provisioner,
+    template: AWSNodeTemplate,
+    offerings: tuple[PricedOffering, ...],
+    types: Mapping[str, InstanceType],
+    token: str,
+) -> LaunchRequest:
+    """The request for one planned node. `types` are all of its Provisioner, by name: what comes may be none of the
+    offerings, and its fit and price are checked by its entry."""
+    return LaunchRequest(
+        token=token,
+        provisioner=provisioner,
+        template=template,
+        offerings=offerings,
+        instance_types=types,
+        labels=planned.labels,
+        taints=planned.taints,
+        startup_taints=planned.startup_taints,
+        requests=planned.requests,
+    )

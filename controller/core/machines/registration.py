@@ -1,0 +1,75 @@
+"""Registration and initialization: what a joined node still needs, and when it counts as ready for pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import (
+    CAPACITY_TYPE,
+    INITIALIZED,
+    INSTANCE_TYPE,
+    PROVISIONER_NAME,
+    TERMINATION_FINALIZER,
+    ZONE,
+)
+from controller.core.api.node import Node
+from controller.core.api.pod import Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, owner_reference
+
+
+def joined(node: Node) -> bool:
+    """Its kubelet registered: only a kubelet reports capacity."""
+    return bool(node.capacity)
+
+
+def needs_instance(node: Node) -> bool:
+    """A node that registered by itself, without what only its instance can tell: labels, and the launch token.
+
+    The token is what a command knows its replacement by: without it the node would be taken for an empty one.
+    """
+    unnamed = node.labels.get(INITIALIZED) != "true" and LAUNCH_TOKEN not in node.annotations
+    return unnamed or any(key not in node.labels for key in (CAPACITY_TYPE, INSTANCE_TYPE, ZONE))
+
+
+def not_initialized_because(node: Node, provisioner: Provisioner, expected: Resources = EMPTY) -> str:
+    """Why the node is not initialized yet; empty when it is.
+
+    It is when Ready is True, none of the Provisioner's present startup taints is on it (key and effect), and every
+    resource in `expected` (capacity of its instance type; empty when the type is unknown) is allocatable. The peer's
+    rule.
+    """
+    if not node.ready:
+        return "condition Ready is not True"
+    for startup in provisioner.startup_taints:
+        if any((taint.key, taint.effect) == (startup.key, startup.effect) for taint in node.taints):
+            return f"startup taint {startup.key}:{startup.effect} is still there"
+    lacking = sorted(name for name, amount in expected.items() if amount > 0 and node.allocatable.get(name, 0) <= 0)
+    return f"{', '.join(lacking)} not allocatable yet" if lacking else ""
+
+
+def registration_patch(
+    node: Node, provisioner: Provisioner, expected: Resources = EMPTY, from_instance: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """One merge patch with all that the node lacks: finalizer, owner, labels of a self-registered node, initialized.
+
+    `from_instance` is the document of `documents.node_document` when the instance was looked up. Empty: nothing to
+    do.
+    """
+    wanted = from_instance or {
+        "metadata": {
+            "labels": {**provisioner.labels, PROVISIONER_NAME: provisioner.name},
+            "annotations": dict(provisioner.annotations),
+            "finalizers": [TERMINATION_FINALIZER],
+            "ownerReferences": [owner_reference(provisioner)],
+        }
+    }
+    if node.labels.get(INITIALIZED) == "true":
+        # What a user takes off a node that is in service stays off; the finalizer and the owner are ours.
+        meta = wanted["metadata"]
+        wanted = {"metadata": {key: meta[key] for key in ("finalizers", "ownerReferences")}}
+    patch = missing_metadata(node, wanted)
+    if node.labels.get(INITIALIZED) != "true" and not not_initialized_because(node, provisioner, expected):
+        patch.setdefault("metadata", {}).setdefault("labels", {})[INITIALIZED] = "true"
+    return patch

@@ -1,0 +1,116 @@
+"""Why a plan costs more than the lower bound: the gap, taken apart by what causes it.
+
+The rules are taken away one after the other (pod affinity, then spread and anti-affinity, then limits), and plan and
+bound are made anew each time. What the price falls by beyond what the bound falls by is that rule's part of the gap;
+what is left when no rule is left is integrality: pods and nodes come whole. The parts add up to the gap, to the cent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from controller.core.api.pod import Pod, PodSpec
+from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
+from controller.core.provisioning.solver.solver import solve
+
+AFFINITY = "affinity"
+SPREAD = "spread"
+LIMITS = "limits"
+INTEGRALITY = "integrality"
+FLEXIBILITY = "flexibility"
+
+
+@dataclass(frozen=True, slots=True)
+class GapPart:
+    """What one cause adds, in $/hour; a little below 0 where the search happened to do better with the rule."""
+
+    cause: str
+    price_per_hour: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A plan's price beside the bound, both in $/hour. `parts` add up to `price_per_hour - bound_per_hour`.
+
+    `expected_per_hour` is what the plan is expected to cost; what it is above the price, `flexibility` says.
+    """
+
+    price_per_hour: float
+    expected_per_hour: float
+    bound_per_hour: float
+    parts: tuple[GapPart, ...]
+    flexibility: GapPart
+
+    @property
+    def ratio(self) -> float:
+        """Price over bound; 1 where both are 0."""
+        return self.price_per_hour / self.bound_per_hour if self.bound_per_hour > 0 else 1.0
+
+
+def explain_gap(problem: SchedulingProblem, plan: SchedulingPlan, options: SolveOptions) -> Gap:
+    """Take the gap of `plan` apart. Costs a solve and a bound for each kind of rule that the problem has."""
+    left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
+    price, least = plan.price_per_hour, bound(problem, options, left_out).price_per_hour
+    gap, parts = price - least, list[GapPart]()
+    problem = replace(problem, pending=tuple(pod for pod in problem.pending if pod.key not in left_out))
+    for cause, text, without in _RULES:
+        relaxed = without(problem)
+        if relaxed is problem:
+            continue
+        again = solve(relaxed, options)
+        left = again.price_per_hour - bound(relaxed, options).price_per_hour
+        parts.append(GapPart(cause, gap - left, text))
+        problem, gap = relaxed, left
+    parts.append(GapPart(INTEGRALITY, gap, "pods and nodes come whole: what is left free on the nodes that are paid"))
+    expected = plan.expected_price_per_hour
+    return Gap(
+        price,
+        expected,
+        least,
+        tuple(parts),
+        GapPart(
+            FLEXIBILITY, expected - price, "EC2 may choose a dearer offering, where that one has capacity to spare"
+        ),
+    )
+
+
+def _without_affinity(problem: SchedulingProblem) -> SchedulingProblem:
+    return _changed(problem, lambda spec: replace(spec, required_pod_affinity=(), preferred_pod_affinity=()))
+
+
+def _without_spread(problem: SchedulingProblem) -> SchedulingProblem:
+    return _changed(
+        problem,
+        lambda spec: replace(spec, topology_spread=(), required_pod_anti_affinity=(), preferred_pod_anti_affinity=()),
+    )
+
+
+def _without_limits(problem: SchedulingProblem) -> SchedulingProblem:
+    if not any(one.limits for one in problem.provisioners):
+        return problem
+    return replace(problem, provisioners=tuple(replace(one, limits=None) for one in problem.provisioners))
+
+
+def _changed(problem: SchedulingProblem, change: Callable[[PodSpec], PodSpec]) -> SchedulingProblem:
+    """The problem with other specs; the same problem where none of them is another."""
+    known: dict[PodSpec, PodSpec] = {}
+
+    def changed(pod: Pod) -> Pod:
+        if pod.spec not in known:
+            known[pod.spec] = change(pod.spec)
+        return pod if known[pod.spec] == pod.spec else replace(pod, spec=known[pod.spec])
+
+    pending = tuple(changed(pod) for pod in problem.pending)
+    if all(new is old for new, old in zip(pending, problem.pending, strict=True)):
+        return problem
+    return replace(problem, pending=pending)
+
+
+_RULES: tuple[tuple[str, str, Callable[[SchedulingProblem], SchedulingProblem]], ...] = (
+    (AFFINITY, "pods that must stand together are placed as one", _without_affinity),
+    (SPREAD, "pods kept apart over hosts and zones, beyond what the bound counts", _without_spread),
+    (LIMITS, "limits of Provisioners keep pods off the nodes that would be cheapest", _without_limits),
+)

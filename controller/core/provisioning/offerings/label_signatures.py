@@ -1,0 +1,85 @@
+"""Labels that a Provisioner leaves open: what the pods of a node made of them so far, as small integers.
+
+Where every configuration has one value per label (the usual case) all signatures are 0 and cost nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
+from controller.core.provisioning.resource_space import Bools, Ints
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+NOTHING = Requirements()
+
+
+class Signatures:
+    """Interned requirement sets over the catalog's open keys; 0 is the empty one, -1 a contradiction."""
+
+    def __init__(self, catalog: CompiledCatalog) -> None:
+        self._catalog = catalog
+        self._ids: dict[Requirements, int] = {NOTHING: 0}
+        self._sets: list[Requirements] = [NOTHING]
+        self._merged: dict[tuple[int, int], int] = {}
+        self.base: Ints = np.zeros(len(catalog), dtype=np.int64)
+        """Per configuration, what its type and Provisioner leave possible."""
+        self._find_bases()
+
+    def _find_bases(self) -> None:
+        known: dict[tuple[int, ...], int] = {}
+        columns = [self._catalog.columns.column(key) for key in sorted(self._catalog.open_keys)]
+        if not columns:
+            return
+        keys = sorted(self._catalog.open_keys)
+        for row, codes in enumerate(np.stack([codes for codes, _ in columns], axis=1).tolist()):
+            found = known.get(tuple(codes))
+            if found is None:
+                cells = [cells[code] for (_, cells), code in zip(columns, codes, strict=True)]
+                parts = [_as_requirement(key, cell) for key, cell in zip(keys, cells, strict=True)]
+                found = known[tuple(codes)] = self._intern(Requirements(parts))
+            self.base[row] = found
+
+    def _intern(self, requirements: Requirements) -> int:
+        found = self._ids.get(requirements)
+        if found is None:
+            found = self._ids[requirements] = len(self._sets)
+            self._sets.append(requirements)
+        return found
+
+    def of(self, requirements: Requirements) -> int:
+        """The signature of a demand: its requirements on open keys; -1 when they contradict each other."""
+        parts = [r for key, r in requirements.items() if key in self._catalog.open_keys]
+        if not parts:
+            return 0
+        return self._intern(Requirements(parts)) if all(part.satisfiable for part in parts) else -1
+
+    def requirements(self, signature: int) -> Requirements:
+        """The requirement set behind a signature."""
+        return self._sets[signature]
+
+    def merge(self, one: int, two: int) -> int:
+        """Both together, or -1."""
+        if two == 0 or one == two:
+            return one
+        if one <= 0:
+            return two if one == 0 else -1
+        key = (one, two)
+        found = self._merged.get(key)
+        if found is None:
+            both = self._sets[one].intersection(self._sets[two])
+            found = self._intern(both) if all(r.satisfiable for r in both.values()) else -1
+            self._merged[key] = found
+        return found
+
+    def compatible(self, rows: Ints, signature: int) -> Bools:
+        """Per row signature, whether it can take the demand's."""
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        fine = [self.merge(int(one), signature) >= 0 for one in distinct]
+        return np.array(fine, dtype=np.bool_)[inverse] if fine else np.zeros(0, np.bool_)
+
+
+def _as_requirement(key: str, cell: Requirement | str | None) -> Requirement:
+    if isinstance(cell, Requirement):
+        return cell
+    return Requirement.of(key, "DoesNotExist") if cell is None else Requirement.of(key, "In", (cell,))

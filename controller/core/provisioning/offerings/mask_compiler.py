@@ -1,0 +1,110 @@
+"""What a level of relaxation demands of a node, compiled: masks over configurations and existing nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from controller.core.api.pod import Toleration
+from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
+from controller.core.provisioning.offerings.label_signatures import Signatures
+from controller.core.provisioning.offerings.node_table import ExistingNodes
+from controller.core.provisioning.pods.relaxation import Choice, Level
+from controller.core.provisioning.resource_space import Bits, Bools, Floats
+from controller.core.scheduling.requirements import Requirements
+
+Tolerations = tuple[tuple[tuple[Toleration, ...], bool], ...]
+"""Tolerations that must each suffice, and whether PreferNoSchedule taints are to be avoided with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Where a demand may go by labels and taints. Interned: the same question is the same object.
+
+    bits: per configuration the pairs allowed (0: none). existing: per existing node. signature: on open keys.
+    requirements: what the chosen node's labels must satisfy. exact: `requirements` says it all (no OR terms).
+    """
+
+    index: int
+    bits: Bits
+    existing: Bools
+    signature: int
+    requirements: Requirements
+    exact: bool
+    launchable: bool
+    """Whether any node that could be launched would do."""
+
+
+class MaskCompiler:
+    """Compiles levels into masks, each distinct question once."""
+
+    def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes) -> None:
+        self.catalog = catalog
+        self.existing = existing
+        self.signatures = Signatures(catalog)
+        self._masks: dict[object, Mask] = {}
+        self._prices: dict[int, Floats] = {}
+
+    def variants(self, level: Level) -> list[tuple[Choice, ...]]:
+        """The level's choices, OR terms over open labels taken apart (a node settles such a label for one of them)."""
+        options = []
+        for terms in level.choices:
+            apart = len(terms) > 1 and any(key in self.catalog.open_keys for term in terms for key in term)
+            options.append([(term,) for term in terms] if apart else [terms])
+        return [tuple(picked) for picked in product(*options)]
+
+    def mask(
+        self,
+        level: Level,
+        choices: tuple[Choice, ...],
+        pins: Requirements | None = None,
+        tolerations: Tolerations = (),
+    ) -> Mask:
+        """The mask of a level with these choices (one of its `variants`), and labels pinned by topology.
+
+        `tolerations` of a bundle's members stand for the level's own.
+        """
+        tolerations = tolerations or ((level.tolerations, level.avoids_preferred_taints),)
+        key = (choices, tolerations, pins)
+        found = self._masks.get(key)
+        if found is None:
+            found = self._masks[key] = self._compile(choices, pins, tolerations)
+        return found
+
+    def prices(self, mask: Mask) -> Floats:
+        """Per configuration, the least price at which the mask lets a node of it be launched; infinite where never."""
+        found = self._prices.get(mask.index)
+        if found is None:
+            found = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
+        return found
+
+    def _compile(self, choices: tuple[Choice, ...], pins: Requirements | None, tolerations: Tolerations) -> Mask:
+        catalog = self.catalog
+        all_choices = (*choices, (pins,)) if pins else choices
+        bits = catalog.available
+        existing = np.ones(len(self.existing), dtype=np.bool_)
+        for each, avoid in tolerations:
+            bits = np.where(catalog.tolerated(each, preferences=avoid), bits, np.uint64(0))
+            existing = existing & self.existing.tolerated(each, preferences=avoid)
+        requirements = Requirements()
+        for terms in all_choices:
+            bits = bits & self._either(terms)
+            existing = existing & self.existing.choice(terms)
+            if len(terms) == 1:
+                requirements = requirements.intersection(terms[0])
+        signature = self.signatures.of(requirements)
+        if signature > 0:
+            merged = [self.signatures.merge(base, signature) >= 0 for base in self.signatures.base.tolist()]
+            bits = np.where(merged, bits, np.uint64(0))
+        elif signature < 0:
+            bits = np.zeros_like(bits)
+        exact = all(len(terms) == 1 for terms in all_choices)
+        return Mask(len(self._masks), bits, existing, signature, requirements, exact, bool(bits.any()))
+
+    def _either(self, terms: Choice) -> Bits:
+        bits = np.zeros(len(self.catalog), dtype=np.uint64)
+        for term in terms:
+            bits = bits | self.catalog.term_bits(term)
+        return bits

@@ -1,0 +1,155 @@
+"""Nodes as rows of growable arrays: first those that exist, then those the plan opens."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.api.labels import FIELD_NAME
+from controller.core.api.pod import Toleration
+from controller.core.provisioning.offerings.label_masks import Cell, LabelColumns, encode
+from controller.core.provisioning.pods.daemons import Daemon
+from controller.core.provisioning.pods.relaxation import Choice, choice
+from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
+from controller.core.scheduling.requirements import Requirements
+from controller.core.scheduling.taints import UNSCHEDULABLE, untolerated
+from controller.core.state.snapshot import StateNode
+
+EVERY_PAIR = np.uint64(2**64 - 1)
+
+
+class StandingNodes:
+    """Labels and taints of nodes there are: who may go where. Answers are cached and shared: don't change them."""
+
+    def __init__(self, nodes: tuple[StateNode, ...]) -> None:
+        self.nodes = nodes
+        self.columns = LabelColumns(len(nodes), self._cells)
+        taints = [(*n.taints, UNSCHEDULABLE) if n.node.unschedulable else n.taints for n in nodes]
+        self._taint_codes, self._taints = encode(taints)
+        self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
+        self._terms: dict[Requirements, Bools] = {}
+
+    def _cells(self, key: str) -> list[Cell]:
+        if key == FIELD_NAME:
+            return [node.name for node in self.nodes]
+        if key == labels.HOSTNAME:
+            return [node.node.labels.get(key, node.name) for node in self.nodes]
+        return [node.node.labels.get(key) for node in self.nodes]
+
+    def term(self, requirements: Requirements) -> Bools:
+        """Per node, whether its labels satisfy the requirements. Shared: don't change it."""
+        rows = self._terms.get(requirements)
+        if rows is None:
+            rows = np.ones(len(self.nodes), dtype=np.bool_)
+            for requirement in requirements.values():
+                rows = rows & self.columns.accepts(requirement)
+            self._terms[requirements] = rows
+        return rows
+
+    def choice(self, terms: Choice) -> Bools:
+        """Per node, whether it satisfies any of the terms."""
+        rows = np.zeros(len(self.nodes), dtype=np.bool_)
+        for term in terms:
+            rows = rows | self.term(term)
+        return rows
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
+        """Per node, whether these tolerations cover its taints."""
+        key = (tolerations, preferences)
+        rows = self._tolerated.get(key)
+        if rows is None:
+            fine = [untolerated(taints, tolerations, preferences=preferences) is None for taints in self._taints]
+            rows = np.array(fine, dtype=np.bool_)[self._taint_codes] if fine else np.zeros(0, np.bool_)
+            self._tolerated[key] = rows
+        return rows
+
+    def daemon_due(self, daemon: Daemon) -> Bools:
+        """Per node, whether this DaemonSet runs a pod there."""
+        rows = self.term(Requirements.from_labels(daemon.spec.node_selector)) & self.tolerated(daemon.spec.tolerations)
+        if daemon.spec.required_node_affinity is not None:
+            rows = rows & self.choice(choice(daemon.spec.required_node_affinity))
+        return rows
+
+
+class ExistingNodes:
+    """Some of the standing nodes: those that may take pods, or those that topology counts.
+
+    places: which of `every`, in the order of their rows. free: R x E, what is left once their daemons all run.
+    """
+
+    def __init__(self, every: StandingNodes, places: Ints, free: Floats) -> None:
+        self.every = every
+        self.places = places
+        self.nodes = tuple(every.nodes[place] for place in places.tolist())
+        self.free = free
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each node, by name."""
+        return {node.name: row for row, node in enumerate(self.nodes)}
+
+    def column(self, key: str) -> tuple[Ints, list[Cell]]:
+        """A label by row: a code for each, and the values that codes stand for (some of them on no row)."""
+        codes, cells = self.every.columns.column(key)
+        return codes[self.places], cells
+
+    def choice(self, terms: Choice) -> Bools:
+        """Per row, whether it satisfies any of the terms."""
+        return self.every.choice(terms)[self.places]
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
+        """Per row, whether these tolerations cover its taints."""
+        return self.every.tolerated(tolerations, preferences=preferences)[self.places]
+
+
+class NodeTable:
+    """Rows 0..existing-1 are nodes that exist, the rest are planned.
+
+    free: R x capacity, resources left. config: the configuration of a planned row, -1 of an existing one.
+    pairs: zones and capacity types still possible. signature: what its pods made of the labels its pool leaves open.
+    pods: how many were placed on it by this plan.
+    """
+
+    def __init__(self, existing: Floats) -> None:
+        resources, count = existing.shape
+        self.existing: int = count
+        self.count: int = count
+        self._room: int = max(64, 2 * count)
+        self.free: Floats = np.zeros((resources, self._room))
+        self.free[:, :count] = existing
+        self.config: Ints = np.full(self._room, -1, dtype=np.int64)
+        self.pairs: Bits = np.full(self._room, EVERY_PAIR, dtype=np.uint64)
+        self.signature: Ints = np.zeros(self._room, dtype=np.int64)
+        self.pods: Ints = np.zeros(self._room, dtype=np.int64)
+
+    @property
+    def room(self) -> int:
+        """Rows that the arrays have; arrays kept beside them grow with it."""
+        return self._room
+
+    def open(self, config: int, free: Floats, pairs: int, signature: int, copies: int = 1) -> int:
+        """Add equal planned rows; the index of the first."""
+        first = self.count
+        while first + copies > self._room:
+            self._grow()
+        rows = slice(first, first + copies)
+        self.free[:, rows] = free[:, None]
+        self.config[rows] = config
+        self.pairs[rows] = pairs
+        self.signature[rows] = signature
+        self.count += copies
+        return first
+
+    def _grow(self) -> None:
+        room = self._room
+        self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
+        self.config = np.concatenate([self.config, np.full(room, -1, dtype=np.int64)])
+        self.pairs = np.concatenate([self.pairs, np.full(room, EVERY_PAIR, dtype=np.uint64)])
+        self.signature = np.concatenate([self.signature, np.zeros(room, dtype=np.int64)])
+        self.pods = np.concatenate([self.pods, np.zeros(room, dtype=np.int64)])
+        self._room = 2 * room

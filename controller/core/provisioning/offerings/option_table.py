@@ -1,0 +1,265 @@
+"""Configurations and their offerings as arrays: all of a catalog that does not change from batch to batch.
+
+A table is found again by content (`TableCache`): a controller that plans every second compiles its thousands of
+offerings when prices, capacity or Provisioners change, and else not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.api.pod import Toleration
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, InstanceType, PricedOffering
+from controller.core.provisioning.offerings.label_masks import Cell, LabelColumns, settle
+from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
+from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.core.scheduling.taints import untolerated
+
+NEW_HOSTNAME = "\0new"
+"""The hostname of a node that has none yet: no selector names it."""
+PAIR_KEYS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
+MAX_PAIRS = 64
+MOST_ANSWERS = 4096
+"""Answers of one sort that a table keeps; then it starts anew, so that years of odd selectors fill no memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A Provisioner as the solver sees it: requirements with its labels among them, and what is left of its limits."""
+
+    provisioner: Provisioner
+    requirements: Requirements
+    headroom: dict[str, int]
+    """Limits less the capacity of its nodes, by resource; empty: no limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheapestFirst:
+    """One pool's offerings, cheapest first: configuration and pair (one bit) of each, and the value itself."""
+
+    configs: Ints
+    pairs: Bits
+    offerings: list[PricedOffering]
+
+
+class OfferTable:
+    """Arrays over configurations, T of them, and P pairs of zone and capacity type. Shared: don't change them.
+
+    price: T x P in $/hour, infinite where the offering is unavailable or the Provisioner rules it out.
+    available: T bit sets over the pairs.
+    """
+
+    def __init__(self, pools: Sequence[Pool], catalog: Catalog) -> None:
+        self.pools = tuple(pools)
+        self.types: list[InstanceType] = []
+        pool_of: list[int] = []
+        for index, pool in enumerate(self.pools):
+            offered = sorted(catalog[pool.provisioner.name], key=lambda t: t.name)
+            self.types.extend(offered)
+            pool_of.extend([index] * len(offered))
+        self.pool_of: Ints = np.array(pool_of, dtype=np.int64)
+        self.catalog_keys = frozenset(
+            key
+            for requirements in {id(t.requirements): t.requirements for t in self.types}.values()
+            for key in requirements
+        )
+        self._forget()
+        self._compile_offerings()
+        self.open_keys = self._find_open_keys()
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def _forget(self) -> None:
+        """Start with no answers."""
+        self.columns = LabelColumns(len(self.types), self._cells, MOST_ANSWERS)
+        self._terms: dict[Requirements, Bits] = {}
+        self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
+        self._cheapest_first: dict[int, CheapestFirst] = {}
+        self._resources: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
+
+    def taken(self, rows: list[int], available: list[int]) -> OfferTable:
+        """A table of these rows (some of them several times), each with these pairs alone."""
+        made = copy(self)
+        made.types = [self.types[row] for row in rows]
+        made.offerings = [self.offerings[row] for row in rows]
+        made.pool_of, made.price = self.pool_of[rows], self.price[rows]
+        made.available = np.array(available, dtype=np.uint64)
+        shifts = np.arange(len(self.pairs), dtype=np.uint64)
+        made.price[(made.available[:, None] >> shifts) & np.uint64(1) == 0] = np.inf
+        made._forget()
+        return made
+
+    def _cells(self, key: str) -> list[Cell]:
+        """What a node of each configuration has, or may get, as label `key`."""
+        if key == labels.HOSTNAME:
+            return [NEW_HOSTNAME] * len(self.types)
+        cache: dict[tuple[int, Requirement | None], Cell] = {}
+        cells: list[Cell] = []
+        for pool, kind in zip(self.pool_of.tolist(), self.types, strict=True):
+            of_type = kind.requirements.get(key)
+            found = cache.get((pool, of_type), NEW_HOSTNAME)
+            if found == NEW_HOSTNAME:
+                found = cache[(pool, of_type)] = self._cell(key, self.pools[pool], of_type)
+            cells.append(found)
+        return cells
+
+    def _cell(self, key: str, pool: Pool, of_type: Requirement | None) -> Cell:
+        of_pool = pool.requirements.get(key)
+        if of_type is not None:
+            return settle(of_type if of_pool is None else of_type.intersection(of_pool))
+        if of_pool is None or (key in self.catalog_keys and key not in pool.provisioner.labels):
+            return None
+        return settle(of_pool)
+
+    def _compile_offerings(self) -> None:
+        pairs = sorted({(o.zone, o.capacity_type) for t in self.types for o in t.offerings if o.available})
+        if len(pairs) > MAX_PAIRS:
+            raise ValueError(f"{len(pairs)} pairs of zone and capacity type; at most {MAX_PAIRS} are supported")
+        self.pairs = pairs
+        self.pair_index = {pair: index for index, pair in enumerate(pairs)}
+        self.offerings: list[dict[int, PricedOffering]] = []
+        self.price: Floats = np.full((len(self.types), len(pairs)), np.inf)
+        by_type: dict[int, dict[int, PricedOffering]] = {}
+        allowed = self._pool_pairs()
+        for row, kind in enumerate(self.types):
+            offered = by_type.get(id(kind))
+            if offered is None:
+                offered = by_type[id(kind)] = self._offered(kind)
+            self.offerings.append(offered)
+            bits = allowed[self.pool_of[row]]
+            for pair, offering in offered.items():
+                if bits >> pair & 1:
+                    self.price[row, pair] = offering.price
+        self.price[~self._admitted()] = np.inf
+        self.available: Bits = bit_sets(np.isfinite(self.price))
+
+    def _offered(self, kind: InstanceType) -> dict[int, PricedOffering]:
+        zones, capacity_types = kind.requirements.get(labels.ZONE), kind.requirements.get(labels.CAPACITY_TYPE)
+        return {
+            self.pair_index[(o.zone, o.capacity_type)]: PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
+            for o in kind.offerings
+            if o.available
+            and (zones is None or zones.has(o.zone))
+            and (capacity_types is None or capacity_types.has(o.capacity_type))
+        }
+
+    def _pool_pairs(self) -> list[int]:
+        return [self.pair_bits(pool.requirements) for pool in self.pools]
+
+    def pair_bits(self, requirements: Requirements) -> int:
+        """The pairs that the zone and capacity type requirements allow."""
+        zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
+        bits = 0
+        for index, (zone, capacity_type) in enumerate(self.pairs):
+            if (zones is None or zones.has(zone)) and (capacity_types is None or capacity_types.has(capacity_type)):
+                bits |= 1 << index
+        return bits
+
+    def _admitted(self) -> Bools:
+        """Configurations whose instance type meets its Provisioner's own requirements."""
+        admitted = np.ones(len(self.types), dtype=np.bool_)
+        for index, pool in enumerate(self.pools):
+            rows = self.pool_of == index
+            for key, requirement in pool.requirements.items():
+                if key not in PAIR_KEYS and key in self.catalog_keys:
+                    admitted &= ~rows | self.columns.accepts(requirement)
+        return admitted
+
+    def _find_open_keys(self) -> frozenset[str]:
+        """Keys that some configuration leaves open, so that a node's value depends on its pods."""
+        keys = set(self.catalog_keys)
+        for pool in self.pools:
+            keys.update(pool.requirements)
+        keys -= PAIR_KEYS
+        return frozenset(k for k in keys if any(isinstance(c, Requirement) for c in self.columns.column(k)[1]))
+
+    def resources(self, space: ResourceSpace) -> tuple[Floats, Floats]:
+        """Capacity and allocatable, R x T, of empty nodes without daemons and slots."""
+        found = self._resources.get(space.names)
+        if found is None:
+            kinds = {id(t): t for t in self.types}
+            position = {key: index for index, key in enumerate(kinds)}
+            take = np.array([position[id(t)] for t in self.types], dtype=np.int64)
+            capacity = space.matrix(t.capacity for t in kinds.values())[:, take]
+            found = capacity, space.matrix(t.allocatable for t in kinds.values())[:, take]
+            if len(self._resources) >= MOST_ANSWERS // 1024:
+                self._resources.clear()
+            self._resources[space.names] = found
+        return found
+
+    def cheapest_first(self, pool: int) -> CheapestFirst:
+        """The offerings of a pool, cheapest first."""
+        found = self._cheapest_first.get(pool)
+        if found is None:
+            offered = [
+                (offering, row, pair)
+                for row in np.flatnonzero(self.pool_of == pool).tolist()
+                for pair, offering in self.offerings[row].items()
+                if int(self.available[row]) >> pair & 1
+            ]
+            offered.sort()
+            found = self._cheapest_first[pool] = CheapestFirst(
+                np.array([row for _, row, _ in offered], dtype=np.int64),
+                np.array([1 << pair for _, _, pair in offered], dtype=np.uint64),
+                [offering for offering, _, _ in offered],
+            )
+        return found
+
+    def term_bits(self, requirements: Requirements) -> Bits:
+        """Per configuration, the pairs on which a node would satisfy the requirements."""
+        bits = self._terms.get(requirements)
+        if bits is None:
+            rows = np.ones(len(self.types), dtype=np.bool_)
+            for key, requirement in requirements.items():
+                if key not in PAIR_KEYS:
+                    rows = rows & self.columns.accepts(requirement)
+            bits = np.where(rows, self.available & np.uint64(self.pair_bits(requirements)), np.uint64(0))
+            if len(self._terms) >= MOST_ANSWERS:
+                self._terms.clear()
+            self._terms[requirements] = bits
+        return bits
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
+        """Per configuration, whether these tolerations cover its Provisioner's taints."""
+        key = (tolerations, preferences)
+        rows = self._tolerated.get(key)
+        if rows is None:
+            fine = [untolerated(p.provisioner.taints, tolerations, preferences=preferences) is None for p in self.pools]
+            rows = np.array(fine, dtype=np.bool_)[self.pool_of] if self.types else np.zeros(0, np.bool_)
+            if len(self._tolerated) >= MOST_ANSWERS:
+                self._tolerated.clear()
+            self._tolerated[key] = rows
+        return rows
+
+
+def bit_sets(table: Bools) -> Bits:
+    """Each row of a boolean table (at most 64 wide) as a bit set."""
+    weights = np.uint64(1) << np.arange(table.shape[1], dtype=np.uint64)
+    return np.asarray((table * weights).sum(axis=1, dtype=np.uint64), dtype=np.uint64)
+
+
+class TableCache:
+    """The tables of the last few catalogs. Asking again with equal content answers with the same table."""
+
+    def __init__(self, size: int = 4) -> None:
+        self._size = size
+        self._held: tuple[tuple[object, OfferTable], ...] = ()
+
+    def table(self, pools: Sequence[Pool], catalog: Catalog) -> OfferTable:
+        """The table of these pools and their types; what is left of limits, and weights, make no difference."""
+        key = tuple(
+            (p.requirements, p.provisioner.labels, p.provisioner.taints, catalog[p.provisioner.name]) for p in pools
+        )
+        for held, table in self._held:
+            if held == key:
+                return table
+        table = OfferTable(pools, catalog)
+        self._held = ((key, table), *self._held[: self._size - 1])
+        return table

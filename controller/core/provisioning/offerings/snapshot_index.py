@@ -1,0 +1,163 @@
+"""What stands around a batch: one snapshot's nodes and the pods that run there, worked out once for many solves.
+
+A pass that tries the removal of one node after the other asks the same of the same cluster each time: what is free on
+its nodes, which pods repel others, who counts for a selector. All of it follows from the snapshot alone, whatever is
+placed and whichever nodes are thought away, so plans are the same whether it is shared or found anew. Nodes are known
+by their place in `nodes`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import OwnerReference, Pod, PodSpec
+from controller.core.api.workloads import DaemonSet
+from controller.core.provisioning.offerings.node_table import ExistingNodes, StandingNodes
+from controller.core.provisioning.pods.daemons import Daemon, daemons, owned_by
+from controller.core.provisioning.problem import provisionable
+from controller.core.provisioning.resource_space import Bools, Floats, Ints, ResourceSpace
+from controller.core.state.snapshot import Snapshot, StateNode
+
+MOST_SPACES = 16
+"""Sets of resource names for which free room is kept: batches of one pass ask for few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A pod on node `node` (its place in a list of nodes). Terminating pods repel, and count for nothing else."""
+
+    node: int
+    pod: Pod
+
+
+class Surroundings:
+    """A memo on one snapshot. Everything in it is shared: don't change it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.nodes: tuple[StateNode, ...] = tuple(sorted(snapshot.nodes.values(), key=lambda node: node.name))
+        self.place: dict[str, int] = {node.name: place for place, node in enumerate(self.nodes)}
+        self._free: dict[tuple[str, ...], Floats] = {}
+
+    def at(self, snapshot: Snapshot) -> Surroundings:
+        """Itself if it is of this very snapshot, else what the snapshot comes to."""
+        return self if self.snapshot is snapshot else Surroundings(snapshot)
+
+    @cached_property
+    def standing(self) -> StandingNodes:
+        """Labels and taints of every node."""
+        return StandingNodes(self.nodes)
+
+    @cached_property
+    def daemons(self) -> tuple[Daemon, ...]:
+        """Every DaemonSet, with the requests that its pods have."""
+        return daemons(self.snapshot)
+
+    @cached_property
+    def pending(self) -> tuple[Pod, ...]:
+        """The pods that wait for capacity."""
+        return tuple(filter(provisionable, self.snapshot.pods.values()))
+
+    @cached_property
+    def leaving(self) -> tuple[StateNode, ...]:
+        """The nodes that leave already."""
+        return tuple(node for node in self.nodes if node.leaving)
+
+    @cached_property
+    def repelling(self) -> tuple[Running, ...]:
+        """Pods with required anti-affinity, in the order of their nodes."""
+        return tuple(one for one in self._running if one.pod.spec.required_pod_anti_affinity)
+
+    @cached_property
+    def with_ports(self) -> tuple[Running, ...]:
+        """Pods that claim ports of their hosts."""
+        return tuple(one for one in self._running if one.pod.spec.host_ports)
+
+    @cached_property
+    def alike(self) -> Mapping[tuple[str, FrozenMap[str, str]], list[Running]]:
+        """Running pods by namespace and labels: a selector matches all of them or none."""
+        found: dict[tuple[str, FrozenMap[str, str]], list[Running]] = defaultdict(list)
+        for one in self._running:
+            found[(one.pod.namespace, one.pod.labels)].append(one)
+        return found
+
+    @cached_property
+    def replicas(self) -> Mapping[str, Counter[int]]:
+        """By the uid of the first owner, how many of its pods each node runs, by the node's place."""
+        found: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for place, node in enumerate(self.nodes):
+            for pod in node.pods:
+                if pod.owners:
+                    found[pod.owners[0].uid][place] += 1
+        return found
+
+    @cached_property
+    def _running(self) -> tuple[Running, ...]:
+        return tuple(
+            Running(place, pod) for place, node in enumerate(self.nodes) for pod in node.pods if not pod.terminal
+        )
+
+    def free(self, space: ResourceSpace) -> Floats:
+        """R x nodes: allocatable less what the node's pods ask for; slots are left at 0."""
+        found = self._free.get(space.names)
+        if found is None:
+            if len(self._free) >= MOST_SPACES:
+                self._free.clear()
+            allocatable = space.matrix(node.allocatable for node in self.nodes)
+            found = self._free[space.names] = allocatable - self._used(space)
+        return found
+
+    def existing(
+        self,
+        places: Ints,
+        space: ResourceSpace,
+        daemons: Iterable[Daemon],
+        slots: Callable[[ResourceSpace, StateNode], Floats],
+    ) -> ExistingNodes:
+        """These nodes with what is free there once their daemons all run; `slots` tells what is left of their slots
+        (host ports, attachments)."""
+        free = self.free(space)[:, places]
+        if space.slots and len(places):
+            free += np.stack([slots(space, self.nodes[place]) for place in places.tolist()], axis=1)
+        for daemon in daemons:
+            due = self.standing.daemon_due(daemon) & ~self._runs(daemon.daemon_set)
+            free -= space.vector(daemon.requests)[:, None] * due[places]
+        return ExistingNodes(self.standing, places, free)
+
+    def _used(self, space: ResourceSpace) -> Floats:
+        specs, spec_of, node_of = self._specs
+        requests = space.matrix(spec.requests for spec in specs)
+        sums = [np.bincount(node_of, weights=row[spec_of], minlength=len(self.nodes)) for row in requests]
+        return np.array(sums, dtype=np.float64).reshape(len(space), len(self.nodes))
+
+    @cached_property
+    def _specs(self) -> tuple[list[PodSpec], Ints, Ints]:
+        """The distinct specs, and for each pod on a node the number of its spec and the place of its node."""
+        specs: dict[int, tuple[int, PodSpec]] = {}
+        codes = [specs.setdefault(id(p.spec), (len(specs), p.spec))[0] for node in self.nodes for p in node.pods]
+        places = np.repeat(np.arange(len(self.nodes)), [len(node.pods) for node in self.nodes])
+        return [spec for _, spec in specs.values()], np.array(codes, dtype=np.int64), places
+
+    def _runs(self, daemon: DaemonSet) -> Bools:
+        """Per node, whether one of the DaemonSet's pods is there already."""
+        found = np.zeros(len(self.nodes), dtype=np.bool_)
+        for owner, places in self._made_by_daemon_sets.items():
+            if owned_by(owner, daemon):
+                found[places] = True
+        return found
+
+    @cached_property
+    def _made_by_daemon_sets(self) -> Mapping[OwnerReference, list[int]]:
+        """The nodes where each DaemonSet's pods run."""
+        found: dict[OwnerReference, list[int]] = defaultdict(list)
+        for place, node in enumerate(self.nodes):
+            for owner in (owner for pod in node.pods for owner in pod.owners):
+                if owner.kind == "DaemonSet":
+                    found[owner].append(place)
+        return found

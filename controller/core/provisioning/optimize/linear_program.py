@@ -1,0 +1,106 @@
+"""Linear programs, solved by HiGHS: a matrix in, values and duals out. The one place that knows highspy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from controller.core.provisioning.resource_space import Floats, Ints
+
+INFINITY: float = highspy.kHighsInf
+MANY = 15_000
+"""With more columns than this, an interior point method with a crossover is faster than the simplex method."""
+
+
+class UnsolvedProgramError(ArithmeticError):
+    """HiGHS found no optimum: the program has none, or numbers too far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSolution:
+    """An optimum: its objective, a value per column, and a dual per row (how the objective grows with the row)."""
+
+    objective: float
+    values: Floats
+    duals: Floats
+
+
+class LinearProgram:
+    """Minimise costs @ x subject to lower <= A x <= upper and 0 <= x <= ceiling; built block by block.
+
+    Columns and rows are added in blocks and addressed by the numbers that `columns` and `rows` answer.
+    """
+
+    def __init__(self) -> None:
+        self._costs: list[Floats] = []
+        self._ceilings: list[Floats] = []
+        self._lower: list[Floats] = []
+        self._upper: list[Floats] = []
+        self._entries: list[tuple[Ints, Ints, Floats]] = []
+        self.column_count = 0
+        self.row_count = 0
+
+    def columns(self, costs: Floats, ceilings: Floats | float = INFINITY) -> Ints:
+        """Add a column per cost; their numbers."""
+        first = self.column_count
+        self._costs.append(costs)
+        self._ceilings.append(np.broadcast_to(np.asarray(ceilings, dtype=np.float64), costs.shape))
+        self.column_count += len(costs)
+        return np.arange(first, self.column_count)
+
+    def rows(self, lower: Floats, upper: Floats) -> Ints:
+        """Add a row per pair of bounds; their numbers."""
+        first = self.row_count
+        self._lower.append(lower)
+        self._upper.append(upper)
+        self.row_count += len(lower)
+        return np.arange(first, self.row_count)
+
+    def entries(self, rows: Ints, columns: Ints, values: Floats | float) -> None:
+        """Set coefficients, one for each pair of row and column; no pair twice."""
+        spread = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
+        self._entries.append((rows, columns, spread))
+
+    def solve(self) -> LinearSolution:
+        """The optimum. Raises UnsolvedProgramError when HiGHS finds none."""
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        if self.column_count > MANY:
+            solver.setOptionValue("solver", "ipm")
+        solver.passModel(self._model())
+        solver.run()
+        status = solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise UnsolvedProgramError(
+                f"HiGHS says {solver.modelStatusToString(status)} of a program of {self.row_count} rows and "
+                f"{self.column_count} columns"
+            )
+        solution = solver.getSolution()
+        return LinearSolution(
+            objective=float(solver.getObjectiveValue()),
+            values=np.array(solution.col_value, dtype=np.float64),
+            duals=np.array(solution.row_dual, dtype=np.float64),
+        )
+
+    def _model(self) -> highspy.HighsLp:
+        rows = np.concatenate([entry[0] for entry in self._entries])
+        columns = np.concatenate([entry[1] for entry in self._entries])
+        values = np.concatenate([entry[2] for entry in self._entries])
+        order = np.lexsort((rows, columns))
+        model = highspy.HighsLp()
+        model.num_col_ = self.column_count
+        model.num_row_ = self.row_count
+        model.col_cost_ = np.concatenate(self._costs)
+        model.col_lower_ = np.zeros(self.column_count)
+        model.col_upper_ = np.concatenate(self._ceilings)
+        model.row_lower_ = np.concatenate(self._lower)
+        model.row_upper_ = np.concatenate(self._upper)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        starts = np.searchsorted(columns[order], np.arange(self.column_count + 1))
+        model.a_matrix_.start_ = starts.astype(np.int32)
+        model.a_matrix_.index_ = rows[order].astype(np.int32)
+        model.a_matrix_.value_ = values[order]
+        return model

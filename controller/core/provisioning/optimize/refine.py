@@ -1,0 +1,174 @@
+"""Refinement: a first plan made cheaper, by the prices that the divisible optimum puts on pods and resources.
+
+Every unit that the first plan placed is taken up again and packed anew, node by node, each time onto the offer that
+gets the most worth for its price. Domains of topology stay as the first plan dealt them out. The cheapest of several
+packings is kept, if it beats the first plan and leaves no more pods out. The budget is spent by counting work, so the
+same problem and budget give the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+
+import numpy as np
+
+from controller.core.provisioning.offerings.limits import Limits
+from controller.core.provisioning.offerings.node_table import NodeTable
+from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
+from controller.core.provisioning.optimize.fill import Taste
+from controller.core.provisioning.optimize.local_search import Search
+from controller.core.provisioning.optimize.stock import Stock
+from controller.core.provisioning.optimize.work import Work
+from controller.core.provisioning.packing.demands import Demand, demands
+from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.packing.rounds import Progress, Rounds
+from controller.core.provisioning.resource_space import Floats
+from controller.core.provisioning.topology.allocation import Share
+from controller.core.provisioning.topology.groups import Kind
+from controller.core.provisioning.topology.host_counts import HostCounts
+from controller.core.provisioning.topology.pieces import Member, Piece, RuleSet, unit_rules
+
+TASTES = (
+    Taste(),
+    Taste(scarcity=2.0, size=0.05, batch=0.6),
+    Taste(size=0.05, batch=0.6, floor=0.2),
+    Taste(size=0.2, batch=0.2),
+    Taste(scarcity=2.0, batch=0.2, floor=0.2),
+    Taste(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
+)
+"""Ways of filling, tried in this order while the budget lasts."""
+GREEDY = 0.4
+"""The part of the work that goes into packings from nothing; the rest goes into local search."""
+AT_MOST, PER_LOT = 2.3, 2.5e-3
+"""A build that takes more than what is left of the work, times the first, is given up: it ends with nothing to show.
+Sorts of units make it long, as they make any plan: where they are many, each lets it take so much of a budget of one
+second."""
+GOOD = 1.0005
+"""A packing that costs no more than the divisible optimum, times this, is good enough."""
+SMALL, SMALL_IN_VAIN = 4, 2
+"""Packings of so few new nodes are not searched further once so many ways of filling in a row were no cheaper."""
+SHARE_OF_BUDGET = 0.6
+"""The part of the budget that is planned for: figures of work are for one kind of machine, first plans take time."""
+
+
+def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer | None:
+    """A packer with the units packed anew; None where that would leave more out than before, or break a rule.
+
+    `limits` are those of the pools before anything was planned. The caller says which of the two plans is cheaper.
+    """
+    packer = rounds.packer
+    asked = demands(_leftovers(rounds, progress), rounds.scale)
+    stock = Stock(packer, asked)
+    if not stock.lots or (packer.table.count == packer.table.existing and not asked):
+        return None
+    best = cheapest(stock, Work(SHARE_OF_BUDGET * budget_seconds))
+    if best.left.sum() > sum(demand.count for demand in asked):
+        return None
+    if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
+        return None
+    return _Applied(packer, stock, limits).apply(best)
+
+
+def cheapest(stock: Stock, work: Work) -> Packing:
+    """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
+    best, in_vain = first_packing(stock), 0
+    kept: list[Bin] = []
+    for taste in TASTES:
+        before = work.done
+        most = max(AT_MOST, PER_LOT / SHARE_OF_BUDGET * len(stock.lots)) * (work.allowed - work.done)
+        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work, most).build(taste, kept)
+        if built is None:
+            break
+        if built.left.sum() > best.left.sum():
+            kept = [one for one in best.bins if not one.standing and one.units[stock.dependent].any()]
+        if built.cost(stock) < best.cost(stock) - 1e-9:
+            best, in_vain = built, 0
+        else:
+            in_vain += 1
+        small = sum(not one.standing for one in best.bins) <= SMALL
+        if _good(best, stock) or (small and in_vain >= SMALL_IN_VAIN):
+            return best
+        if work.done + (work.done - before) > GREEDY * work.allowed:
+            break
+    return best if work.over else Search(stock, best, TASTES, work).run()
+
+
+def _good(packing: Packing, stock: Stock) -> bool:
+    """Whether there is nothing to be won."""
+    return not packing.left.any() and packing.cost(stock) <= stock.floor * GOOD
+
+
+def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:
+    """Pods that found no room and that no rule ties to others: what is required of them alone."""
+    for one in progress:
+        if one.left:
+            number, level, choices = one.steps[-1]
+            members = (Member(one.pod_class, 1, number),)
+            rules = RuleSet.of(unit_rules(rounds.topology, members))
+            request = rounds.masks.catalog.space.vector(one.pod_class.requests)
+            if not rules.domain and not any(r.group.key.kind is Kind.AFFINITY and r.obeys for r in rules.host):
+                piece = Piece(members, level, choices, request, one.left, rules, request.tobytes())
+                yield Share(piece, rounds.masks.mask(level, choices), None, one.left)
+
+
+def _bound(demand: Demand) -> bool:
+    """Whether other pods' places may rest on this demand's."""
+    return any(share.cell is not None for share in demand.shares) or bool(demand.rules)
+
+
+class _Applied:
+    """Writes a packing down as rows and placements."""
+
+    def __init__(self, packer: Packer, stock: Stock, limits: Limits) -> None:
+        self.stock = stock
+        self.first = packer
+        made = copy(packer)
+        made.table = NodeTable(self._standing_free(packer))
+        made.hosts = HostCounts(made.table.room)
+        made.limits = limits
+        made.placements = []
+        self.packer = made
+        self.sources = [list(lot.sources) for lot in stock.lots]
+
+    def _standing_free(self, packer: Packer) -> Floats:
+        free = packer.table.free[:, : packer.table.existing].copy()
+        for placement in packer.placements:
+            for row, count in zip(placement.rows, placement.counts, strict=True):
+                if row < packer.table.existing:
+                    free[:, row] += placement.demand.request * count
+        return free
+
+    def apply(self, packing: Packing) -> Packer:
+        """The packer with the packing's rows."""
+        for frozen in self.stock.frozen:
+            self._place(frozen.demand, frozen.row, frozen.units)
+        for one in packing.bins:
+            row = one.number if one.standing else self._open(one)
+            for number in np.flatnonzero(one.units).tolist():
+                self._place_units(number, row, int(one.units[number]))
+        return self.packer
+
+    def _open(self, one: Bin) -> int:
+        row = self.packer.open_blank(int(self.stock.offers.config[one.number]), 1)
+        self.packer.table.pairs[row] &= np.uint64(1) << np.uint64(int(self.stock.offers.pair[one.number]))
+        return row
+
+    def _place_units(self, number: int, row: int, units: int) -> None:
+        lot = self.stock.lots[number]
+        if not lot.sources:
+            for part in lot.parts:
+                self._place(part.demand, row, part.units * units)
+            return
+        sources = self.sources[number]
+        while units:
+            demand, count = sources[0]
+            taken = min(units, count)
+            self._place(demand, row, taken)
+            units -= taken
+            sources[0] = (demand, count - taken)
+            if taken == count:
+                sources.pop(0)
+
+    def _place(self, demand: Demand, row: int, units: int) -> None:
+        self.packer.place(demand, np.array([row]), np.array([float(units)]))

@@ -1,0 +1,64 @@
+"""Planned nodes in pools with limits are cut down to what they hold, so that the limits buy nodes for more pods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.resource_space import Bits, Ints
+
+
+def shrink(packer: Packer) -> bool:
+    """Give planned rows of limited pools the configurations that take least of the limits; whether any changed."""
+    limits, table, catalog = packer.limits, packer.table, packer.catalog
+    limited = [pool for pool in range(len(catalog.pools)) if limits.limited(pool)]
+    if not limited:
+        return False
+    planned = np.arange(table.existing, table.count)
+    rows = planned[np.isin(catalog.pool_of[table.config[planned]], limited) & (table.pods[planned] > 0)]
+    allowed = _allowed(packer, set(rows.tolist()))
+    changed = False
+    for row in rows.tolist():
+        config = int(table.config[row])
+        smaller = _smallest(packer, row, config, allowed[row])
+        if smaller != config:
+            _replace(packer, row, config, smaller, allowed[row])
+            changed = True
+    return changed
+
+
+def _allowed(packer: Packer, rows: set[int]) -> dict[int, Bits]:
+    """Per row, what the masks of all that was placed there leave of the configurations."""
+    found = dict.fromkeys(rows, packer.catalog.available)
+    for placement in packer.placements:
+        for row in placement.rows:
+            if row in found:
+                found[row] = found[row] & placement.demand.mask.bits
+    return found
+
+
+def _smallest(packer: Packer, row: int, config: int, bits: Bits) -> int:
+    catalog, table, signatures = packer.catalog, packer.table, packer.signatures
+    pool = int(catalog.pool_of[config])
+    need = catalog.allocatable[:, config] - table.free[:, row]
+    fits = (catalog.pool_of == pool) & (bits != 0) & (signatures.base == signatures.base[config])
+    fits &= np.all(catalog.allocatable >= need[:, None], axis=0)
+    options: Ints = np.flatnonzero(fits)
+    now = packer.limits.takes(pool, config)
+    takes = [packer.limits.takes(pool, option) for option in options.tolist()]
+    better = [
+        (tuple(taken.tolist()), option)
+        for taken, option in zip(takes, options.tolist(), strict=True)
+        if (taken <= now).all()
+    ]
+    return min(better, default=((), config))[1]
+
+
+def _replace(packer: Packer, row: int, config: int, smaller: int, bits: Bits) -> None:
+    catalog, table = packer.catalog, packer.table
+    pool = int(catalog.pool_of[config])
+    packer.limits.spend(pool, config, -1)
+    packer.limits.spend(pool, smaller, 1)
+    table.free[:, row] += catalog.allocatable[:, smaller] - catalog.allocatable[:, config]
+    table.config[row] = smaller
+    table.pairs[row] = bits[smaller]

@@ -1,0 +1,88 @@
+"""The pods that a plan puts on one node: slices of classes, and their names once somebody reads them.
+
+Of a thousand replicas it makes no difference which goes where, so a plan says how many of each class a node gets, and
+from which place in the class's order on. Names are looked up, and sorted, when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.pod import PodKey
+from controller.core.provisioning.pods.pod_classes import PodClass
+from controller.core.provisioning.problem import pod_key
+
+
+@dataclass(slots=True)
+class Part:
+    """`count` pods of a class, from the one at `first` on in the class's order."""
+
+    pod_class: PodClass
+    first: int
+    count: int
+
+
+class PlacedPods(Sequence[PodKey]):
+    """Keys of pods, sorted. Equal to any tuple of the same keys, and hashed alike."""
+
+    __slots__ = ("_keys", "parts")
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = parts
+        self._keys: tuple[PodKey, ...] | None = None
+
+    @property
+    def keys(self) -> tuple[PodKey, ...]:
+        """Found when first asked for."""
+        if self._keys is None:
+            found = [pod for each in self.parts for pod in each.pod_class.pods[each.first : each.first + each.count]]
+            self._keys = tuple(sorted(map(pod_key, found)))
+        return self._keys
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """What nodes are sorted by: the place of their first pod among the batch's classes."""
+        return min([(each.pod_class.index, each.first) for each in self.parts])
+
+    def workloads(self) -> dict[str, int]:
+        """How many pods of each workload there are, by the uid of the first owner; pods without owners are left out."""
+        found: dict[str, int] = {}
+        for each in self.parts:
+            for workload, count in each.pod_class.workloads(each.first, each.count).items():
+                found[workload] = found.get(workload, 0) + count
+        return found
+
+    def __len__(self) -> int:
+        return sum([each.count for each in self.parts])
+
+    @overload
+    def __getitem__(self, index: int) -> PodKey: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PodKey, ...]: ...
+    def __getitem__(self, index: int | slice) -> PodKey | tuple[PodKey, ...]:
+        return self.keys[index]
+
+    def __iter__(self) -> Iterator[PodKey]:
+        return iter(self.keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PlacedPods):
+            return self.keys == other.keys
+        return self.keys == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.keys)
+
+    def __repr__(self) -> str:
+        return repr(self.keys)
+
+
+def workloads(pods: Sequence[PodKey]) -> Mapping[str, int]:
+    """How many pods of each workload a plan put there; keys alone say nothing of workloads."""
+    return pods.workloads() if isinstance(pods, PlacedPods) else EMPTY

@@ -1,0 +1,125 @@
+"""Pods that are alike to every rule form one class with a count; all else works on classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import Pod, PodKey, PodSpec, Resources
+from controller.core.api.replicas import Replicas
+from controller.core.provisioning.pods.relaxation import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeNeeds:
+    """What a pod's volumes demand. Equal needs make pods alike."""
+
+    choices: tuple[Choice, ...] = ()
+    """Where they can be reached: for each volume, terms of which a node must satisfy one."""
+    attachments: Resources = EMPTY
+    """New attachments by CSI driver, volumes that others share left out."""
+    shared: tuple[tuple[str, str], ...] = ()
+    """(driver, volume) of volumes that several pods use: attached once a node."""
+    problem: str = ""
+    """Why they cannot be resolved: such a pod is not placed."""
+
+
+NO_VOLUMES = VolumeNeeds()
+_age = attrgetter("created")
+_name = attrgetter("name")
+TURN_SECONDS = 60.0
+"""Pods that wait this much longer than others are served before them where not all can be: no pod starves because
+younger ones, that are easier to place, keep coming. Pods of about the same age are served so that most find a place."""
+
+
+@dataclass(slots=True)
+class PodClass:
+    """Pods with the same spec, namespace, labels (those that some selector looks at) and volume needs."""
+
+    index: int
+    spec: PodSpec
+    namespace: str
+    labels: FrozenMap[str, str]
+    volumes: VolumeNeeds
+    members: list[Replicas] = field(default_factory=list)
+    """In no order."""
+    requests: Resources = EMPTY
+    """Of one pod, slots included."""
+    waited: int = 0
+    """How many times `TURN_SECONDS` its oldest pod is older than the batch's youngest."""
+    name: str = ""
+    """namespace/name of the first of its pods by name, to call the class by."""
+    of_one_workload: bool = True
+    """All its pods have the same owners."""
+    _size: int = 0
+    _sorted: list[Pod] = field(default_factory=list)
+
+    def add(self, found: Replicas) -> None:
+        """More pods of the class."""
+        self.members.append(found)
+        self._size += len(found)
+        self.of_one_workload &= self.members[0].first.owners == found.first.owners
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def pods(self) -> list[Pod]:
+        """Its pods in the order in which they get places: oldest first, then by name. Sorted when first asked for."""
+        if not self._sorted:
+            self._sorted = [pod for one in self.members for pod in one.pods]
+            self._sorted.sort(key=_name)
+            self._sorted.sort(key=_age)
+        return self._sorted
+
+    def workloads(self, first: int, count: int) -> Mapping[str, int]:
+        """How many of the pods from `first` on each workload has, by the uid of the pods' first owner."""
+        owners = self.members[0].first.owners
+        if self.of_one_workload:
+            return {owners[0].uid: count} if owners and count else EMPTY
+        return Counter(pod.owners[0].uid for pod in self.pods[first : first + count] if pod.owners)
+
+
+def classify(
+    found: Iterable[Replicas], label_keys: frozenset[str], needs: Mapping[PodKey, VolumeNeeds]
+) -> list[PodClass]:
+    """The classes of all these pods, by namespace and the first name, whatever order the pods came in.
+
+    `label_keys` are the label keys that selectors look at; `needs` has the pods with volumes, by key.
+    """
+    codes: dict[int, int] = {}
+    known: dict[PodSpec, int] = {}
+    projected: dict[int, FrozenMap[str, str]] = {}
+    groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds | None], PodClass] = {}
+    for one in found:
+        first = one.first
+        code = codes.get(id(first.spec))
+        if code is None:
+            code = codes[id(first.spec)] = known.setdefault(first.spec, len(known))
+        labels = projected.get(id(first.labels))
+        if labels is None:
+            labels = FrozenMap({key: value for key, value in first.labels.items() if key in label_keys})
+            projected[id(first.labels)] = labels
+        volumes = needs.get(first.key, NO_VOLUMES) if first.volumes else NO_VOLUMES
+        needed = volumes if first.volumes and volumes != NO_VOLUMES else None
+        key = (code, first.namespace, labels, needed)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = PodClass(0, first.spec, first.namespace, labels, volumes)
+        group.add(one)
+    return _numbered(list(groups.values()))
+
+
+def _numbered(groups: list[PodClass]) -> list[PodClass]:
+    ages = [[age for one in group.members for age in one.ages] for group in groups]
+    youngest = max(map(max, ages), default=0.0)
+    for group, known in zip(groups, ages, strict=True):
+        group.name = f"{group.namespace}/{min([one.name for one in group.members])}"
+        group.waited = int((youngest - min(known)) // TURN_SECONDS)
+    groups.sort(key=lambda group: group.name.split("/", 1))
+    for index, group in enumerate(groups):
+        group.index = index
+    return groups

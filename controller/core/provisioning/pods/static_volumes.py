@@ -1,0 +1,61 @@
+"""Volumes made by hand: which of them each claim that waits for its pod is to get.
+
+kube-scheduler looks for a free volume on the node at hand, pod by pod. A plan gives each claim one volume for good, so
+that as many claims as possible have one that their pods can reach.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from controller.core.api import labels
+from controller.core.api.pod import PodKey
+from controller.core.provisioning.pods.relaxation import Choice
+from controller.core.scheduling.requirements import Requirements
+from controller.core.state.snapshot import Snapshot
+
+
+def matched(wishes: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
+    """A volume for as many claims as can be, each once. In their order, each gets the first of its own that is free.
+
+    Bipartite matching by augmenting paths: who comes later makes others change, and never leaves them without.
+    """
+    holder: dict[str, PodKey] = {}
+    held: dict[PodKey, str] = {}
+    lost: set[str] = set()
+    """Volumes whose holders can have no other."""
+    for claim in wishes:
+        asked_by: dict[str, PodKey] = {}
+        waiting = deque([claim])
+        free: str | None = None
+        while waiting and free is None:
+            asking = waiting.popleft()
+            fresh = [volume for volume in wishes[asking] if volume not in asked_by and volume not in lost]
+            asked_by.update(dict.fromkeys(fresh, asking))
+            free = next((volume for volume in fresh if volume not in holder), None)
+            waiting.extend(holder[volume] for volume in fresh if volume in holder)
+        if free is None:
+            lost.update(asked_by)
+        while free is not None:
+            asking = asked_by[free]
+            given_up = held.get(asking)
+            holder[free], held[asking] = asking, free
+            free = given_up
+    return held
+
+
+def together(these: Iterable[Choice], those: Iterable[Choice]) -> bool:
+    """Whether some node may satisfy both, as far as one key after the other tells."""
+    others = tuple(those)
+    return all(any(not x.conflicts(y) for x in one for y in other) for one in these for other in others)
+
+
+def within_reach(reach: Iterable[Choice], snapshot: Snapshot, pools: Sequence[Requirements]) -> bool:
+    """Whether a node there is, or a Provisioner as far as its requirements tell, comes where a volume is."""
+    wanted = tuple(reach)
+    nodes = (each.node.labels for each in snapshot.nodes.values() if not each.leaving)
+    if any(all(any(term.accept(held) for term in terms) for terms in wanted) for held in nodes):
+        return True
+    of_hosts = any(labels.HOSTNAME in term for terms in wanted for term in terms)
+    return not of_hosts and any(together(((pool,),), wanted) for pool in pools)

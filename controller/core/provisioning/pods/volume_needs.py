@@ -1,0 +1,208 @@
+"""What a pod's volumes demand: where they can be reached, and how many attachments they take.
+
+By kube-scheduler's VolumeBinding, VolumeZone and NodeVolumeLimits filters. Where the peer differs: it reads the first
+term of a volume's affinity alone, ignores the binding mode, and places pods whose claims cannot be resolved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import FIELD_NAME
+from controller.core.api.pod import Pod, PodKey, PodVolume
+from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
+from controller.core.provisioning.pods.pod_classes import VolumeNeeds
+from controller.core.provisioning.pods.relaxation import Choice, choice, required_choices
+from controller.core.provisioning.pods.static_volumes import matched, together, within_reach
+from controller.core.provisioning.problem import pool_requirements
+from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.core.state.snapshot import Snapshot, StateNode
+
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+MIGRATED = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
+"""In-tree plugins whose volumes a CSI driver attaches (Kubernetes 1.27: the migration cannot be turned off)."""
+ZONE_LABELS = frozenset({labels.ZONE, labels.REGION, *(k for k, v in labels.NORMALIZED.items() if v == labels.ZONE)})
+
+
+class UnresolvedVolumeError(ValueError):
+    """A volume that cannot be placed: which, why, and what would help. Never leaves this module's callers."""
+
+
+class Volumes:
+    """Resolves the volumes of a batch against the cluster's claims, volumes and classes."""
+
+    def __init__(self, snapshot: Snapshot, pods: Iterable[Pod]) -> None:
+        self._snapshot = snapshot
+        self._pods = [pod for pod in pods if pod.volumes]
+        self._uses = Counter(key for pod in self._pods for key in {self._key(pod, v) for v in pod.volumes})
+        self.shared: Counter[str] = Counter()
+        """Volumes that several pods of the batch use, by driver: every node keeps an attachment free for each."""
+        if self._pods:
+            self._uses.update(self._running_claims())
+
+    def _running_claims(self) -> Iterable[PodKey]:
+        for node in self._snapshot.nodes.values():
+            for pod in node.pods:
+                yield from (self._key(pod, volume) for volume in pod.volumes)
+
+    def _key(self, pod: Pod, volume: PodVolume) -> PodKey:
+        return (pod.namespace, volume.claim_name)
+
+    @cached_property
+    def _default_class(self) -> StorageClass | None:
+        """The newest default class (the API server's own rule for several)."""
+        found = [c for c in self._snapshot.storage_classes.values() if c.default]
+        return max(found, key=lambda c: (c.created, c.name), default=None)
+
+    def needs(self) -> dict[PodKey, VolumeNeeds]:
+        """Needs of every pod that has volumes."""
+        found = {}
+        shared: dict[PodKey, str] = {}
+        for pod in self._pods:
+            try:
+                found[(pod.namespace, pod.name)] = self._of(pod, shared)
+            except ValueError as problem:
+                found[(pod.namespace, pod.name)] = VolumeNeeds(problem=str(problem))
+        self.shared = Counter(shared.values())
+        return found
+
+    def _of(self, pod: Pod, shared: dict[PodKey, str]) -> VolumeNeeds:
+        choices: list[Choice] = []
+        attachments: dict[str, int] = defaultdict(int)
+        together = []
+        for key, volume in sorted({self._key(pod, v): v for v in pod.volumes}.items()):
+            reached, driver = self._resolve(key, volume)
+            choices.extend(reached)
+            if not driver or not self._limited(driver):
+                continue
+            if self._uses[key] > 1:
+                shared[key] = driver
+                together.append((driver, "/".join(key)))
+            else:
+                attachments[driver] += 1
+        return VolumeNeeds(tuple(dict.fromkeys(choices)), FrozenMap(attachments), tuple(together))
+
+    def _limited(self, driver: str) -> bool:
+        return any(driver in node.limits for node in self._snapshot.csi_nodes.values())
+
+    def _resolve(self, key: PodKey, volume: PodVolume) -> tuple[list[Choice], str]:
+        """Where the volume can be reached, and the driver that attaches it."""
+        claim = self._snapshot.claims.get(key)
+        if claim is None and not volume.ephemeral:
+            raise UnresolvedVolumeError(f"its PersistentVolumeClaim {'/'.join(key)} does not exist; create it")
+        if claim is not None and claim.volume_name:
+            return self._bound(claim)
+        wanted = claim.storage_class_name if claim is not None else volume.storage_class_name
+        storage_class = self._class(key, wanted)
+        if storage_class is None or storage_class.binding_mode != "WaitForFirstConsumer":
+            raise UnresolvedVolumeError(
+                f"its PersistentVolumeClaim {'/'.join(key)} is not bound yet, and binds without waiting for the pod; "
+                "it will be placed where the volume is, once there is one"
+            )
+        if claim is not None and claim.selected_node in self._snapshot.nodes:
+            return [_named(claim.selected_node)], driver_name(storage_class.provisioner)
+        if storage_class.provisioner == NO_PROVISIONER:
+            return self._reach(self._made_by_hand(key, storage_class)), ""
+        topologies = storage_class.allowed_topologies
+        return ([] if topologies is None else [choice(topologies)]), driver_name(storage_class.provisioner)
+
+    def _class(self, key: PodKey, wanted: str | None) -> StorageClass | None:
+        """The claim's class; None: no class, so that only volumes made by hand can be bound."""
+        if wanted is None:
+            return self._default_class
+        if not wanted:
+            return None
+        found = self._snapshot.storage_classes.get(wanted)
+        if found is None:
+            raise UnresolvedVolumeError(
+                f"the StorageClass {wanted} of its claim {'/'.join(key)} does not exist; create it, or name another"
+            )
+        return found
+
+    def _bound(self, claim: PersistentVolumeClaim) -> tuple[list[Choice], str]:
+        volume = self._snapshot.volumes.get(claim.volume_name)
+        if volume is None:
+            raise UnresolvedVolumeError(
+                f"the PersistentVolume {claim.volume_name} of its claim {claim.namespace}/{claim.name} does not exist"
+            )
+        return self._reach(volume), driver_name(volume.driver)
+
+    def _reach(self, volume: PersistentVolume) -> list[Choice]:
+        """The volume's node affinity (any term), and the zones that stand in its labels alone ("a__b": either)."""
+        found = [] if volume.node_affinity is None else [choice(volume.node_affinity)]
+        for key, value in sorted(volume.labels.items()):
+            if key in ZONE_LABELS:
+                found.append((Requirements((Requirement.of(key, "In", value.split("__")),)),))
+        return found
+
+    def _made_by_hand(self, key: PodKey, storage_class: StorageClass) -> PersistentVolume:
+        name = self._by_hand.get(key)
+        if name is None:
+            raise UnresolvedVolumeError(
+                f"no PersistentVolume of class {storage_class.name} that its pod could reach is free for its claim "
+                f"{'/'.join(key)}; make one"
+            )
+        return self._snapshot.volumes[name]
+
+    @cached_property
+    def _by_hand(self) -> dict[PodKey, str]:
+        """The volume that each claim will get of those made by hand: the smallest that will do, each given once."""
+        pools = [pool_requirements(provisioner) for provisioner in self._snapshot.provisioners.values()]
+        wishes: dict[PodKey, list[str]] = {}
+        for pod in self._pods:
+            for volume in pod.volumes:
+                key = self._key(pod, volume)
+                found = self._candidates(pod, key, volume, pools)
+                also = wishes.get(key)
+                wishes[key] = found if also is None else [name for name in also if name in found]
+        return matched(wishes)
+
+    def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
+        """The free volumes made by hand that suit the claim, and where the pod may go, best first."""
+        claim = self._snapshot.claims.get(key)
+        wanted = claim.storage_class_name if claim is not None else mount.storage_class_name
+        storage_class = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
+        if storage_class is None or storage_class.provisioner != NO_PROVISIONER or (claim and claim.volume_name):
+            return []
+        size, modes = (claim.requested_bytes, set(claim.access_modes)) if claim else (0, set[str]())
+        demanded = required_choices(pod.spec)
+        found = [
+            volume
+            for volume in self._snapshot.volumes.values()
+            if volume.storage_class_name == storage_class.name
+            and (volume.claim == key or (volume.claim is None and volume.phase in ("", "Available")))
+            and volume.capacity_bytes >= size
+            and modes <= set(volume.access_modes)
+            and together(demanded, self._reach(volume))
+        ]
+        far = {v.name for v in found if not within_reach(self._reach(v), self._snapshot, pools)}
+        return [v.name for v in sorted(found, key=lambda v: (v.claim != key, v.name in far, v.capacity_bytes, v.name))]
+
+    def attached(self, node: StateNode, driver: str) -> int:
+        """Attachments of a driver that a node's pods hold, each volume once; one kept for each shared of the batch."""
+        held = {self._key(pod, volume) for pod in node.pods for volume in pod.volumes}
+        return sum(self._driver(key) == driver for key in held) + self.shared.get(driver, 0)
+
+    def _driver(self, key: PodKey) -> str:
+        claim = self._snapshot.claims.get(key)
+        if claim is None:
+            return ""
+        if claim.volume_name:
+            volume = self._snapshot.volumes.get(claim.volume_name)
+            return driver_name(volume.driver) if volume else ""
+        wanted = claim.storage_class_name
+        found = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
+        return driver_name(found.provisioner) if found else ""
+
+
+def driver_name(name: str) -> str:
+    """The CSI driver that attaches volumes of a plugin."""
+    return MIGRATED.get(name, name)
+
+
+def _named(node: str) -> Choice:
+    return (Requirements((Requirement.of(FIELD_NAME, "In", (node,)),)),)

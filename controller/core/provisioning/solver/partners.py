@@ -1,0 +1,69 @@
+"""Whom a pod must stand beside, and why it cannot: a host affinity whose matching pods stand where there is no room.
+
+Kube-scheduler binds pods one by one, and may bind the one that a plan put beside this pod to another node that has room
+for it alone. From then on no new node takes this pod: kube-scheduler wants it on the host where the other one is. Only
+somebody who may move pods can help, so the reason names the pod, its node, and what is in the way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from controller.core.api import labels
+from controller.core.api.quantity import format_quantity
+from controller.core.provisioning.offerings.mask_compiler import Mask
+from controller.core.provisioning.offerings.node_table import ExistingNodes
+from controller.core.provisioning.offerings.snapshot_index import Running
+from controller.core.provisioning.pods.slots import is_slot
+from controller.core.provisioning.resource_space import Floats, ResourceSpace
+from controller.core.provisioning.topology.groups import Group, Kind
+from controller.core.provisioning.topology.running_pods import World
+
+SHOWN = 3
+"""How many partners a reason names before it says how many more there are."""
+
+
+class Partners:
+    """Answers for the pods that run already. `free`: R x E, what the plan leaves of the existing rows."""
+
+    def __init__(self, world: World, existing: ExistingNodes, free: Floats, space: ResourceSpace) -> None:
+        self.world = world
+        self.existing = existing
+        self.free = free
+        self.space = space
+
+    def reason(self, group: Group, mask: Mask, request: Floats) -> str:
+        """Why no partner's host takes the pod, and what would help; empty where no partner of the group runs."""
+        if group.key.kind is not Kind.AFFINITY or group.key.key != labels.HOSTNAME:
+            return ""
+        partners = [one for one in self.world.matching(group.key.selectors) if not one.pod.terminating]
+        if not partners:
+            return ""
+        said = [
+            f"{one.pod.namespace}/{one.pod.name} on {self._hindrance(one, mask, request)}" for one in partners[:SHOWN]
+        ]
+        more = f" and {len(partners) - SHOWN} more" if len(partners) > SHOWN else ""
+        return (
+            f"its pod affinity over {group.key.key} asks for the node of a matching pod, and none takes it: "
+            f"{'; '.join(said)}{more}. No new node helps: free room there, or cordon that node and delete the pod "
+            "it must stand beside, so that both are placed on one node"
+        )
+
+    def _hindrance(self, one: Running, mask: Mask, request: Floats) -> str:
+        name = self.world.nodes[one.node].name
+        row = self.existing.rows.get(name)
+        if row is None:
+            return f"{name}, which takes no more pods"
+        if not mask.existing[row]:
+            return f"{name}, which its selectors or tolerations do not match"
+        short = np.flatnonzero(self.free[:, row] < request).tolist()
+        return f"{name} ({_lacks(self.space, short, self.free[:, row])})"
+
+
+def _lacks(space: ResourceSpace, short: Iterable[int], free: Floats) -> str:
+    names = [(space.names[int(column)], float(free[int(column)])) for column in short]
+    said = [f"{name} {format_quantity(name, max(0, int(left)))} free" for name, left in names if not is_slot(name)]
+    said += ["a host port or volume attachment is taken" for name, _ in names if is_slot(name)][:1]
+    return ", ".join(said) or "other rules of its pods keep it away"

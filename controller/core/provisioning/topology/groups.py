@@ -1,0 +1,237 @@
+"""Topology groups: who counts towards which spread and affinity rule, and how many stand where.
+
+A group is a rule that many pods share: a spread constraint, an affinity, an anti-affinity. Groups over
+kubernetes.io/hostname are counted by row (`hosts`); all others by the value of a node label, here.
+Sources: kube-scheduler 1.34, plugins podtopologyspread and interpodaffinity.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import PodAffinityTerm, Toleration
+from controller.core.provisioning.pods.pod_classes import PodClass
+from controller.core.provisioning.pods.relaxation import Choice, Level
+from controller.core.provisioning.pods.selector_index import with_label_keys
+from controller.core.provisioning.topology.running_pods import World, term_selector
+
+
+class Kind(Enum):
+    """What a group asks of its owners."""
+
+    SPREAD = "spread"
+    AFFINITY = "affinity"
+    ANTI_AFFINITY = "anti-affinity"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """The nodes that a spread counts: nodeAffinityPolicy Honor → choices, nodeTaintsPolicy Honor → tolerations."""
+
+    choices: tuple[Choice, ...] = ()
+    tolerations: tuple[Toleration, ...] | None = None
+
+
+EVERY_NODE = NodeFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """What makes two pods' rules the same group. `selectors`: a counted pod matches all of them."""
+
+    kind: Kind
+    key: str
+    selectors: tuple[int, ...]
+    max_skew: int = 0
+    min_domains: int = 0
+    node_filter: NodeFilter = EVERY_NODE
+
+
+@dataclass(slots=True)
+class Group:
+    """A rule, and what stands where. For label keys other than the hostname, by label value.
+
+    `most` and `least` bound the number of matched pods: a planned pod whose node may or may not pass the group's node
+    filter counts in `most` alone. `owners` are pods that have the rule (for anti-affinity: required, as they repel).
+    """
+
+    index: int
+    key: GroupKey
+    most: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    least: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    owners: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    free: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Planned pods among `most` that no rule binds: kube-scheduler may bind them after all others."""
+    domains: frozenset[str] = frozenset()
+    """Spread: the values that kube-scheduler will count, or may once the plan's nodes are there."""
+    batch_owners: int = 0
+    """Pods of the batch that have the rule."""
+    hard: bool = False
+    """Some owner's rule is required."""
+
+    def floor(self, *, without_free: bool = False) -> int:
+        """Spread: the global minimum; 0 where there are fewer domains than minDomains."""
+        if not self.domains or len(self.domains) < self.key.min_domains:
+            return 0
+        least = self.least.get
+        if without_free:
+            return min([max(0, least(domain, 0) - self.free.get(domain, 0)) for domain in self.domains])
+        return min([least(domain, 0) for domain in self.domains])
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether any matched pod stands anywhere."""
+        return any(count > 0 for count in self.most.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Involvement:
+    """One class and one group. Owners obey; matched pods count."""
+
+    group: Group
+    owner: bool
+    matched: bool
+    required: bool
+    """The owner's rule is required (not a preference taken for a demand)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnRules:
+    """What a level obeys: its groups, each with whether it must; `identity` is equal for levels that are alike."""
+
+    level: Level
+    groups: tuple[tuple[Group, bool], ...]
+    identity: tuple[tuple[int, bool], ...]
+
+
+_RulesKey = tuple[int, str, FrozenMap[str, str] | None]
+"""A level, its pods' namespace, and their labels where its rules ask for them."""
+
+
+def _asks_own_labels(level: Level) -> bool:
+    """Whether a rule depends on the labels of the pod that has it (matchLabelKeys and the like)."""
+    if not (level.spread or level.affinity or level.anti_affinity):
+        return False
+    terms = (*level.affinity, *level.anti_affinity)
+    return any(
+        [c.match_label_keys for c in level.spread] + [t.match_label_keys or t.mismatch_label_keys for t in terms]
+    )
+
+
+class Topology:
+    """All groups of the batch. Add every class at every level first, then ask."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.index = world.index
+        self.groups: dict[GroupKey, Group] = {}
+        self._of_selector: dict[int, list[Group]] = defaultdict(list)
+        self._rules: dict[_RulesKey, _OwnRules] = {}
+        self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
+        self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
+        self._listed: list[Group] = []
+        self._repellers()
+
+    def _repellers(self) -> None:
+        """Groups of the running pods' required anti-affinity; `hosts` and `seed` count their owners."""
+        self.repelling: list[tuple[Group, int]] = []
+        for one, term in self.world.repelling():
+            number = term_selector(self.index, term, one.pod.namespace, one.pod.labels)
+            group = self._group(GroupKey(Kind.ANTI_AFFINITY, term.topology_key, (number,)))
+            group.hard = True
+            self.repelling.append((group, one.node))
+
+    def _group(self, key: GroupKey) -> Group:
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(len(self.groups), key)
+            self._of_selector[key.selectors[0]].append(group)
+            self._listed.append(group)
+        return group
+
+    def add(self, pod_class: PodClass, number: int, level: Level) -> None:
+        """Register the rules of a class at its level `number`."""
+        own = self._rules_of(pod_class, level)
+        for group, _ in own.groups:
+            group.batch_owners += len(pod_class)
+        self._own[(pod_class.index, number)] = own.identity
+
+    def _rules_of(self, pod_class: PodClass, level: Level) -> _OwnRules:
+        """The level's rules; classes at the same level share them where rules do not ask for their pods' own labels."""
+        key: _RulesKey = (id(level), pod_class.namespace, None)
+        found = self._rules.get(key)
+        if found is None and _asks_own_labels(level):
+            key = (id(level), pod_class.namespace, pod_class.labels)
+            found = self._rules.get(key)
+        if found is None:
+            groups = tuple(self._own_groups(pod_class, level))
+            for group, required in groups:
+                group.hard |= required
+            identity = tuple(sorted({(group.index, required) for group, required in groups}))
+            found = self._rules[key] = _OwnRules(level, groups, identity)
+        return found
+
+    def _own_groups(self, pod_class: PodClass, level: Level) -> Iterator[tuple[Group, bool]]:
+        """Every group that the level obeys, and whether it must."""
+        for constraint in level.spread:
+            required = constraint.when_unsatisfiable != "ScheduleAnyway"
+            selector = with_label_keys(constraint.label_selector, pod_class.labels, constraint.match_label_keys)
+            honored = constraint.node_affinity_policy != "Ignore"
+            nodes = NodeFilter(
+                level.required if honored else (),
+                level.tolerations if constraint.node_taints_policy == "Honor" else None,
+            )
+            host = constraint.topology_key == labels.HOSTNAME
+            key = GroupKey(
+                Kind.SPREAD,
+                constraint.topology_key,
+                (self.index.add(selector, frozenset({pod_class.namespace})),),
+                constraint.max_skew,
+                0 if host else constraint.min_domains or 0,
+                EVERY_NODE if host else nodes,
+            )
+            yield self._group(key), required
+        yield from self._affinity(pod_class, level)
+        for term in level.anti_affinity:
+            group = self._group(GroupKey(Kind.ANTI_AFFINITY, term.topology_key, (self._selector(pod_class, term),)))
+            yield group, term in pod_class.spec.required_pod_anti_affinity
+
+    def _affinity(self, pod_class: PodClass, level: Level) -> list[tuple[Group, bool]]:
+        """Required terms count pods that match all of them (kube-scheduler); preferred ones stand alone."""
+        required = pod_class.spec.required_pod_affinity
+        joint = tuple(sorted({self._selector(pod_class, term) for term in required}))
+        found = [(self._group(GroupKey(Kind.AFFINITY, t.topology_key, joint)), True) for t in required]
+        for term in level.affinity[len(required) :]:
+            key = GroupKey(Kind.AFFINITY, term.topology_key, (self._selector(pod_class, term),))
+            found.append((self._group(key), False))
+        return found
+
+    def _selector(self, pod_class: PodClass, term: PodAffinityTerm) -> int:
+        return term_selector(self.index, term, pod_class.namespace, pod_class.labels)
+
+    def involvements(self, pod_class: PodClass, number: int) -> tuple[Involvement, ...]:
+        """Every group that the class owns at this level or is matched by; the same tuple for classes that are alike."""
+        matching = self.index.matching(pod_class.namespace, pod_class.labels)
+        key = (matching, self._own[(pod_class.index, number)])
+        found = self._involved.get(key)
+        if found is None:
+            found = self._involved[key] = self._involve(*key)
+        return found
+
+    def _involve(self, matching: frozenset[int], owned: tuple[tuple[int, bool], ...]) -> tuple[Involvement, ...]:
+        own: dict[int, bool] = {}
+        for index, required in owned:
+            own[index] = own.get(index, False) or required
+        groups = {index: self._listed[index] for index in own}
+        for selector in matching:
+            groups.update((group.index, group) for group in self._of_selector.get(selector, ()))
+        return tuple(
+            Involvement(group, index in own, matching.issuperset(group.key.selectors), own.get(index, False))
+            for index, group in sorted(groups.items())
+            if index in own or matching.issuperset(group.key.selectors)
+        )

@@ -1,0 +1,110 @@
+"""Rules over kubernetes.io/hostname: per group, how many matched pods and owners stand on each row.
+
+The global minimum of a hostname spread is taken as 0: a node launched beside makes it so (the peer's rule). Pods that a
+spread counts but does not bind are held to its skew on rows where its owners stand, so that the plan holds in whatever
+order kube-scheduler binds the pods; `bound_first` plans rely on it that pods which no rule binds are bound last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.provisioning.resource_space import Bools, Floats, Ints
+from controller.core.provisioning.topology.groups import Kind
+from controller.core.provisioning.topology.pieces import UnitRule
+
+
+class HostCounts:
+    """Counts by group and row; arrays grow with the table's."""
+
+    def __init__(self, room: int, *, bound_first: bool = False) -> None:
+        self._room = room
+        self._bound_first = bound_first
+        self._free: dict[int, Floats] = {}
+        """With `bound_first`: units among the matched that no rule binds."""
+        self._matched: dict[int, Floats] = {}
+        self._owners: dict[int, Floats] = {}
+
+    def seed(self, group: int, row: int, matched: int, owners: int) -> None:
+        """Count what runs on an existing row."""
+        self._array(self._matched, group)[row] += matched
+        self._array(self._owners, group)[row] += owners
+
+    def counts(self, group: int, rows: int) -> tuple[Floats, Floats]:
+        """Matched pods and owners on each of the first `rows` rows, as it stands. Shared: don't change them."""
+        return self._array(self._matched, group)[:rows], self._array(self._owners, group)[:rows]
+
+    def grow(self, room: int) -> None:
+        """Follow the table's growth."""
+        if room == self._room:
+            return
+        for arrays in (self._matched, self._owners, self._free):
+            for group, array in arrays.items():
+                arrays[group] = np.concatenate([array, np.zeros(room - len(array))])
+        self._room = room
+
+    def _array(self, arrays: dict[int, Floats], group: int) -> Floats:
+        array = arrays.get(group)
+        if array is None:
+            array = arrays[group] = np.zeros(self._room)
+        return array
+
+    def admits(self, rule: UnitRule, rows: slice) -> Bools | None:
+        """Per row, whether the rule allows one more unit; None: on every row."""
+        key, matched = rule.group.key, self._array(self._matched, rule.group.index)[rows]
+        if key.kind is Kind.AFFINITY:
+            return matched > 0 if rule.obeys else None
+        owners = self._array(self._owners, rule.group.index)[rows]
+        if key.kind is Kind.ANTI_AFFINITY:
+            if not rule.obeys:
+                return owners == 0 if rule.matched else None
+            nobody = matched == 0 if rule.matched <= 1 else np.zeros(len(matched), dtype=np.bool_)
+            return nobody & (owners == 0) if rule.matched else nobody
+        if not self._binds(rule):
+            return None
+        if self._bound_first:
+            matched = matched - self._array(self._free, rule.group.index)[rows]
+        level = matched <= key.max_skew - rule.matched
+        return level if rule.obeys else level | (owners == 0)
+
+    def cap(self, rule: UnitRule, rows: Ints) -> Floats | float:
+        """How many units the rule allows on each of these rows, which it admits one to."""
+        key = rule.group.key
+        if key.kind is Kind.AFFINITY or not rule.matched:
+            return np.inf
+        if key.kind is Kind.ANTI_AFFINITY:
+            return 1.0 if rule.obeys or rule.owned else np.inf
+        if not self._binds(rule):
+            return np.inf
+        matched = self._array(self._matched, rule.group.index)[rows]
+        if self._bound_first:
+            matched = matched - self._array(self._free, rule.group.index)[rows]
+        left: Floats = np.floor((key.max_skew - matched) / rule.matched)
+        return left if rule.obeys else np.where(self._array(self._owners, rule.group.index)[rows] > 0, left, np.inf)
+
+    def _binds(self, rule: UnitRule) -> bool:
+        """Whether a spread holds the unit back: it obeys it, or would break it for those that do."""
+        last = self._bound_first and rule.free
+        return rule.obeys or (rule.matched > 0 and rule.group.hard and not last)
+
+    def empty_cap(self, rule: UnitRule) -> float:
+        """How many units an empty row may take."""
+        key = rule.group.key
+        if key.kind is Kind.AFFINITY:
+            return 0.0 if rule.obeys else np.inf
+        if key.kind is Kind.ANTI_AFFINITY:
+            if not rule.obeys:
+                return np.inf
+            return np.inf if not rule.matched else 1.0 if rule.matched == 1 else 0.0
+        if not rule.obeys or not rule.matched:
+            return np.inf
+        return float(key.max_skew // rule.matched)
+
+    def add(self, rule: UnitRule, rows: Ints | int, counts: Floats | int) -> None:
+        """Count units placed on rows, or on one."""
+        if rule.matched:
+            self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
+            if self._bound_first and rule.free:
+                self._array(self._free, rule.group.index)[rows] += rule.matched * counts
+        if rule.owned:
+            self._array(self._owners, rule.group.index)[rows] += rule.owned * counts

@@ -1,0 +1,79 @@
+"""The pods that run already, as a batch sees them: which node each is on, which selectors match it, whom it repels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from controller.core.api.pod import PodAffinityTerm, PodKey, PodSpec
+from controller.core.provisioning.offerings.snapshot_index import Running, Surroundings
+from controller.core.provisioning.pods.selector_index import SelectorIndex, with_label_keys
+from controller.core.provisioning.resource_space import Bools
+
+
+class World:
+    """Running pods of every node that stays, our own and others', those of the batch left out.
+
+    `stays` tells of each of `around.nodes` whether it does. `batch` is asked once some pod runs that matters.
+    """
+
+    def __init__(
+        self, around: Surroundings, stays: Bools, batch: Callable[[], frozenset[PodKey]], index: SelectorIndex
+    ) -> None:
+        self.nodes = around.nodes
+        self.index = index
+        self._around = around
+        self._stays: list[bool] = stays.tolist()
+        self._batch = batch
+        self._matched: dict[int, list[Running]] | None = None
+
+    def _here(self, running: Iterable[Running]) -> Iterator[Running]:
+        stays = self._stays
+        return (one for one in running if stays[one.node] and (one.pod.namespace, one.pod.name) not in self._batch())
+
+    def repelling(self) -> Iterator[tuple[Running, PodAffinityTerm]]:
+        """Every required anti-affinity term of a running pod."""
+        for one in self._here(self._around.repelling):
+            for term in one.pod.spec.required_pod_anti_affinity:
+                yield one, term
+
+    def matched(self, selector: int) -> list[Running]:
+        """The running pods that a selector matches. Ask once all selectors are in the index."""
+        if self._matched is None:
+            found: dict[int, list[Running]] = defaultdict(list)
+            for (namespace, labels), running in self._around.alike.items():
+                numbers = self.index.matching(namespace, labels)
+                here = list(self._here(running)) if numbers else []
+                for number in numbers:
+                    found[number] += here
+            self._matched = found
+        return self._matched.get(selector, [])
+
+    def matching(self, selectors: tuple[int, ...]) -> list[Running]:
+        """The running pods that all of some selectors match."""
+        running = self.matched(selectors[0])
+        for selector in selectors[1:]:
+            also = {id(one) for one in self.matched(selector)}
+            running = [one for one in running if id(one) in also]
+        return running
+
+
+def term_selector(index: SelectorIndex, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> int:
+    """The number of an affinity term's selector, for a pod of this namespace with these labels."""
+    selector = with_label_keys(term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys)
+    return index.add(selector, index.namespaces(term, namespace))
+
+
+def selector_keys(specs: Iterable[PodSpec]) -> frozenset[str]:
+    """The pod label keys that selectors of these specs look at."""
+    keys: set[str] = set()
+    for spec in specs:
+        terms = [*spec.required_pod_affinity, *spec.required_pod_anti_affinity]
+        terms += [w.term for w in (*spec.preferred_pod_affinity, *spec.preferred_pod_anti_affinity)]
+        for term in terms:
+            keys.update(term.match_label_keys, term.mismatch_label_keys)
+            keys.update(e.key for e in (term.label_selector.expressions if term.label_selector else ()))
+        for constraint in spec.topology_spread:
+            keys.update(constraint.match_label_keys)
+            keys.update(e.key for e in (constraint.label_selector.expressions if constraint.label_selector else ()))
+    return frozenset(keys)

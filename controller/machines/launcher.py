@@ -1,0 +1,245 @@
+"""Launches: an instance, then its Node object, then the certainty that the cluster state counts it.
+
+Between these steps the process may die. The instance's tags are the record (invariant 4): `adopt` makes the Node of
+an instance that another process launched. Within one process a launch stays *unsettled* until the watch has shown its
+Node, and nobody plans while a launch is unsettled, so that no pod gets a second node.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.node import Node
+from controller.core.api.parse import parse_node
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudInstance, CloudProvider, LaunchRequest
+from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
+from controller.core.deprovisioning.drift import hashes
+from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document
+from controller.core.state.snapshot import Snapshot
+from controller.errors import (
+    AlreadyExistsError,
+    CloudError,
+    ConflictError,
+    InstanceNotFoundError,
+    InvalidObjectError,
+    KubeError,
+    NotFoundError,
+)
+from controller.kube.client import KubeClient
+from controller.kube.informers import Informers
+from controller.kube.resources import NODES
+from controller.runtime.clock import Clock
+from controller.runtime.loops import ItemBackoff
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTimes:
+    """`confirm_seconds`: a Node that the watch has not shown by then is asked for. `blocking_seconds`: after so long
+    an unsettled launch holds nobody back any more (its instance stays on record, and garbage collection finds it)."""
+
+    confirm_seconds: float = 5.0
+    blocking_seconds: float = 60.0
+    consistency_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    instance: CloudInstance
+    provisioner: Provisioner
+    labels: Mapping[str, str]
+    token: str
+    began: float
+    annotations: Mapping[str, str] = EMPTY
+    written_at: float | None = None
+
+
+class Launcher:
+    """Thread-safe; one for the whole process."""
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        informers: Informers,
+        cloud: CloudProvider,
+        clock: Clock,
+        times: LaunchTimes | None = None,
+    ) -> None:
+        self._kube = kube
+        self._informers = informers
+        self._cloud = cloud
+        self._clock = clock
+        self._times = times or LaunchTimes()
+        self._log = structlog.get_logger("launcher")
+        self._backoff = ItemBackoff(clock, "launcher")
+        self._lock = threading.Lock()
+        self._unsettled: dict[str, _Launch] = {}
+        self._asked: set[str] = set()
+        """Launch tokens for which the cloud has not answered yet."""
+
+    def launch(self, request: LaunchRequest) -> CloudInstance:
+        """Launch one instance and make its Node.
+
+        Raises CloudError when the launch failed, and KubeError when the instance runs but its Node could not be made
+        yet: then `settle` goes on with it. A Node that the API server calls invalid has its instance terminated at
+        once.
+        """
+        with self._lock:
+            self._asked.add(request.token)
+        try:
+            instance = self._cloud.create(request)
+            began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
+            launch = _Launch(instance, request.provisioner, request.labels, request.token, began, marks)
+            self._note(launch)
+        finally:
+            with self._lock:
+                self._asked.discard(request.token)
+        self._say(launch_outcome(request, instance))
+        return self._register(launch)
+
+    def in_hand(self, instance: CloudInstance) -> bool:
+        """Whether a launch of this process will make the instance's Node by itself."""
+        with self._lock:
+            return instance.provider_id in self._unsettled or instance.tags.get(LAUNCH_TOKEN) in self._asked
+
+    def _say(self, outcome: LaunchOutcome) -> None:
+        """The decision in one line: what was launched, and how it differs from what the plan counted on."""
+        difference = outcome.price_difference_per_hour
+        planned = outcome.planned
+        self._log.info(
+            "Launched instance",
+            id=outcome.instance_id,
+            node=outcome.node_name,
+            provisioner=outcome.provisioner,
+            instance_type=outcome.instance_type,
+            zone=outcome.zone,
+            capacity_type=outcome.capacity_type,
+            price_per_hour=outcome.price_per_hour,
+            planned="" if outcome.as_planned else f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}",
+            price_difference_per_hour=None if difference is None else round(difference, 5),
+        )
+        if outcome.shortfall or not outcome.checked:
+            self._log.warning(
+                "Launched instance may not hold its pods; those that do not fit are planned again",
+                id=outcome.instance_id,
+                instance_type=outcome.instance_type,
+                missing=dict(outcome.shortfall) or "its size is not known",
+            )
+
+    def adopt(self, instance: CloudInstance, provisioner: Provisioner) -> None:
+        """Make the Node of an instance that has none. Raises KubeError."""
+        launch = _Launch(instance, provisioner, EMPTY, "", self._clock.monotonic())
+        self._note(launch)
+        self._register(launch)
+
+    def settle(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Go on with launches that are not complete. Returns the instances that nobody may plan without, by id."""
+        with self._lock:
+            launches = list(self._unsettled.values())
+        now = self._clock.monotonic()
+        open_still = [launch for launch in launches if not self._settled(launch, snapshot, now)]
+        return tuple(launch.instance.id for launch in open_still if now - launch.began < self._times.blocking_seconds)
+
+    def _settled(self, launch: _Launch, snapshot: Snapshot, now: float) -> bool:
+        instance_id = launch.instance.id
+        if launch.written_at is None:
+            if self._backoff.ready(instance_id):
+                self._retry(launch)
+            return False
+        name = launch.instance.node_name
+        if name in snapshot.nodes:
+            self._forget(launch)
+            return True
+        if now - launch.written_at >= self._times.confirm_seconds and self._backoff.ready(instance_id):
+            try:
+                self._kube.get(NODES, name)
+            except NotFoundError:
+                self._forget(launch)  # deleted since: there is nothing left to count
+                return True
+            except KubeError as error:
+                self._backoff.failed(instance_id, error, "Node of a launch not confirmed yet", node=name)
+        return False
+
+    def _retry(self, launch: _Launch) -> None:
+        try:
+            self._register(launch)
+        except (CloudError, KubeError) as error:
+            self._backoff.failed(launch.instance.id, error, "Node of a launched instance not made yet")
+
+    def _register(self, launch: _Launch) -> CloudInstance:
+        if not launch.instance.node_name:
+            launch = self._with_name(launch)
+        document = node_document(launch.instance, launch.provisioner, launch.labels, launch.token, launch.annotations)
+        try:
+            written = self._write(launch.instance, document)
+        except InvalidObjectError:
+            self._abandon(launch)
+            raise
+        self._informers.learn(NODES, written)
+        self._backoff.succeeded(launch.instance.id)
+        self._note(replace(launch, written_at=self._clock.monotonic()))
+        return launch.instance
+
+    def _with_name(self, launch: _Launch) -> _Launch:
+        """The same with the node name that the cloud knows by now. Raises CloudError while it does not."""
+        instance_id = launch.instance.id
+        try:
+            instance = self._cloud.get(launch.instance.provider_id)
+        except InstanceNotFoundError:
+            if self._clock.now() - launch.instance.launched_at >= self._times.consistency_seconds:
+                self._forget(launch)
+            raise
+        if not instance.node_name:
+            raise CloudError(f"Instance {instance_id} has no private DNS name yet, and so its Node has no name")
+        launch = replace(launch, instance=instance)
+        self._note(launch)
+        return launch
+
+    def _write(self, instance: CloudInstance, document: Mapping[str, Any]) -> dict[str, Any]:
+        name = instance.node_name
+        try:
+            return self._kube.create(NODES, document)
+        except AlreadyExistsError:
+            present = self._kube.get(NODES, name)
+        node = parse_node(present)
+        if node.provider_id and node.provider_id != instance.provider_id:
+            raise ConflictError(
+                f"Node {name} still belongs to {node.provider_id}; "
+                f"the Node of {instance.id} is made when that one is gone"
+            )
+        patch = missing_metadata(node, document)
+        if token := document["metadata"]["annotations"].get(LAUNCH_TOKEN):  # a registration knows but the tag
+            patch = _with_token(patch, node, token)
+        return self._kube.patch(NODES, name, patch) if patch else present
+
+    def _abandon(self, launch: _Launch) -> None:
+        try:
+            self._cloud.delete(launch.instance.provider_id)
+        except InstanceNotFoundError:
+            self._log.info("Instance whose Node is invalid was gone already", id=launch.instance.id)
+        self._forget(launch)
+
+    def _note(self, launch: _Launch) -> None:
+        with self._lock:
+            self._unsettled[launch.instance.provider_id] = launch
+
+    def _forget(self, launch: _Launch) -> None:
+        self._backoff.succeeded(launch.instance.id)
+        with self._lock:
+            self._unsettled.pop(launch.instance.provider_id, None)
+
+
+def _with_token(patch: dict[str, Any], node: Node, token: str) -> dict[str, Any]:
+    """The patch, and the launch's own token where the node has another: that of a call that many launches shared."""
+    if node.annotations.get(LAUNCH_TOKEN) == token:
+        return patch
+    metadata = patch.get("metadata", {})
+    annotations = {**metadata.get("annotations", {}), LAUNCH_TOKEN: token}
+    return {**patch, "metadata": {**metadata, "annotations": annotations}}

@@ -1,0 +1,334 @@
+"""The composition root: cluster state and loops over a client and a cloud are built here, started, and stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.template_status import TemplateStatus
+from controller.cloud.catalogs import Catalogs
+from controller.cloud.drift_checks import Drift, Images, NetworkSource
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.cloud import Catalog, CloudProvider
+from controller.core.deprovisioning import consolidation, expiration
+from controller.core.guards.spending import LaunchLimits
+from controller.core.provisioning.batch_window import BatchTimes
+from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot
+from controller.errors import KubeError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder
+from controller.kube.informers import Informers
+from controller.kube.lease import LEASE_NAME, LeaseOptions
+from controller.machines.launcher import Launcher, LaunchTimes
+from controller.operator.configuration import ConfigurationTimes
+from controller.reconcilers.bookkeeping.decision_store import DecisionsReconciler
+from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
+from controller.reconcilers.bookkeeping.memory_store import MemoryReconciler
+from controller.reconcilers.bookkeeping.refresh_reconciler import RefreshReconciler
+from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
+    DeprovisioningReconciler,
+    DeprovisioningTimes,
+)
+from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
+from controller.reconcilers.deprovisioning.executor import Commands, CommandTimes, Wanted
+from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
+from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
+from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
+from controller.reconcilers.nodes.interruption_reconciler import InterruptionReconciler, Queue, SpotLost
+from controller.reconcilers.nodes.registration_reconciler import RegistrationReconciler
+from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
+from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningOptions, ProvisioningReconciler
+from controller.reconcilers.status.advice_reconciler import AdviceReconciler, Advise
+from controller.reconcilers.status.conditions_reconciler import ConditionsReconciler
+from controller.reconcilers.status.counter_reconciler import CounterReconciler
+from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
+from controller.runtime import metrics
+from controller.runtime.clock import Clock
+from controller.runtime.loops import BackoffTimes, Loop, Reconciler
+from controller.runtime.metrics import SILENT, Recorder
+from controller.settings import Settings
+from controller.telemetry.cluster_series import StateText
+from controller.telemetry.decision_ledger import Ledger
+from controller.telemetry.health import Health
+from controller.telemetry.measured_cloud import MeasuredCloud
+from controller.webhook.serving import WebhookTimes
+
+STOP_SECONDS = 20.0
+"""For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
+
+WITHOUT_DELAY = frozenset({"provisioning", "registration", "termination"})
+"""Loops that pods wait for; the others look less often while the cluster is restless."""
+
+_log = structlog.get_logger("operator")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTimes:
+    """Durations that no setting names, together, so that tests and simulations can compress them."""
+
+    launch: LaunchTimes = field(default_factory=LaunchTimes)
+    termination: TerminationTimes = field(default_factory=TerminationTimes)
+    garbage: GarbageTimes = field(default_factory=GarbageTimes)
+    commands: CommandTimes = field(default_factory=CommandTimes)
+    deprovisioning: DeprovisioningTimes = field(default_factory=DeprovisioningTimes)
+    lease: LeaseOptions = field(default_factory=LeaseOptions)
+    backoff: BackoffTimes = field(default_factory=BackoffTimes)
+    webhook: WebhookTimes = field(default_factory=WebhookTimes)
+    configuration: ConfigurationTimes = field(default_factory=ConfigurationTimes)
+    settle_seconds: float = 0.05
+    """Between two passes of a loop that pods wait for; ten times as long for the others."""
+
+
+class Operator:
+    """Everything that runs in one process, over a Kubernetes client and a cloud."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: KubeClient,
+        cloud: CloudProvider,
+        clock: Clock,
+        stop: threading.Event,
+        refresh: Callable[[], None] | None = None,
+        resolve: Callable[[AWSNodeTemplate], TemplateStatus] | None = None,
+        advise: Advise | None = None,
+        memory: LearnedMemory | None = None,
+        namespace: str = "",
+        images: Images | None = None,
+        interruptions: tuple[Queue, SpotLost] | None = None,
+        times: OperatorTimes | None = None,
+        recorder: Recorder = SILENT,
+        ledger: Ledger | None = None,
+    ) -> None:
+        """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects.
+
+        `images` gives the image ids that nodes of a template may run now; without it no node drifts.
+        `interruptions` are the queue, and who is told of spot offerings that are taken back.
+        `advise` says which settings have no effect; `memory` and `ledger` are kept in ConfigMaps of `namespace`.
+        """
+        self._recorder = recorder
+        self._ledger = ledger or Ledger(clock, recorder)
+        self._state_text, self._leads = StateText(), False
+        self._times = times or OperatorTimes()
+        self._clock = clock
+        self._stop = stop
+        self.informers = Informers(kube, Cluster(), clock)
+        self.events = EventRecorder(kube, clock)
+        cloud = MeasuredCloud(cloud, recorder, clock)
+        self._catalogs = Catalogs(cloud)
+        self._ledger.look = self._look
+        self.adopted = threading.Event()
+        self._drift: Drift | None = None
+        if images is not None and settings.drift_enabled:
+            network = None if resolve is None else NetworkSource(lambda each: resolve(each).ids(), cloud.list)
+            self._drift = Drift(self.informers, images, clock, network)
+        acting = self._reconcilers(settings, kube, cloud)
+        if resolve is not None:
+            acting.append(NodeTemplatesReconciler(kube=kube, events=self.events, resolve=resolve, clock=clock))
+        if interruptions is not None:
+            queue, spot_lost = interruptions
+            acting.append(
+                InterruptionReconciler(
+                    kube=kube,
+                    informers=self.informers,
+                    events=self.events,
+                    queue=queue,
+                    spot_lost=spot_lost,
+                    clock=clock,
+                    ledger=self._ledger,
+                )
+            )
+        if advise is not None:
+            acting.append(AdviceReconciler(events=self.events, advise=advise))
+        if memory is not None:
+            acting.append(MemoryReconciler(kube=kube, namespace=namespace, memory=memory))
+        self._decisions = DecisionsReconciler(kube=kube, namespace=namespace, ledger=self._ledger, clock=clock)
+        if namespace:
+            acting.append(self._decisions)
+        self._acting = [self._loop(reconciler) for reconciler in acting]
+        self._standing = [self._loop(RefreshReconciler(refresh))] if refresh is not None else []
+
+    def _loop(self, reconciler: Reconciler) -> Loop:
+        settle = self._times.settle_seconds if reconciler.name in WITHOUT_DELAY else 10 * self._times.settle_seconds
+        return Loop(
+            reconciler,
+            self.informers,
+            self._clock,
+            self._stop,
+            settle_seconds=settle,
+            backoff=self._times.backoff,
+            recorder=self._recorder,
+        )
+
+    def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
+        informers, events, catalogs, clock = self.informers, self.events, self._catalogs, self._clock
+        launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
+        budgets = settings.disruption_budgets
+        solve, batch = settings.solve_options(), _batch_times(settings)
+        self._provisioning = ProvisioningReconciler(
+            informers=informers,
+            events=events,
+            catalogs=catalogs,
+            launcher=launcher,
+            clock=clock,
+            stop=self._stop,
+            adopted=self.adopted,
+            options=ProvisioningOptions(batch, solve, limits=settings.launch_limits or LaunchLimits()),
+            ledger=self._ledger,
+        )
+        self._termination = TerminationReconciler(
+            kube=kube,
+            informers=informers,
+            events=events,
+            cloud=cloud,
+            clock=clock,
+            times=self._times.termination,
+            recorder=self._recorder,
+            grace_period_seconds=settings.termination_grace_period_seconds,
+        )
+        wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
+        if self._drift is not None:
+            wanted["drift"] = self._drift.wanted
+        self._commands = Commands(
+            kube=kube,
+            informers=informers,
+            events=events,
+            launcher=launcher,
+            clock=clock,
+            stop=self._stop,
+            wanted=wanted,
+            times=self._times.commands,
+            surge=settings.surge_single_replicas,
+            solve=solve,
+            ledger=self._ledger,
+        )
+        self._garbage = GarbageCollectionReconciler(
+            kube=kube,
+            events=events,
+            cloud=cloud,
+            launcher=launcher,
+            clock=clock,
+            adopted=self.adopted,
+            times=self._times.garbage,
+            ledger=self._ledger,
+        )
+        self._deprovisioning = DeprovisioningReconciler(
+            informers=informers,
+            events=events,
+            catalogs=catalogs,
+            launcher=launcher,
+            commands=self._commands,
+            clock=clock,
+            adopted=self.adopted,
+            times=self._times.deprovisioning,
+            kube=kube,
+            drift=self._drift,
+            recorder=self._recorder,
+            budgets=budgets,
+        )
+        self._emptiness = EmptinessReconciler(
+            kube=kube,
+            informers=informers,
+            events=events,
+            clock=clock,
+            budgets=budgets,
+            ledger=self._ledger,
+            planned=self._provisioning.planned,
+        )
+        self._observation = ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve)
+        return [
+            self._provisioning,
+            self._termination,
+            self._deprovisioning,
+            RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
+            self._emptiness,
+            CounterReconciler(kube=kube, informers=informers, clock=clock),
+            ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
+            DiskPressureReconciler(events=events),
+            ConsistencyReconciler(events=events, catalogs=catalogs, clock=clock, recorder=self._recorder),
+            self._observation,
+            self._garbage,
+        ]
+
+    def checks(self, health: Health) -> None:
+        """Let the probes ask whether every loop moves, and whether the caches are synced."""
+        health.add_live("cluster-state", lambda: self.informers.stuck)
+        for loop in (*self._standing, *self._acting):
+            health.add_live(loop.name, loop.stuck)
+        health.add_ready("caches", self._unsynced)
+
+    def _unsynced(self) -> str:
+        return "" if self.informers.snapshot().synced else "not every watch has delivered its first list yet"
+
+    def tune(self, settings: Settings) -> None:
+        """Act under these settings from each loop's next pass on, as far as they are live (settings.LIVE)."""
+        solve = settings.solve_options()
+        self._provisioning.tune(_batch_times(settings), solve, settings.launch_limits or LaunchLimits())
+        self._commands.tune(solve)
+        self._observation.tune(solve)
+        self._deprovisioning.tune(settings.disruption_budgets)
+        self._emptiness.tune(settings.disruption_budgets)
+        self._termination.tune(settings.termination_grace_period_seconds)
+
+    def watch(self) -> None:
+        """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
+        self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 0})
+        self.informers.start()
+        for loop in self._standing:
+            loop.start()
+
+    def acts(self) -> bool:
+        """Whether this process leads."""
+        return self._leads
+
+    def act(self, *, unsure: bool = False) -> None:
+        """Start the loops: this process leads. `unsure`: another may have launched what the cloud does not show yet."""
+        if unsure:
+            self._garbage.wait_for_sight()
+        self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 1})
+        loops: dict[tuple[str, ...], float] = {(loop.name,): 1.0 for loop in (*self._standing, *self._acting)}
+        self._recorder.replace(metrics.ACTIVE_WORKERS, loops)
+        self._recorder.replace(metrics.MOST_WORKERS, loops)
+        for check in metrics.CONSISTENCY_CHECKS:  # an increase is seen from a zero on: the first error counts, too
+            self._recorder.count(metrics.CONSISTENCY_ERRORS, check, amount=0.0)
+        self._leads = True
+        self.events.start()
+        for loop in self._acting:
+            loop.start()
+
+    def _look(self) -> tuple[Snapshot, Catalog]:
+        snapshot = self.informers.snapshot()
+        return snapshot, self._catalogs.view(snapshot).types
+
+    def state_text(self) -> bytes:
+        """Nodes, pods and Provisioners for Prometheus, of whoever leads alone: two replicas would tell all twice."""
+        return self._state_text.render(self.informers.snapshot()) if self._leads else b""
+
+    def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
+        """End everything after `stop` was set; False when some action at hand did not end in time."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
+        self._provisioning.close()
+        self._commands.close()
+        self._termination.close()
+        self._catalogs.close()
+        self._flush_decisions()
+        self.events.stop()
+        self.informers.stop()
+        return all(ended)
+
+    def _flush_decisions(self) -> None:
+        try:
+            self._decisions.flush()
+        except KubeError as error:
+            _log.warning("The last decisions are not on record in the cluster; the log has them", error=str(error))
+
+
+def _batch_times(settings: Settings) -> BatchTimes:
+    return BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)

@@ -1,0 +1,211 @@
+"""The ConfigMaps of settings and of log levels are looked at again and again; a change of them needs nobody's hand.
+
+What can change while the controller runs does so at once. For the rest the process ends in peace after a while, so that
+its Deployment starts it anew: the leader later than the others, lest all are away at the same time. A stack that rolls
+its pods is quicker. What breaks a rule is refused with every key and remedy, in the log, in an event on the ConfigMap
+and in a metric, and the last good settings hold.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from controller.core.api.strict import Report
+from controller.errors import KubeError, NotFoundError, ValidationError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import CONFIG_MAPS
+from controller.runtime.clock import Clock
+from controller.runtime.metrics import CONFIGURATION_REFUSED, SILENT, Recorder
+from controller.settings import CONFIG_MAP, Settings
+from controller.telemetry.log_levels import LEVELS
+from controller.telemetry.structured_logging import set_levels
+
+LEVEL_PREFIX: Final = "loglevel."
+EVERYTHING: Final = "controller"
+"""The component that means all of ours that are not named themselves."""
+ZAP_CONFIG: Final = "zap-logger-config"
+"""Karpenter v0.27's key for a JSON document, of which `level` is what can change while it runs."""
+
+REFUSED: Final = "Configuration refused; the last good one holds"
+
+_log = structlog.get_logger("configuration")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationTimes:
+    """`restart_seconds`: how long settings that are read at start alone must have held; twice that for the leader."""
+
+    look_seconds: float = 10.0
+    restart_seconds: float = 60.0
+
+
+def log_levels(data: Mapping[str, str], otherwise: str) -> dict[str, str]:
+    """Level by component out of `config-logging`; "" is everything that is not named.
+
+    `loglevel.COMPONENT` names a logger of ours (`webhook`, `provisioning`, …), `loglevel.controller` all others.
+    Raises ValidationError with all problems.
+    """
+    report = Report()
+    found = {"": _zap_level(report, data[ZAP_CONFIG]) or otherwise if data.get(ZAP_CONFIG) else otherwise}
+    for key, level in data.items():
+        if key.startswith(LEVEL_PREFIX):
+            component = key.removeprefix(LEVEL_PREFIX)
+            _check(report, key, level)
+            found["" if component == EVERYTHING else component] = level
+    if report.problems:
+        raise ValidationError("ConfigMap of log levels", report.problems)
+    return found
+
+
+def _zap_level(report: Report, text: str) -> str:
+    try:
+        document = json.loads(text)
+        level = document.get("level", "") if isinstance(document, dict) else None
+    except (ValueError, RecursionError):
+        level = None
+    if not isinstance(level, str):
+        report.add(ZAP_CONFIG, "is not JSON of an object with a level", 'write {"level": "info"}')
+        return ""
+    if level:
+        _check(report, f"{ZAP_CONFIG}.level", level)
+    return level
+
+
+def _check(report: Report, path: str, level: str) -> None:
+    if level.lower() not in LEVELS:
+        report.add(path, f"{level!r} is no log level", f"use one of {', '.join(LEVELS)}")
+
+
+class Configuration:
+    """One thread. `adopt` gets settings of which only what can change while it runs has changed."""
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        namespace: str,
+        logging_name: str,
+        level: str,
+        clock: Clock,
+        stop: threading.Event,
+        times: ConfigurationTimes | None = None,
+        recorder: Recorder = SILENT,
+    ) -> None:
+        """`level` is what the ConfigMap of log levels need not say; `stop` is set where a restart must follow."""
+        self._kube = kube
+        self._namespace, self._logging_name, self._level = namespace, logging_name, level
+        self._clock = clock
+        self._stop = stop
+        self._times = times or ConfigurationTimes()
+        self._settings: Settings | None = None
+        self._adopt: Callable[[Settings], None] = lambda _: None
+        self._leads: Callable[[], bool] = lambda: False
+        self._events: EventRecorder | None = None
+        self._recorder = recorder
+        self._refused: dict[str, bool] = {}
+        self._uids: dict[str, str] = {}
+        self._waits: tuple[Settings, float] | None = None
+        """Settings that a restart will bring, and since when they are there (monotonic)."""
+        self._said: dict[str, str] = {}
+        self._levels: dict[str, str] | None = None
+        self._thread = threading.Thread(target=self._run, name="configuration", daemon=True)
+
+    def start(self) -> None:
+        """Look at log levels from now on, and at settings as soon as `follow` tells which there are."""
+        self._thread.start()
+
+    def follow(
+        self,
+        settings: Settings,
+        adopt: Callable[[Settings], None],
+        leads: Callable[[], bool],
+        events: EventRecorder | None = None,
+    ) -> None:
+        """From now on changes of `settings` go to `adopt`; `leads` tells whether this process acts: it alone publishes
+        what is refused, in `events`."""
+        self._adopt, self._leads, self._events = adopt, leads, events
+        self._settings = settings
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.look()
+            self._clock.wait(self._stop, self._times.look_seconds)
+
+    def look(self) -> None:
+        """Both ConfigMaps, once. What fails is said once, and tried again."""
+        for name, take in ((self._logging_name, self._take_levels), (CONFIG_MAP, self._take_settings)):
+            try:
+                take(name)
+            except NotFoundError:
+                self._fine(name)  # the stack's levels are not there, or the settings are being replaced
+            except ValidationError as error:
+                self._refuse(name, [str(problem) for problem in error.problems])
+            except KubeError as error:
+                self._say(name, "Configuration cannot be read; the last one holds", error=str(error))
+            else:
+                self._fine(name)
+        self._recorder.replace(CONFIGURATION_REFUSED, {(name,): float(bad) for name, bad in self._refused.items()})
+
+    def _fine(self, name: str) -> None:
+        self._refused[name] = False
+        self._say(name, "")
+
+    def _refuse(self, name: str, problems: Sequence[str]) -> None:
+        self._refused[name] = True
+        self._say(name, REFUSED, problems=problems)
+        if self._events is not None and self._leads():
+            ref = ObjectRef(CONFIG_MAPS.api_version, CONFIG_MAPS.kind, name, self._uids.get(name, ""), self._namespace)
+            message = f"{REFUSED}: {' | '.join(sorted(problems, key=len))}"  # the long ones may be cut
+            self._events.publish(ref, "Warning", "ConfigurationRefused", message)
+
+    def _say(self, name: str, message: str, **fields: object) -> None:
+        text = f"{message} {fields}" if message else ""
+        if message and self._said.get(name) != text:
+            _log.error(message, config_map=f"{self._namespace}/{name}", **fields)
+        self._said[name] = text
+
+    def _data(self, name: str) -> dict[str, str]:
+        found = self._kube.get(CONFIG_MAPS, name, self._namespace)
+        self._uids[name] = found.get("metadata", {}).get("uid", "")
+        return found.get("data") or {}
+
+    def _take_levels(self, name: str) -> None:
+        levels = log_levels(self._data(name), self._level)
+        if levels != self._levels:
+            set_levels(levels)
+            self._levels = levels
+            _log.info("Log levels are set", levels={key or EVERYTHING: level for key, level in levels.items()})
+
+    def _take_settings(self, name: str) -> None:
+        held = self._settings
+        if held is None:
+            return
+        wanted = Settings.parse(self._data(name))
+        now_held = held.with_live_part_of(wanted)
+        if now_held != held:
+            self._adopt(now_held)
+            self._settings = now_held
+            _log.info("Settings changed", keys=held.keys_that_differ(now_held))
+        self._restart_for(wanted, now_held)
+
+    def _restart_for(self, wanted: Settings, held: Settings) -> None:
+        if wanted == held:
+            if self._waits is not None:
+                _log.info("No restart follows: the settings are as they were")
+            self._waits = None
+            return
+        now, keys = self._clock.monotonic(), held.keys_that_differ(wanted)
+        patience = self._times.restart_seconds * (2 if self._leads() else 1)
+        if self._waits is None or self._waits[0] != wanted:
+            self._waits = (wanted, now)
+            _log.warning("Settings changed that are read at start alone: a restart follows", keys=keys, after=patience)
+        elif now - self._waits[1] >= patience:
+            _log.warning("Ends, to be started with the new settings", keys=keys)
+            self._stop.set()

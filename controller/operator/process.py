@@ -1,0 +1,219 @@
+"""The process: settings awaited, clients made, probes and metrics served, the lease taken, signals heard.
+
+Start-up waits out an API server or an AWS that does not answer, and says so once. A lost lease ends the process at
+once: another may act already (invariant 7). SIGTERM lets every loop finish the action at hand.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import uuid
+
+import structlog
+
+import controller
+from controller.aws.api.clients import make_clients
+from controller.aws.provider import AWSProvider
+from controller.errors import CloudUnauthorizedError, KubeError
+from controller.kube.client import ClientOptions, KubeClient
+from controller.kube.connection import Connection, connect
+from controller.kube.lease import LeaderElector
+from controller.kube.resources import SERVICES
+from controller.operator.composition import Operator, OperatorTimes
+from controller.operator.configuration import Configuration
+from controller.operator.options import Options
+from controller.operator.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
+from controller.runtime.clock import Clock, ServerClock
+from controller.runtime.garbage_collector import collect_seldom
+from controller.runtime.memory_limit import watch
+from controller.runtime.metrics import Recorder
+from controller.settings import Settings
+from controller.telemetry.decision_ledger import Ledger
+from controller.telemetry.health import Health
+from controller.telemetry.open_ports import Serving
+from controller.webhook.serving import Place, Webhook
+
+LEAST_CONNECTIONS = 64
+"""Kept open to the API server: one a watch and a loop; where a burst of requests may be larger, as many as that."""
+EXIT_SECONDS = 28.0
+"""After SIGTERM; then the process ends whatever is at hand."""
+
+_log = structlog.get_logger("operator")
+
+
+def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: OperatorTimes | None = None) -> int:
+    """Run until SIGTERM, SIGINT, or settings that need a restart; the process' exit code.
+
+    `level` is logged where the ConfigMap of log levels does not say.
+
+    Raises ValidationError for bad settings and for a port that is taken, UnavailableError without any Kubernetes
+    configuration, and CloudUnauthorizedError without a region: what waiting would not mend.
+    """
+    collect_seldom()
+    serving = Serving(
+        metrics_port=options.metrics_port,
+        health_probe_port=options.health_probe_port,
+        profiling=options.enable_profiling,
+    )
+    serving.health.add_ready("caches", lambda: "the process waits for its settings, and for AWS to answer")
+    serving.start()
+    try:
+        return _run(options, kubeconfig, level, times or OperatorTimes(), serving)
+    finally:
+        serving.stop()
+
+
+def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, serving: Serving) -> int:
+    clock, stop = ServerClock(), threading.Event()
+    limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
+    kube = KubeClient(connection(options, kubeconfig), limits, clock, stop, serving.metrics)
+    _stop_on_signals(stop)
+    watch(options.memory_limit_bytes, clock, stop)
+    ledger = Ledger(clock, serving.metrics)
+    serving.pages.routes["/decisions"] = ledger.page
+    _log.info("Starts", version=controller.__version__, server=kube.connection.server)
+    webhook = serve_webhook(options, kube, clock, times, serving.health)
+    configuration = Configuration(
+        kube=kube,
+        namespace=options.system_namespace,
+        logging_name=options.config_logging_name,
+        level=level,
+        clock=clock,
+        stop=stop,
+        times=times.configuration,
+        recorder=serving.metrics,
+    )
+    configuration.start()
+    refuse_old_kubernetes(kube, options.kubernetes_min_version, clock, stop)
+    settings = wait_for_settings(kube, options.system_namespace, clock, stop)
+    if settings is None:
+        return 0
+    provider = make_provider(settings, kube, clock, stop, serving.metrics)
+    until_it_works(lambda: check(provider), "AWS", clock, stop)
+    queue = provider.interruptions()
+    if queue is None:
+        _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
+    operator = Operator(
+        settings=settings,
+        kube=kube,
+        cloud=provider,
+        clock=clock,
+        stop=stop,
+        refresh=provider.refresh,
+        resolve=provider.status,
+        advise=provider.advice,
+        memory=provider.memory,
+        namespace=options.system_namespace,
+        images=provider.images,
+        interruptions=(queue, provider.spot_lost) if queue is not None else None,
+        times=times,
+        recorder=serving.metrics,
+        ledger=ledger,
+    )
+    operator.checks(serving.health)
+    serving.metrics.add_part(operator.state_text)
+    operator.watch()
+    configuration.follow(settings, operator.tune, operator.acts, operator.events)
+    elector = _lead(options, kube, clock, stop, times)
+    if not stop.is_set():
+        operator.act(unsure=elector is None or elector.follows_a_crash)
+        _log.info("Acts", cluster=settings.cluster_name)
+        stop.wait()
+    _log.info("Stops")
+    stopping_since = clock.monotonic()
+    ended = operator.close()
+    if elector is not None:
+        elector.release()
+    if webhook is not None:
+        webhook.close(stopping_since)
+    _log.info("Stopped", finished=ended)
+    return 0
+
+
+def connection(options: Options, kubeconfig: str) -> Connection:
+    """To the API server, with room for as many requests at a time as a burst may have; see `connect`."""
+    return connect(kubeconfig, pool_size=max(LEAST_CONNECTIONS, options.kube_client_burst))
+
+
+def serve_webhook(
+    options: Options, kube: KubeClient, clock: Clock, times: OperatorTimes, health: Health
+) -> Webhook | None:
+    """On every replica, and before anything that has to be waited for; None where none is wanted.
+
+    No replica is ready before its webhook may be called: what is applied after the controller finds it there.
+    """
+    if options.disable_webhook or not options.karpenter_service:
+        because = "DISABLE_WEBHOOK is set" if options.disable_webhook else "KARPENTER_SERVICE is not set"
+        _log.info("Admission webhooks are not served", because=because)
+        return None
+    place = Place(options.karpenter_service, options.system_namespace, options.webhook_port)
+    webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook)
+    health.add_ready("webhook", webhook.unready)
+    webhook.start()
+    return webhook
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    """SIGTERM and SIGINT set `stop`, and the process ends in time even if a call to AWS hangs in its retries."""
+
+    def handle(*_: object) -> None:
+        if not stop.is_set():
+            stop.set()
+            limit = threading.Timer(EXIT_SECONDS, _end_at_once, ["an action at hand does not end"])
+            limit.daemon = True
+            limit.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+
+
+def make_provider(
+    settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event, recorder: Recorder
+) -> AWSProvider:
+    """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
+    logger = structlog.get_logger("aws")
+    clients = make_clients(version=controller.__version__)
+    return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop, recorder=recorder)
+
+
+def check(provider: AWSProvider) -> None:
+    """Say now which permissions are missing. Nodes that exist are looked after all the same, so the process goes on.
+
+    Raises CloudErrors when AWS does not answer.
+    """
+    try:
+        provider.check_permissions()
+    except CloudUnauthorizedError as error:
+        _log.error("AWS permissions are missing", error=str(error))
+
+
+def _dns_ip(kube: KubeClient) -> str:
+    """The ClusterIP of kube-dns, empty when it cannot be had: nodes then find it by their own defaults."""
+    try:
+        address = kube.get(SERVICES, "kube-dns", "kube-system").get("spec", {}).get("clusterIP", "")
+    except KubeError as error:
+        _log.info("ClusterIP of kube-dns is not known; nodes use their own default", because=str(error))
+        return ""
+    return "" if address == "None" else address
+
+
+def _lead(
+    options: Options, kube: KubeClient, clock: Clock, stop: threading.Event, times: OperatorTimes
+) -> LeaderElector | None:
+    """Wait for the lease, if there is to be one."""
+    if not options.leader_elect:
+        return None
+    identity = options.pod_name or f"{socket.gethostname()}_{uuid.uuid4()}"
+    elector = LeaderElector(kube, options.system_namespace, identity, clock, options=times.lease)
+    if elector.acquire(stop):
+        elector.keep(lambda: _end_at_once("the lease is lost: another may act by now"))
+    return elector
+
+
+def _end_at_once(because: str) -> None:
+    """End without tidying up: what is half done, the next process finds and repairs."""
+    _log.error("Ends at once", because=because)
+    os._exit(1)

@@ -1,0 +1,180 @@
+"""Observation: what the fleet costs, what waits, what EC2 has none of; and, seldom, what a fresh pack would cost.
+
+Nothing follows from it but numbers: the dashboards' and the alerts'. The comparison solves the whole cluster anew, so
+that it is made at a slow pace: never more often than every five minutes, nor for more than a hundredth of the time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import structlog
+
+from controller.cloud.catalogs import Catalogs, CatalogView
+from controller.core.api.labels import CAPACITY_TYPE, ZONE
+from controller.core.api.pod import Pod
+from controller.core.decisions.fleet_comparison import Comparison, compare
+from controller.core.decisions.fleet_cost import fleet, owned
+from controller.core.decisions.queues import Queue, queues
+from controller.core.deprovisioning.records import recorded
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.provisioning.problem import provisionable
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.runtime import metrics
+from controller.runtime.clock import Clock
+from controller.runtime.metrics import Recorder
+from controller.telemetry.logged_pods import named
+
+LOOK_SECONDS = 15.0
+COMPARE_SECONDS = 300.0
+SHARE_OF_TIME = 0.01
+"""Of one CPU, for comparisons."""
+
+
+class ObservationReconciler:
+    """One loop of whoever leads. Every pass looks for pods that became ready; the rest is done when it is due."""
+
+    name = "observation"
+
+    def __init__(
+        self,
+        *,
+        catalogs: Catalogs,
+        clock: Clock,
+        recorder: Recorder,
+        solve: SolveOptions | None = None,
+        compare_seconds: float = COMPARE_SECONDS,
+    ) -> None:
+        self._catalogs = catalogs
+        self._clock = clock
+        self._recorder = recorder
+        self._solve = solve or SolveOptions()
+        self._compare_seconds = compare_seconds
+        self._look_at = self._compare_at = clock.monotonic()
+        self._compared: tuple[int, float] | None = None
+        """Version of the snapshot that was compared last, and when."""
+        self._pending: dict[str, float] = {}
+        self._awaited: frozenset[str] = frozenset()
+        """The uids of pods that were seen to wait for a node of ours, and do not run yet."""
+        self._log = structlog.get_logger(self.name)
+
+    def tune(self, solve: SolveOptions) -> None:
+        """Compare the fleet with what would be planned like this from the next comparison on."""
+        self._solve = solve
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Measure what is due."""
+        if not snapshot.synced:
+            return 1.0
+        self._watch_pods(snapshot)
+        self._say_running(snapshot)
+        now = self._clock.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            view = self._catalogs.view(snapshot)
+            self._look(snapshot, view)
+            if now >= self._compare_at:
+                self._compare(snapshot, view)
+        return max(0.1, self._look_at - self._clock.monotonic())
+
+    def _watch_pods(self, snapshot: Snapshot) -> None:
+        """Pods that were seen pending and are ready now."""
+        now, still = self._clock.now(), {}
+        for pod in snapshot.pods.values():
+            if pod.phase == "Pending":
+                still[pod.uid] = pod.created
+            elif pod.uid in self._pending:
+                if pod.ready:
+                    self._recorder.observe(metrics.PODS_STARTUP_TIME, max(0.0, now - pod.created))
+                elif not pod.terminal:
+                    still[pod.uid] = pod.created
+        self._pending = still
+
+    def _say_running(self, snapshot: Snapshot) -> None:
+        """The end of the way that began with a plan: pods that waited run, node by node."""
+        awaited: set[str] = set()
+        started: dict[str, list[Pod]] = defaultdict(list)
+        for pod in snapshot.pods.values():
+            if provisionable(pod) or (pod.phase == "Pending" and pod.uid in self._awaited):
+                awaited.add(pod.uid)
+            elif pod.uid in self._awaited and pod.node_name:
+                started[pod.node_name].append(pod)
+        self._awaited, now = frozenset(awaited), self._clock.now()
+        for node, pods in sorted(started.items()):
+            slowest = max(now - pod.created for pod in pods)
+            keys = [pod.key for pod in pods]
+            self._log.info(
+                "Pods run", node=node, pods=named(keys), pod_count=len(keys), slowest_seconds=round(slowest, 1)
+            )
+
+    def _look(self, snapshot: Snapshot, view: CatalogView) -> None:
+        found, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]]()
+        prices: dict[tuple[str, ...], float] = defaultdict(float)
+        for node in owned(snapshot):
+            place = (node.provisioner_name, _label(node, CAPACITY_TYPE), _label(node, ZONE))
+            nodes[(*place, _state(node))] += 1
+            if node.name in found.prices:
+                prices[place] += found.prices[node.name]
+        self._recorder.replace(metrics.FLEET_PRICE, prices)
+        self._recorder.replace(metrics.FLEET_NODES, nodes)
+        self._recorder.replace(metrics.FLEET_UNPRICED, {(): len(found.unpriced)})
+        self._recorder.replace(metrics.UNAVAILABLE_OFFERINGS, _unavailable(view))
+        now = self._clock.now()
+        waiting = (*queues(snapshot, now), _commands(snapshot, now))
+        self._recorder.replace(metrics.QUEUE_LENGTH, {(queue.name,): queue.length for queue in waiting})
+        self._recorder.replace(metrics.QUEUE_AGE, {(queue.name,): queue.oldest_seconds for queue in waiting})
+        if self._compared is not None:
+            age = self._clock.monotonic() - self._compared[1]
+            self._recorder.replace(metrics.COMPARISON_AGE, {(): age})
+
+    def _compare(self, snapshot: Snapshot, view: CatalogView) -> None:
+        began = self._clock.monotonic()
+        if self._compared is None or self._compared[0] != snapshot.version:
+            self._tell(compare(snapshot, view.types, self._solve, view.problems))
+            self._recorder.observe(metrics.COMPARISON_TIME, self._clock.monotonic() - began)
+        self._compared = (snapshot.version, began)
+        took = self._clock.monotonic() - began
+        self._compare_at = began + max(self._compare_seconds, took / SHARE_OF_TIME)
+
+    def _tell(self, found: Comparison) -> None:
+        self._log.debug(
+            "Compared the fleet's price",
+            price_per_hour=round(found.fleet_price, 4),
+            fresh_pack_per_hour=round(found.fresh_pack_price, 4),
+            lower_bound_per_hour=round(found.bound_price, 4),
+            nodes_kept=len(found.kept),
+        )
+        pairs = (
+            (metrics.FRESH_PACK_PRICE, metrics.FRESH_PACK_RATIO, found.fresh_pack_price),
+            (metrics.BOUND_PRICE, metrics.BOUND_RATIO, found.bound_price),
+        )
+        for price, ratio, amount in pairs:
+            self._recorder.replace(price, {(): amount})
+            self._recorder.replace(ratio, {(): found.fleet_price / amount} if amount > 0 else {})
+
+
+def _label(node: StateNode, key: str) -> str:
+    return node.node.labels.get(key, "")
+
+
+def _state(node: StateNode) -> str:
+    if node.leaving:
+        return "leaving"
+    return "initialized" if node.initialized else "starting"
+
+
+def _unavailable(view: CatalogView) -> dict[tuple[str, ...], float]:
+    """Offerings by capacity type and zone, each counted once however many Provisioners have it."""
+    masked, places = set(), set()
+    for types in view.types.values():
+        for entry in types:
+            for offering in entry.offerings:
+                places.add((offering.capacity_type, offering.zone))
+                if not offering.available:
+                    masked.add((offering.capacity_type, offering.zone, entry.name))
+    return {place: sum(each[:2] == place for each in masked) for place in sorted(places)}
+
+
+def _commands(snapshot: Snapshot, now: float) -> Queue:
+    started = [command.record.started_at for command in recorded(snapshot)]
+    return Queue("commands", len(started), max(0.0, now - min(started)) if started else 0.0)

@@ -1,0 +1,69 @@
+"""What nodes teach about their types' memory is kept in a ConfigMap, so that the next process knows it at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.core.state.snapshot import Snapshot
+from controller.errors import AlreadyExistsError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.resources import CONFIG_MAPS
+
+CONFIG_MAP = "karpenter-learned-memory"
+PAUSE_SECONDS = 30.0
+"""Between two looks at most: nothing waits for it."""
+
+
+class MemoryReconciler:
+    """One loop over initialized nodes. The ConfigMap is read first: two processes in turn only ever add to it."""
+
+    name = "memory"
+
+    def __init__(self, *, kube: KubeClient, namespace: str, memory: LearnedMemory) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._memory = memory
+        self._written: dict[str, str] | None = None
+        """The ConfigMap's data as last read or written; None: not read yet."""
+        self._log = structlog.get_logger(self.name)
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Learn, and write what is new. Raises KubeError; what was learned is written another time."""
+        if not snapshot.synced:
+            return 1.0
+        if self._written is None:
+            self._written = self._read()
+            self._memory.restore(self._written)
+        self._memory.learn(node.node for node in snapshot.nodes.values())
+        document = self._memory.document()
+        if document != self._written:
+            self._write(document)
+            self._written = document
+            self._log.info("Learned the memory of instance types", known=len(document))
+        return PAUSE_SECONDS
+
+    def _read(self) -> dict[str, str]:
+        try:
+            data: Any = self._kube.get(CONFIG_MAPS, CONFIG_MAP, self._namespace).get("data")
+        except NotFoundError:
+            return {}
+        return {str(key): str(value) for key, value in (data or {}).items()}
+
+    def _write(self, document: dict[str, str]) -> None:
+        made = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIG_MAP, "namespace": self._namespace},
+            "data": document,
+        }
+        if not self._written:
+            try:
+                self._kube.create(CONFIG_MAPS, made, self._namespace)
+            except AlreadyExistsError:
+                self._log.debug("ConfigMap of learned memory exists", name=CONFIG_MAP)
+            else:
+                return
+        self._kube.patch(CONFIG_MAPS, CONFIG_MAP, {"data": document}, namespace=self._namespace)

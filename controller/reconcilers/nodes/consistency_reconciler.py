@@ -1,0 +1,57 @@
+"""Consistency: tells of nodes that are not what they should be, on the node, each at most every ten minutes."""
+
+from __future__ import annotations
+
+import structlog
+
+from controller.cloud.catalogs import Catalogs
+from controller.core.api.labels import INSTANCE_TYPE
+from controller.core.machines.consistency import Issue, issues
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.runtime.clock import Clock
+from controller.runtime.metrics import CONSISTENCY_ERRORS, SILENT, Recorder
+
+AGAIN_SECONDS = 600.0
+"""Between two looks at one node (the peer's value)."""
+PAUSE_SECONDS = 60.0
+
+
+class ConsistencyReconciler:
+    """One loop over the nodes of ours; it only speaks."""
+
+    name = "consistency"
+
+    def __init__(self, *, events: EventRecorder, catalogs: Catalogs, clock: Clock, recorder: Recorder = SILENT) -> None:
+        self._events = events
+        self._catalogs = catalogs
+        self._clock = clock
+        self._recorder = recorder
+        self._looked_at: dict[str, float] = {}
+        self._log = structlog.get_logger(self.name)
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Look at the nodes whose turn it is."""
+        if not snapshot.synced:
+            return 1.0
+        now = self._clock.monotonic()
+        uids = {node.node.uid for node in snapshot.nodes.values()}
+        self._looked_at = {uid: at for uid, at in self._looked_at.items() if uid in uids and now - at < AGAIN_SECONDS}
+        due = [node for node in snapshot.nodes.values() if node.node.uid not in self._looked_at]
+        view = self._catalogs.view(snapshot) if any(node.provisioner_name for node in due) else None
+        for node in due:
+            provisioner = snapshot.provisioners.get(node.provisioner_name)
+            if provisioner is None or view is None or provisioner.name not in view.types:
+                continue  # not ours, or nobody can say what it should be: it is looked at when they can
+            self._looked_at[node.node.uid] = now
+            kind = node.node.labels.get(INSTANCE_TYPE, "")
+            expected = next((each.capacity for each in view.types[provisioner.name] if each.name == kind), None)
+            for issue in issues(node, provisioner, expected, snapshot.budgets.values(), self._clock.now()):
+                self._tell(node, issue)
+        return PAUSE_SECONDS
+
+    def _tell(self, node: StateNode, issue: Issue) -> None:
+        dedupe = (node.node.uid, issue.message)
+        self._events.publish(ObjectRef.of(node.node), "Warning", "FailedConsistencyCheck", issue.message, dedupe)
+        self._recorder.count(CONSISTENCY_ERRORS, issue.check)
+        self._log.warning("Consistency check failed", node=node.name, check=issue.check, because=issue.message)

@@ -1,0 +1,58 @@
+"""Says once, with the cure, that pods fill their nodes' disks in a loop."""
+
+from __future__ import annotations
+
+import structlog
+
+from controller.core.api.pod import Pod
+from controller.core.machines.disk_pressure import cure, loop_of
+from controller.core.state.evictions import StorageLoop
+from controller.core.state.snapshot import Snapshot
+from controller.kube.events import EventRecorder, ObjectRef
+
+PAUSE_SECONDS = 60.0
+
+
+class DiskPressureReconciler:
+    """One loop over the storage loops of the snapshot; provisioning is what stops feeding them."""
+
+    name = "diskpressure"
+
+    def __init__(self, *, events: EventRecorder) -> None:
+        self._events = events
+        self._log = structlog.get_logger(self.name)
+        self._logged: set[tuple[str, int]] = set()
+        self._told: set[str] = set()
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """A line for each owner and size of disk, an event for each of its pods that waits."""
+        loops = snapshot.storage_loops
+        self._logged = {(uid, size) for uid, size in self._logged if uid in loops}
+        for uid, loop in loops.items():
+            if (uid, loop.allocatable_bytes) not in self._logged:
+                self._logged.add((uid, loop.allocatable_bytes))
+                self._log.warning(
+                    "Pods fill the disk of their node in a loop",
+                    owner=f"{loop.owner.kind} {loop.namespace}/{loop.owner.name}",
+                    node=loop.node,
+                    provisioner=loop.provisioner,
+                    cure=cure(loop, snapshot),
+                )
+        self._tell(snapshot)
+        return PAUSE_SECONDS
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        waiting = {pod.uid: (pod, loop) for pod, loop in _waiting(snapshot)} if snapshot.storage_loops else {}
+        for uid, (pod, loop) in waiting.items():
+            if uid not in self._told:
+                message = cure(loop, snapshot)
+                self._events.publish(ObjectRef.of(pod), "Warning", "DiskPressureLoop", message, (pod.uid,))
+        self._told = set(waiting)
+
+
+def _waiting(snapshot: Snapshot) -> list[tuple[Pod, StorageLoop]]:
+    return [
+        (pod, loop)
+        for pod in snapshot.pods.values()
+        if not pod.node_name and not pod.terminal and (loop := loop_of(snapshot, pod)) is not None
+    ]

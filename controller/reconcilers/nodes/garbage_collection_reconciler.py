@@ -1,0 +1,197 @@
+"""Garbage collection and adoption: instances without a Node, Nodes without an instance.
+
+The first pass of a new leader finds what the one before had launched and not yet recorded, and lets provisioning
+begin only when all of it is in the cluster state (invariant 4). Later passes keep instances and Nodes in step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import structlog
+
+from controller.core.api.parse import parse_node
+from controller.core.cloud import CloudInstance, CloudProvider
+from controller.core.decisions.decision import Decision, instance_details, node_details
+from controller.core.machines.collection import CollectionPlan, CollectionTimes, Removal, plan_collection
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import NODES
+from controller.machines.launcher import Launcher
+from controller.runtime.clock import Clock
+from controller.runtime.loops import ItemBackoff
+from controller.runtime.metrics import CONSISTENCY_ERRORS
+from controller.telemetry.decision_ledger import Ledger
+
+ADOPTABLE = frozenset({"pending", "running"})
+GOING = frozenset({"shutting-down", "terminated"})
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageTimes:
+    """A pass every `first_seconds` for `first_passes`, then every `then_seconds` (the later peer's figures)."""
+
+    first_seconds: float = 10.0
+    first_passes: int = 20
+    then_seconds: float = 120.0
+    retry_seconds: float = 0.5
+    """Between passes while instances are still being adopted after a start."""
+    collection: CollectionTimes = field(default_factory=CollectionTimes)
+    sight_seconds: float = 10.0
+    """How long EC2 may not show an instance that was launched. Shorter than the lease, which others wait for."""
+
+
+class GarbageCollectionReconciler:
+    """One loop; it is woken by changes like the others, and looks when its time has come."""
+
+    name = "garbagecollection"
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        events: EventRecorder,
+        cloud: CloudProvider,
+        launcher: Launcher,
+        clock: Clock,
+        adopted: threading.Event,
+        times: GarbageTimes | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        """`adopted` is set after the first pass that finds every instance on record."""
+        self._kube = kube
+        self._events = events
+        self._cloud = cloud
+        self._launcher = launcher
+        self._clock = clock
+        self._ledger = ledger or Ledger(clock)
+        self._adopted = adopted
+        self._times = times or GarbageTimes()
+        self._log = structlog.get_logger(self.name)
+        self._items = ItemBackoff(clock, self.name)
+        self._passes = 0
+        self._sure_at = clock.monotonic()
+        self._due_at = clock.monotonic()
+
+    def wait_for_sight(self) -> None:
+        """A process died a moment ago: what it launched last may not be seen yet, and nobody plans before it is."""
+        self._sure_at = self._clock.monotonic() + self._times.sight_seconds
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """One pass when it is due; seconds until the next one is."""
+        now = self._clock.monotonic()
+        if not snapshot.synced:
+            return self._times.retry_seconds
+        if now < self._due_at:
+            return self._due_at - now
+        plan = plan_collection(snapshot, self._cloud.list(), self._clock.now(), self._times.collection)
+        if self._adopted.is_set():  # before, nothing is launched, and nobody else goes on with what was adopted
+            plan = replace(plan, adopt=tuple(each for each in plan.adopt if not self._launcher.in_hand(each)))
+        removals = (*plan.terminate, *plan.delete_nodes)
+        self._items.keep({entry.provider_id for entry in plan.adopt} | {entry.provider_id for entry in removals})
+        self._carry_out(plan, snapshot)
+        if not self._adopted.is_set():
+            if plan.adopt or now < self._sure_at:
+                return self._next_in(self._times.retry_seconds)
+            self._adopted.set()
+        self._passes += 1
+        early = self._passes < self._times.first_passes
+        return self._next_in(self._times.first_seconds if early else self._times.then_seconds)
+
+    def _next_in(self, seconds: float) -> float:
+        self._due_at = self._clock.monotonic() + seconds
+        return seconds
+
+    def _carry_out(self, plan: CollectionPlan, snapshot: Snapshot) -> None:
+        for instance in plan.adopt:
+            self._safely(instance.provider_id, "Adoption failed", partial(self._adopt, instance, snapshot))
+        for removal in self._still_without_node(plan.terminate):
+            self._safely(removal.provider_id, "Termination failed", partial(self._terminate, removal, snapshot))
+        for removal in plan.delete_nodes:
+            self._safely(removal.provider_id, "Node not deleted", partial(self._delete_node, removal, snapshot))
+
+    def _still_without_node(self, removals: tuple[Removal, ...]) -> list[Removal]:
+        """Those that have no Node by the API server's own word either: the cache may lag behind."""
+        if not removals:
+            return []
+        present = [parse_node(entry) for entry in self._kube.list(NODES)]
+        known = {node.provider_id for node in present} | {node.name for node in present}
+        return [entry for entry in removals if entry.provider_id not in known and entry.name not in known]
+
+    def _safely(self, key: str, message: str, act: Callable[[], None]) -> None:
+        if not self._items.ready(key):
+            return
+        try:
+            act()
+        except (KubeError, CloudError, ValueError) as error:
+            self._items.failed(key, error, message, provider_id=key)
+        else:
+            self._items.succeeded(key)
+
+    def _adopt(self, listed: CloudInstance, snapshot: Snapshot) -> None:
+        try:
+            instance = self._cloud.get(listed.provider_id)
+        except InstanceNotFoundError:
+            return  # it went while we looked
+        provisioner = snapshot.provisioners.get(instance.provisioner_name)
+        if instance.state not in ADOPTABLE or provisioner is None:
+            return
+        self._launcher.adopt(instance, provisioner)
+        self._log.info("Adopted instance", id=instance.id, node=instance.node_name, provisioner=provisioner.name)
+
+    def _terminate(self, removal: Removal, snapshot: Snapshot) -> None:
+        try:
+            instance = self._cloud.get(removal.provider_id)
+            self._cloud.delete(removal.provider_id)
+        except InstanceNotFoundError:
+            return
+        self._log.warning("Terminated leaked instance", id=instance.id, because=removal.reason)
+        decision = Decision(
+            "remove",
+            self.name,
+            f"Instance/{instance.id}",
+            removal.reason,
+            instance.provisioner_name,
+            action="delete",
+            details=instance_details(instance),
+        )
+        self._record("LeakedInstance", decision)
+        provisioner = snapshot.provisioners.get(instance.provisioner_name)
+        if provisioner is not None:
+            message = f"Terminated instance {instance.id} ({removal.name}): {removal.reason}"
+            ref = ObjectRef.of(provisioner)
+            self._events.publish(ref, "Warning", "TerminatedLeakedInstance", message, (instance.id,))
+
+    def _delete_node(self, removal: Removal, snapshot: Snapshot) -> None:
+        seen = snapshot.nodes[removal.name]
+        node = seen.node
+        gone = "instance does not exist" in removal.reason
+        if gone and self._exists(removal.provider_id):
+            return  # not by our tags, but it exists: not ours to remove
+        try:
+            self._kube.delete(NODES, node.name, uid=node.uid)
+        except (NotFoundError, ConflictError):
+            return
+        self._log.warning("Deleted node", node=node.name, because=removal.reason)
+        reason = "InstanceGone" if gone else "FailedRegistration"
+        owner, details = seen.provisioner_name, node_details(seen)
+        self._record(
+            reason,
+            Decision("remove", self.name, f"Node/{node.name}", removal.reason, owner, action="delete", details=details),
+        )
+        self._events.publish(ObjectRef.of(node), "Warning", reason, f"Deleting node: {removal.reason}", (node.uid,))
+
+    def _record(self, check: str, decision: Decision) -> None:
+        self._ledger.recorder.count(CONSISTENCY_ERRORS, check)
+        self._ledger.record(decision)
+
+    def _exists(self, provider_id: str) -> bool:
+        try:
+            return self._cloud.get(provider_id).state not in GOING
+        except InstanceNotFoundError:
+            return False

@@ -1,0 +1,165 @@
+"""Interruption: nodes whose instances AWS is about to take are drained at once, against the clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from controller.core.api.labels import INSTANCE_TYPE, VOLUNTARY_DISRUPTION, ZONE
+from controller.core.api.timestamps import format_time
+from controller.core.decisions.decision import Decision, node_details
+from controller.core.deprovisioning.expiration import EXPIRED
+from controller.core.machines.draining import DEADLINE_ANNOTATION
+from controller.core.machines.interruption_messages import (
+    REBALANCE_ANNOTATION,
+    Interruption,
+    Kind,
+    QueueMessage,
+    parse_message,
+)
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.informers import Informers
+from controller.kube.resources import NODES
+from controller.runtime.clock import Clock, SystemClock
+from controller.runtime.metrics import (
+    INTERRUPTION_ACTIONS,
+    INTERRUPTION_DELETED,
+    INTERRUPTION_LATENCY,
+    INTERRUPTION_RECEIVED,
+)
+from controller.telemetry.decision_ledger import Ledger
+
+
+class Queue(Protocol):
+    """Where messages come from; a message that is not deleted comes again."""
+
+    def receive(self) -> tuple[QueueMessage, ...]:
+        """Wait a while for messages. Raises CloudError."""
+
+    def delete(self, messages: Iterable[QueueMessage]) -> None:
+        """These were handled. Raises CloudError."""
+
+
+SpotLost = Callable[[str, str], None]
+"""Told the instance type and zone of a spot instance that is being taken: the offering is not planned for a while."""
+
+
+class InterruptionReconciler:
+    """One loop; the queue's long poll is its pace."""
+
+    name = "interruption"
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        informers: Informers,
+        events: EventRecorder,
+        queue: Queue,
+        spot_lost: SpotLost,
+        clock: Clock | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._kube = kube
+        self._informers = informers
+        self._events = events
+        self._queue = queue
+        self._spot_lost = spot_lost
+        self._clock = clock or SystemClock()
+        self._ledger = ledger or Ledger(self._clock)
+        self._recorder = self._ledger.recorder
+        self._log = structlog.get_logger(self.name)
+        self.counts: Counter[str] = Counter()
+        """Messages by kind; those that could not be read are under `malformed`."""
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Take what is in the queue. Messages are deleted when all that they ask for is done."""
+        if not snapshot.synced:
+            return 1.0
+        messages = self._queue.receive()
+        if messages:
+            nodes = _by_instance(self._informers.snapshot())
+            handled = [message for message in messages if self._handled(message, nodes)]
+            self._queue.delete(handled)
+            self._recorder.count(INTERRUPTION_DELETED, amount=len(handled))
+        return 0.0
+
+    def _handled(self, message: QueueMessage, nodes: dict[str, StateNode]) -> bool:
+        """Whether the message is done with; one whose handling failed comes again."""
+        try:
+            interruption = parse_message(message.body)
+        except ValueError as error:
+            self.counts["malformed"] += 1
+            self._recorder.count(INTERRUPTION_RECEIVED, "malformed")
+            self._log.warning("Dropped a message that cannot be read", error=str(error), body=message.body[:200])
+            return True
+        self.counts[interruption.kind.value] += 1
+        self._recorder.count(INTERRUPTION_RECEIVED, interruption.kind.value)
+        done = True
+        for instance in interruption.instance_ids:
+            node = nodes.get(instance)
+            if node is None:
+                continue
+            try:
+                self._act(interruption, node)
+            except NotFoundError:
+                self._log.debug("Node was gone before its interruption was handled", node=node.name)
+            except KubeError as error:
+                self._log.error("Interruption not handled; it comes again", node=node.name, error=str(error))
+                done = False
+        if done and interruption.at > 0:
+            self._recorder.observe(INTERRUPTION_LATENCY, max(0.0, self._clock.now() - interruption.at))
+        return done
+
+    def _act(self, interruption: Interruption, node: StateNode) -> None:
+        drains = interruption.kind is not Kind.REBALANCE
+        self._recorder.count(INTERRUPTION_ACTIONS, "CordonAndDrain" if drains else "NoAction")
+        if not drains:
+            self._rebalance(interruption, node)
+            return
+        if interruption.kind is Kind.SPOT_INTERRUPTION:
+            labels = node.node.labels
+            if INSTANCE_TYPE in labels and ZONE in labels:
+                self._spot_lost(labels[INSTANCE_TYPE], labels[ZONE])
+        if interruption.deadline is not None:
+            stamp = format_time(interruption.deadline)
+            self._annotate(node, DEADLINE_ANNOTATION, stamp)
+        if node.node.deleted_at is not None:
+            return
+        self._say(node, "Warning", interruption.reason, f"AWS announced it: {interruption.kind.value}")
+        self._kube.delete(NODES, node.name, uid=node.node.uid)
+        text = f"Deleting node because of {interruption.kind.value}"
+        self._say(node, "Warning", "NodeTerminatingOnInterruption", text)
+        self._log.info("Deleted node", node=node.name, because=interruption.kind.value, state=interruption.state)
+        reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
+        self._ledger.record(
+            Decision("remove", self.name, f"Node/{node.name}", reason, owner, details=node_details(node))
+        )
+
+    def _rebalance(self, interruption: Interruption, node: StateNode) -> None:
+        """An instance at risk: where its Provisioner asks for it, the node expires now, which replaces it first."""
+        self._say(node, "Normal", interruption.reason, "The instance is at an elevated risk of interruption")
+        provisioner = self._informers.snapshot().provisioners.get(node.provisioner_name)
+        wanted = provisioner is not None and provisioner.object_annotations.get(REBALANCE_ANNOTATION) == "replace"
+        if wanted and not node.leaving and VOLUNTARY_DISRUPTION not in node.node.annotations:
+            self._annotate(node, VOLUNTARY_DISRUPTION, EXPIRED)
+
+    def _annotate(self, node: StateNode, key: str, value: str) -> None:
+        if node.node.annotations.get(key) != value:
+            written = self._kube.patch(NODES, node.name, {"metadata": {"annotations": {key: value}}})
+            self._informers.learn(NODES, written)
+
+    def _say(self, node: StateNode, kind: str, reason: str, message: str) -> None:
+        self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid,))
+
+
+def _by_instance(snapshot: Snapshot) -> dict[str, StateNode]:
+    """Nodes of ours by the last part of their provider id."""
+    owned = (node for node in snapshot.nodes.values() if node.provisioner_name and node.node.provider_id)
+    return {node.node.provider_id.rpartition("/")[2]: node for node in owned}

@@ -1,0 +1,125 @@
+"""Registration and initialization: what a joined node lacks is added, and a node ready for pods is marked so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from controller.cloud.catalogs import Catalogs, CatalogView
+from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE
+from controller.core.api.node import Node
+from controller.core.api.pod import Resources
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudProvider
+from controller.core.machines.node_documents import node_document
+from controller.core.machines.registration import needs_instance, registration_patch
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.informers import Informers
+from controller.kube.resources import NODES
+from controller.runtime.clock import Clock
+from controller.runtime.loops import ItemBackoff
+
+CATALOG_RETRY_SECONDS = 5.0
+UNSEEN: dict[str, Any] = {}
+"""Instead of a document: the cloud does not know the instance. It may not show it yet; if it is gone, garbage
+collection removes the node."""
+
+
+class RegistrationReconciler:
+    """One loop over the nodes of usable Provisioners that are not being deleted."""
+
+    name = "registration"
+
+    def __init__(
+        self, *, kube: KubeClient, informers: Informers, cloud: CloudProvider, catalogs: Catalogs, clock: Clock
+    ) -> None:
+        self._kube = kube
+        self._informers = informers
+        self._cloud = cloud
+        self._catalogs = catalogs
+        self._log = structlog.get_logger(self.name)
+        self._nodes = ItemBackoff(clock, self.name)
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Bring every node's metadata up to date."""
+        if not snapshot.synced:
+            return 1.0
+        owned = [node for node in snapshot.nodes.values() if _concerns_us(node, snapshot)]
+        self._nodes.keep({node.node.uid for node in owned})
+        starting = {node.provisioner_name for node in owned if node.node.ready and not node.initialized}
+        view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
+        for node in owned:
+            if self._nodes.ready(node.node.uid):
+                self._bring_up(node.node, snapshot.provisioners[node.provisioner_name], view)
+        waiting_for_catalog = any(name not in view.types for name in starting)
+        return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
+
+    def _bring_up(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
+        try:
+            document = self._instance_document(node, provisioner)
+            patch = _patch(node, provisioner, view, document)
+            written = self._kube.patch(NODES, node.name, patch) if patch else None
+        except (NotFoundError, ConflictError) as error:
+            self._log.debug("Node changed during its registration", node=node.name, error=str(error))
+            return
+        except (KubeError, CloudError, ValueError) as error:
+            self._nodes.failed(node.uid, error, "Registration failed", node=node.name)
+            return
+        if document is UNSEEN:
+            self._nodes.postpone(node.uid)
+        else:
+            self._nodes.succeeded(node.uid)
+        if written is None:
+            return
+        self._informers.learn(NODES, written)
+        if _initializes(patch):
+            self._log.info("Initialized node", node=node.name, provisioner=provisioner.name)
+        else:
+            self._log.info("Registered node", node=node.name, provisioner=provisioner.name)
+
+    def _instance_document(self, node: Node, provisioner: Provisioner) -> dict[str, Any] | None:
+        """The labels that only the instance can tell, for a kubelet that registered before its Node was made."""
+        if not node.provider_id or not needs_instance(node):
+            return None
+        try:
+            return node_document(self._cloud.get(node.provider_id), provisioner)
+        except InstanceNotFoundError:
+            return UNSEEN
+
+
+def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None) -> dict[str, Any]:
+    """What to write. A node is not called initialized on half the evidence: what it offers, and what it is for."""
+    if provisioner.name not in view.types or document is UNSEEN:
+        return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
+    return registration_patch(node, provisioner, _expected(node, view), document)
+
+
+def _concerns_us(node: StateNode, snapshot: Snapshot) -> bool:
+    provisioner = snapshot.provisioners.get(node.provisioner_name)
+    return node.node.deleted_at is None and provisioner is not None and provisioner.deleted_at is None
+
+
+def _expected(node: Node, view: CatalogView) -> Resources:
+    types = view.types.get(node.labels.get("karpenter.sh/provisioner-name", ""), ())
+    name = node.labels.get(INSTANCE_TYPE, "")
+    return next((entry.capacity for entry in types if entry.name == name), EMPTY)
+
+
+def _initializes(patch: Mapping[str, Any]) -> bool:
+    return INITIALIZED in patch.get("metadata", {}).get("labels", {})
+
+
+def _without_initialized(patch: dict[str, Any]) -> dict[str, Any]:
+    if not _initializes(patch):
+        return patch
+    metadata = dict(patch["metadata"])
+    labels = {key: value for key, value in metadata.pop("labels").items() if key != INITIALIZED}
+    if labels:
+        metadata["labels"] = labels
+    rest = {key: value for key, value in patch.items() if key != "metadata"}
+    return {**rest, "metadata": metadata} if metadata else rest

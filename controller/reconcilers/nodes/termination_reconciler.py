@@ -1,0 +1,295 @@
+"""Termination: a Node with our finalizer that is being deleted is cordoned, drained, and its instance terminated.
+
+Each step is taken from what the API server and the cloud say now, and may be repeated: a controller that died in the
+middle is followed by one that goes on at the same place. A drain that a PodDisruptionBudget holds back holds back
+itself alone.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import structlog
+
+from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.node import Node
+from controller.core.api.parse import parse_node, parse_pod
+from controller.core.api.pod import Pod
+from controller.core.cloud import CloudProvider
+from controller.core.machines.detachment import attached
+from controller.core.machines.draining import deadline, grace_period_seconds, holds, next_step
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import (
+    ConflictError,
+    InstanceNotFoundError,
+    KubeError,
+    NamespaceEndsError,
+    NodelessError,
+    NotFoundError,
+    TooManyRequestsError,
+)
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.informers import Informers
+from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
+from controller.runtime.clock import Clock
+from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
+from controller.runtime.metrics import SILENT, TERMINATION_TIME, Recorder
+from controller.telemetry.logged_pods import named
+
+GOING = frozenset({"shutting-down", "terminated"})
+"""Instance states from which there is no way back."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminationTimes:
+    """`poll_seconds`: how often a drain is looked at (the peer's 1 s). `instance_check_seconds`: how often, while a
+    node drains, the cloud is asked whether its instance still exists. `detach_seconds`: how long a drained node waits
+    for its volumes at most. Eviction retries follow `eviction`. `pass_seconds`: how long a pass waits for
+    its slowest node, which goes on alone after that."""
+
+    poll_seconds: float = 1.0
+    instance_check_seconds: float = 10.0
+    eviction: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 10.0))
+    detach_seconds: float = 120.0
+    pass_seconds: float = 1.0
+
+
+class TerminationReconciler:
+    """One loop; nodes are worked on side by side."""
+
+    name = "termination"
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        informers: Informers,
+        events: EventRecorder,
+        cloud: CloudProvider,
+        clock: Clock,
+        times: TerminationTimes | None = None,
+        grace_period_seconds: float | None = None,
+        workers: int = 10,
+        recorder: Recorder = SILENT,
+    ) -> None:
+        """`grace_period_seconds`: how long a node may drain where its Provisioner does not say; None: no end."""
+        self._kube = kube
+        self._informers = informers
+        self._events = events
+        self._cloud = cloud
+        self._clock = clock
+        self._recorder = recorder
+        self._times = times or TerminationTimes()
+        self._log = structlog.get_logger(self.name)
+        self._nodes = ItemBackoff(clock, self.name)
+        self._evictions = ItemBackoff(clock, self.name, self._times.eviction)
+        self._grace_period_seconds = grace_period_seconds
+        self._checked_at: dict[str, float] = {}
+        self._drained_at: dict[str, float] = {}
+        self._under_way: dict[str, Future[None]] = {}
+        """Steps that have not ended, by the node's uid."""
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="terminate")
+
+    def tune(self, grace_period_seconds: float | None) -> None:
+        """Drain no longer than this from the next pass on, where a Provisioner does not say."""
+        self._grace_period_seconds = grace_period_seconds
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """One step for every node that is being deleted."""
+        if not snapshot.synced:
+            return self._times.poll_seconds
+        leaving = [node for node in snapshot.nodes.values() if finalizing(node.node)]
+        self._nodes.keep({node.node.uid for node in leaving})
+        self._evictions.keep({pod.uid for node in leaving for pod in node.pods})
+        uids = {node.node.uid for node in leaving}
+        for known in (self._checked_at, self._drained_at):
+            for gone in [uid for uid in known if uid not in uids]:
+                del known[gone]
+        if not leaving:
+            return IDLE_SECONDS
+        self._under_way = {uid: step for uid, step in self._under_way.items() if not step.done()}
+        for node in leaving:
+            uid = node.node.uid
+            if uid not in self._under_way and self._nodes.ready(uid):
+                self._under_way[uid] = self._pool.submit(self._step_safely, node, snapshot)
+        wait(self._under_way.values(), self._times.pass_seconds)
+        return self._times.poll_seconds
+
+    def _step_safely(self, node: StateNode, snapshot: Snapshot) -> None:
+        try:
+            self._step(node, snapshot)
+        except (NotFoundError, ConflictError) as error:
+            # Somebody wrote the node meanwhile, or it is gone: the next snapshot says which.
+            self._log.debug("Node changed during its termination", node=node.name, error=str(error))
+        except Exception as error:  # noqa: BLE001 - one node never stops the others; it is logged and tried again
+            self._nodes.failed(node.node.uid, error, "Termination failed", node=node.name)
+        else:
+            self._nodes.succeeded(node.node.uid)
+
+    def _step(self, node: StateNode, snapshot: Snapshot) -> None:
+        self._cordon(node.node)
+        now = self._clock.now()
+        until = deadline(node.node, snapshot.provisioners.get(node.provisioner_name), self._grace_period_seconds)
+        step = next_step(node.pods, now, until)
+        if not step.drained:
+            if self._instance_gone(node.node):
+                keys = [pod.key for pod in step.waiting]
+                text = "Instance is gone before its node was drained"
+                self._log.info(text, node=node.name, pods=named(keys), pod_count=len(keys))
+                self._release(node.node)
+                return
+            for pod in step.evict:
+                self._evict(node.node, pod, until)
+            for pod in step.delete:
+                self._delete(node.node, pod, until)
+            return
+        present = [parse_pod(each) for each in self._kube.list(PODS, field_selector=f"spec.nodeName={node.name}")]
+        if not next_step(present, now, until).drained:
+            return  # the API server knows of a pod that the watch has not told of: it must not lose its node
+        if until is not None and now >= until:
+            self._say_cut_off(node.node, [pod for pod in present if holds(pod, now)])
+        elif self._waits_for_volumes(node.node, present, snapshot):
+            return
+        if self._instance_terminated(node.node):
+            self._release(node.node)
+
+    def _cordon(self, node: Node) -> None:
+        if node.unschedulable and node.labels.get(EXCLUDE_BALANCERS):
+            return
+        patch = {"metadata": {"labels": {EXCLUDE_BALANCERS: "karpenter"}}, "spec": {"unschedulable": True}}
+        written = self._kube.patch(NODES, node.name, patch)
+        self._informers.learn(NODES, written)
+        self._log.info("Cordoned node", node=node.name)
+
+    def _evict(self, node: Node, pod: Pod, until: float | None) -> None:
+        if not self._evictions.ready(pod.uid):
+            return
+        try:
+            grace = grace_period_seconds(pod, until, self._clock.now())
+            self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
+        except (NotFoundError, ConflictError):
+            return  # gone, or another pod has the name: either way this one holds nothing
+        except NamespaceEndsError:
+            return  # whatever is in it is deleted, within seconds
+        except KubeError as error:
+            self._say_blocked(node, pod, error)
+            return
+        self._evictions.postpone(pod.uid)  # the watch will tell that it terminates; ask again only if it does not
+        self._events.publish(ObjectRef.of(pod), "Normal", "Evicted", "Evicted pod", (pod.uid,))
+
+    def _delete(self, node: Node, pod: Pod, until: float | None) -> None:
+        """Past all budgets: just its own grace period is left until the node's deadline."""
+        grace = grace_period_seconds(pod, until, self._clock.now())
+        try:
+            self._kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_period_seconds=grace)
+        except (NotFoundError, ConflictError):
+            return
+        message = f"Deleted: the deadline of node {node.name} leaves no more time than its grace period"
+        self._events.publish(ObjectRef.of(pod), "Warning", "Evicted", message, (pod.uid, "deadline"))
+        self._log.warning("Deleted pod at its node's deadline", pod=f"{pod.namespace}/{pod.name}", node=node.name)
+
+    def _say_cut_off(self, node: Node, pods: list[Pod]) -> None:
+        if pods:
+            first = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
+            message = f"The node's deadline is over; its instance goes with {len(pods)} pods on it: {first}"
+            self._events.publish(ObjectRef.of(node), "Warning", "FailedDraining", message, (node.uid, "deadline"))
+            keys = [pod.key for pod in pods]
+            text = "Deadline over before the node was drained"
+            self._log.warning(text, node=node.name, pods=named(keys), pod_count=len(keys))
+
+    def _waits_for_volumes(self, node: Node, pods: list[Pod], snapshot: Snapshot) -> bool:
+        """Whether the instance must stay a little longer, so that volumes are detached from it in order."""
+        since = self._drained_at.setdefault(node.uid, self._clock.monotonic())
+        if not snapshot.volumes:
+            return False
+        try:
+            found = attached(self._kube.list(VOLUME_ATTACHMENTS), node.name, pods, snapshot, self._clock.now())
+        except KubeError as error:
+            found = (f"not known which ({error})",)
+        if not found:
+            return False
+        named = ", ".join(found[:5])
+        if self._clock.monotonic() - since < self._times.detach_seconds:
+            message = f"Waits until {len(found)} volumes are detached: {named}"
+            self._events.publish(ObjectRef.of(node), "Normal", "AwaitingVolumeDetachment", message, (node.uid,))
+            return True
+        self._log.warning("Volumes are not detached in time; the instance goes", node=node.name, volumes=named)
+        return False
+
+    def _say_blocked(self, node: Node, pod: Pod, error: KubeError) -> None:
+        """A 429 is a PodDisruptionBudget's refusal (several budgets on one pod come as a 500): no error of ours."""
+        if isinstance(error, TooManyRequestsError):
+            self._evictions.postpone(pod.uid)
+        else:
+            self._evictions.failed(pod.uid, error, "Eviction failed", pod=f"{pod.namespace}/{pod.name}", node=node.name)
+        message = f"Failed to evict pod {pod.namespace}/{pod.name}: {error}"
+        for ref in (ObjectRef.of(node), ObjectRef.of(pod)):
+            self._events.publish(ref, "Warning", "FailedDraining", message, (node.name, pod.uid))
+
+    def _instance_gone(self, node: Node) -> bool:
+        """Whether the cloud does not know the instance any more; asked now and then while the node drains."""
+        now = self._clock.monotonic()
+        if now - self._checked_at.get(node.uid, float("-inf")) < self._times.instance_check_seconds:
+            return False
+        self._checked_at[node.uid] = now
+        try:
+            self._cloud.get(node.provider_id)
+        except InstanceNotFoundError:
+            return True
+        except (NodelessError, ValueError) as error:
+            self._log.debug("Instance of a draining node not looked up", node=node.name, error=str(error))
+        return False
+
+    def _instance_terminated(self, node: Node) -> bool:
+        """Ask for termination; whether the cloud has begun it, or knows the instance no more."""
+        provider_id = node.provider_id
+        try:
+            return self._terminate(provider_id)
+        except ValueError:
+            self._log.warning("Node has no readable providerID", node=node.name, provider_id=provider_id)
+        found = [entry for entry in self._cloud.list() if entry.node_name == node.name]
+        going = [self._terminate(entry.provider_id) for entry in found]
+        if all(going):
+            message = (
+                f"providerID {provider_id!r} is not readable; {len(found)} instances terminated by the node's name"
+            )
+            self._events.publish(ObjectRef.of(node), "Warning", "UnreadableProviderID", message, (node.uid,))
+            return True
+        return False
+
+    def _terminate(self, provider_id: str) -> bool:
+        try:
+            if self._cloud.get(provider_id).state in GOING:
+                return True
+            self._cloud.delete(provider_id)
+            return self._cloud.get(provider_id).state in GOING
+        except InstanceNotFoundError:
+            return True
+
+    def _release(self, node: Node) -> None:
+        """Take our finalizer off, and no other's. Raises ConflictError when the node changed meanwhile."""
+        try:
+            present = parse_node(self._kube.get(NODES, node.name))
+            if present.uid != node.uid or not finalizing(present):
+                return
+            rest = [name for name in present.finalizers if name != TERMINATION_FINALIZER]
+            metadata = {"finalizers": rest or None, "resourceVersion": present.resource_version}
+            self._kube.patch(NODES, node.name, {"metadata": metadata})
+        except NotFoundError:
+            return
+        self._log.info("Terminated node", node=node.name, provider_id=node.provider_id)
+        if node.deleted_at is not None:
+            # The API server sets it to the end of the grace period, which is none for nodes.
+            took = max(0.0, self._clock.now() - node.deleted_at)
+            self._recorder.observe(TERMINATION_TIME, took, node.labels.get(PROVISIONER_NAME, ""))
+
+    def close(self) -> None:
+        """Steps that did not begin never do; those at hand end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def finalizing(node: Node) -> bool:
+    """Being deleted, and waiting for us."""
+    return node.deleted_at is not None and TERMINATION_FINALIZER in node.finalizers

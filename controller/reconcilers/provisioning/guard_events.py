@@ -1,0 +1,67 @@
+"""What is told when a guard binds: an event on the Provisioner that it binds, and the count of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
+from controller.core.guards.headroom import HEADROOM_ANNOTATION
+from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION, mix_of
+from controller.core.guards.spending import Guards
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan
+from controller.core.state.snapshot import Snapshot
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.runtime.metrics import GUARD_REFUSALS, HEADROOM_UNITS, Recorder
+
+
+class GuardEvents:
+    """Of the loop that launches."""
+
+    def __init__(self, events: EventRecorder, recorder: Recorder) -> None:
+        self._events = events
+        self._recorder = recorder
+
+    def refused(self, guards: Guards, snapshot: Snapshot) -> None:
+        """Launches that limits forbade."""
+        for guard, name, refusal in guards.refused:
+            self._recorder.count(GUARD_REFUSALS, guard, name)
+            message = f"A node was not launched: {refusal}"
+            ref = ObjectRef.of(snapshot.provisioners[name])
+            self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
+
+    def mixed(self, provisioner: Provisioner, planned: Sequence[PlannedNode], mixed: Sequence[PlannedNode]) -> None:
+        """Nodes that are on demand for the mix alone: `planned` before it, `mixed` after it, in the same order."""
+        turned = sum(one.offering != other.offering for one, other in zip(planned, mixed, strict=True))
+        mix = mix_of(provisioner)
+        if not turned or mix is None:
+            return
+        dearer = sum(node.offering.price for node in mixed) - sum(node.offering.price for node in planned)
+        asked = mix.problem or f"{BASE_ANNOTATION} {mix.base}, {PERCENTAGE_ANNOTATION} {mix.percentage}"
+        message = f"{turned} of {len(planned)} new nodes on demand, at ${dearer:.4f} an hour more: {asked}"
+        kind = "Warning" if mix.problem else "Normal"
+        self._events.publish(ObjectRef.of(provisioner), kind, "OnDemandMix", message, (provisioner.uid, message))
+
+    def unreadable_headroom(self, provisioner: Provisioner, error: ValueError) -> None:
+        """An annotation that asks for nothing until it is corrected."""
+        message = f"annotation {HEADROOM_ANNOTATION}: {error}"
+        ref = ObjectRef.of(provisioner)
+        self._events.publish(ref, "Warning", "HeadroomInvalid", message, (provisioner.name, message))
+
+    def headroom(self, units: Mapping[PodKey, Pod], plan: SchedulingPlan, snapshot: Snapshot) -> None:
+        """How much of the headroom there is, and of which there can be none."""
+        wanted = Counter(map(_owner, units.values()))
+        kept = Counter(_owner(units[key]) for placement in plan.existing for key in placement.pods)
+        counts: dict[tuple[str, ...], float] = {(name, "wanted"): wanted[name] for name in wanted}
+        counts.update({(name, "kept"): kept[name] for name in wanted})
+        self._recorder.replace(HEADROOM_UNITS, counts)
+        for name, reason in {_owner(units[left.pod]): left.reason for left in plan.unplaced}.items():
+            message = f"Headroom is not kept: {reason}"
+            ref = ObjectRef.of(snapshot.provisioners[name])
+            self._events.publish(ref, "Warning", "HeadroomUnmet", message, (name, message))
+
+
+def _owner(unit: Pod) -> str:
+    return unit.spec.node_selector[PROVISIONER_NAME]

@@ -1,0 +1,81 @@
+"""What became of one plan, for the decision ledger: nodes launched, pods left pending, launches that failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from functools import cached_property
+
+from controller.core.api.pod import PodKey
+from controller.core.decisions.decision import Decision, digest, launch_details
+from controller.core.decisions.launch_outcome import LaunchOutcome
+from controller.core.decisions.standing import Standing
+from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from controller.telemetry.decision_ledger import Ledger
+
+METHOD = "provisioning"
+
+
+class PlanRecord:
+    """Of one plan; thread-safe, for its launches run side by side. Digest and price are worked out if needed."""
+
+    def __init__(self, ledger: Ledger, problem: SchedulingProblem) -> None:
+        self._ledger = ledger
+        self._problem = problem
+        self._lock = threading.Lock()
+        self._launched_price = 0.0
+
+    @cached_property
+    def _inputs(self) -> str:
+        return digest(self._problem)
+
+    @cached_property
+    def _price(self) -> float:
+        """$ an hour of our nodes when the plan was made, without those whose removal is on record."""
+        standing = Standing(self._problem.snapshot, self._problem.catalog, "")
+        return sum(standing.prices(self._ledger.removed()).values())
+
+    def launched(self, planned: PlannedNode, outcome: LaunchOutcome) -> None:
+        """A node of the plan was launched."""
+        with self._lock:
+            before = self._price + self._launched_price
+            self._launched_price += outcome.price_per_hour or 0.0
+            inputs = self._inputs
+        decision = Decision(
+            kind="launch",
+            method=METHOD,
+            subject=f"Node/{outcome.node_name or outcome.instance_id}",
+            reason=planned.reason,
+            provisioner=planned.provisioner,
+            inputs=inputs,
+            price_before=before,
+            price_after=None if outcome.price_per_hour is None else before + outcome.price_per_hour,
+            pods=_names(planned.pods),
+            details=launch_details(outcome),
+        )
+        self._ledger.record(decision)
+
+    def skipped(self, pods: Iterable[PodKey], reason: str, provisioner: str = "") -> None:
+        """Pods that get no node now."""
+        names = _names(pods)
+        if not names:
+            return
+        with self._lock:
+            price, inputs = self._price + self._launched_price, self._inputs
+        self._ledger.record(
+            Decision(
+                kind="skip",
+                method=METHOD,
+                subject=f"Pod/{names[0]}",
+                reason=reason,
+                provisioner=provisioner,
+                inputs=inputs,
+                price_before=price,
+                price_after=price,
+                pods=names,
+            )
+        )
+
+
+def _names(pods: Iterable[PodKey]) -> tuple[str, ...]:
+    return tuple("/".join(key) for key in sorted(pods))

@@ -1,0 +1,47 @@
+"""What the authors of preferences are told, once for each workload: its replicas, and those after them, are no news."""
+
+from __future__ import annotations
+
+import structlog
+from cachetools import LRUCache
+
+from controller.core.api.pod import Pod
+from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
+from controller.core.provisioning.solver.preferences import hindering
+from controller.core.state.snapshot import Snapshot
+from controller.kube.events import EventRecorder, ObjectRef
+
+REMEMBERED = 10_000
+"""Pieces of news that are not told again."""
+
+
+class PreferenceNews:
+    """Events on pods, and what was said before; one thread at a time."""
+
+    def __init__(self, events: EventRecorder, logger: str) -> None:
+        self._events = events
+        self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        self._log = structlog.get_logger(logger)
+
+    def hindering(self, problem: SchedulingProblem) -> None:
+        """Preferred anti-affinity can keep nodes from consolidation."""
+        for pod in hindering(problem.pending, problem.provisioners):
+            if self._news(pod, "PreferredAntiAffinity"):
+                message = "Preferred pod anti-affinity can prevent consolidation of the node that it is placed on"
+                self._log.warning(message, pod=f"{pod.namespace}/{pod.name}")
+                self._events.publish(ObjectRef.of(pod), "Warning", "PreferredAntiAffinity", message)
+
+    def too_dear(self, snapshot: Snapshot, plan: SchedulingPlan, premium: float | None) -> None:
+        """Preferences that were given up for their price; `premium`: what they may cost (preferencePremium)."""
+        for dear in plan.too_dear:
+            for key in dear.pods:
+                pod = snapshot.pods.get(key)
+                if pod is not None and self._news(pod, dear.preference):
+                    message = dear.said(premium)
+                    self._events.publish(ObjectRef.of(pod), "Normal", "PreferenceTooDear", message)
+
+    def _news(self, pod: Pod, what: str) -> bool:
+        key = f"{pod.owners[0].uid if pod.owners else pod.uid} {what}"
+        known = key in self._told
+        self._told[key] = True
+        return not known

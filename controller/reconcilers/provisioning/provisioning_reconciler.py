@@ -1,0 +1,353 @@
+"""Provisioning: pods that wait are batched, solved, and get nodes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import structlog
+
+from controller.cloud.catalogs import Catalogs, CatalogView, template_of
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, LaunchRequest
+from controller.core.decisions.launch_outcome import launch_outcome
+from controller.core.guards.headroom import headroom_pods, is_unit
+from controller.core.guards.mix import with_mix
+from controller.core.guards.spending import Guards, LaunchLimits
+from controller.core.machines.disk_pressure import with_learned_storage
+from controller.core.machines.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
+from controller.core.machines.provisioner_limits import usage
+from controller.core.provisioning import solve
+from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
+from controller.core.provisioning.problem import build, opted_out, waiting
+from controller.core.provisioning.solver.isolation import solve_around
+from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot
+from controller.errors import (
+    CloudError,
+    InsufficientCapacityError,
+    InvalidObjectError,
+    KubeError,
+    NodelessError,
+    ValidationError,
+)
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.informers import Informers
+from controller.machines.launcher import Launcher
+from controller.reconcilers.provisioning.guard_events import GuardEvents
+from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
+from controller.reconcilers.provisioning.plan_record import PlanRecord
+from controller.reconcilers.provisioning.preference_events import PreferenceNews
+from controller.runtime.clock import Clock
+from controller.runtime.failure_log import Troubles
+from controller.runtime.loops import BackoffTimes, ItemBackoff
+from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
+from controller.telemetry.decision_ledger import Ledger
+from controller.telemetry.logged_pods import named
+
+NOT_READY_SECONDS = 0.5
+HEADROOM_SECONDS = 10.0
+"""How often room for pods to come is looked after, while none waits."""
+STATE_TIMEOUT_SECONDS = 10.0
+TRIED_AGAIN = "it is tried again in a while, or when it changes"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningOptions:
+    """`nomination_seconds`: how long a node that pods are expected on is left alone; the peer takes twice the batch
+    window's maximum, 10 s at least."""
+
+    times: BatchTimes = field(default_factory=BatchTimes)
+    solve: SolveOptions = field(default_factory=SolveOptions)
+    limits: LaunchLimits = field(default_factory=LaunchLimits)
+    launch_workers: int = 100
+    """Launches at a time: so many that ask for the same may be one call."""
+    hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
+    """How long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
+
+    @property
+    def nomination_seconds(self) -> float:
+        """From the window's length."""
+        return max(10.0, 2 * self.times.max_seconds)
+
+
+class ProvisioningReconciler:
+    """One loop. Plans only when the caches are synced, `adopted` is set and no launch is unsettled."""
+
+    name = "provisioning"
+
+    def __init__(
+        self,
+        *,
+        informers: Informers,
+        events: EventRecorder,
+        catalogs: Catalogs,
+        launcher: Launcher,
+        clock: Clock,
+        stop: threading.Event,
+        adopted: threading.Event,
+        options: ProvisioningOptions | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        """`adopted` is set once every instance that an earlier process launched has its Node."""
+        self._ledger = ledger or Ledger(clock)
+        self._informers = informers
+        self._events = events
+        self._catalogs = catalogs
+        self._launcher = launcher
+        self._clock = clock
+        self._stop = stop
+        self._adopted = adopted
+        self._options = options or ProvisioningOptions()
+        self._window = BatchWindow()
+        self._known_types: dict[str, tuple[InstanceType, ...]] = {}
+        self._held_back = ItemBackoff(clock, self.name, self._options.hold_back)
+        self._failures: dict[tuple[str, int], str] = {}
+        """Why the last launch of a Provisioner failed, while it is held back."""
+        self._plans = PlanLog(self.name)
+        self._guards = GuardEvents(events, self._ledger.recorder)
+        self._headroom_at = clock.monotonic()
+        self._scheduled = False
+        self.planned = threading.Event()
+        """Set when every pod that waited at the start was planned for once, and all headroom."""
+        self._preferences = PreferenceNews(events, self.name)
+        self._log = structlog.get_logger(self.name)
+        self._troubles = Troubles(clock, self.name)
+        self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
+
+    def tune(self, times: BatchTimes, solve: SolveOptions, limits: LaunchLimits) -> None:
+        """Batch, plan and launch like this from the next pass on."""
+        self._options = replace(self._options, times=times, solve=solve, limits=limits)
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Look for waiting pods; when their window has closed, schedule them."""
+        if not snapshot.synced or not self._adopted.is_set() or self._launcher.settle(snapshot):
+            return NOT_READY_SECONDS
+        now, times = self._clock.monotonic(), self._options.times
+        self._window = self._window.observe(now, _waiting(snapshot), times)
+        closes_at = self._window.closes_at(times)
+        first = self._scheduled and not self.planned.is_set()  # others wait for it: it does not wait for a quiet time
+        if (closes_at is None or first) and now >= self._headroom_at:
+            self._headroom_at = now + HEADROOM_SECONDS
+            self._keep_headroom(snapshot)
+            self.planned.set()
+        if closes_at is None or closes_at > now:
+            return max(0.0, min(self._window.wait_seconds(now, times), HEADROOM_SECONDS))
+        view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
+        self._window = self._window.closed()
+        retry = self._schedule(self._teach_state(snapshot, view), view)
+        self._window = self._window.forget(retry)
+        self._scheduled = True
+        return 0.0
+
+    def _keep_headroom(self, snapshot: Snapshot) -> None:
+        """See that there is room for pods to come, and that nobody removes the nodes that have it."""
+        units: dict[PodKey, Pod] = {}
+        for provisioner in snapshot.provisioners.values():
+            try:
+                units.update((pod.key, pod) for pod in headroom_pods(provisioner, snapshot, self._clock.now()))
+            except ValueError as error:
+                self._guards.unreadable_headroom(provisioner, error)
+        if not units:
+            self._ledger.recorder.replace(HEADROOM_UNITS, {})
+            return
+        view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
+        known = self._teach_state(snapshot, view)
+        stage = replace(known, pods=FrozenMap({**known.pods, **units}))
+        problem = build(stage, view.types, pods=units.values(), skipped=view.briefly())
+        plan, _ = solve_around(problem, partial(solve, options=self._options.solve))
+        until = self._clock.now() + 3 * HEADROOM_SECONDS
+        for placement in plan.existing:
+            self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
+        self._guards.headroom(units, plan, snapshot)
+        if plan.new_nodes:
+            self._plans.computed(tuple(units.values()), plan, self._clock.now())
+            self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
+
+    def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
+        """Leave out Provisioners whose last launch failed a moment ago, so that others may have their pods."""
+        keys = {name: _version(provisioner) for name, provisioner in snapshot.provisioners.items()}
+        self._held_back.keep(set(keys.values()))
+        self._failures = {key: why for key, why in self._failures.items() if key in keys.values()}
+        held = {name for name in view.types if name in keys and not self._held_back.ready(keys[name])}
+        if not held:
+            return view
+        why = {name: self._failures.get(keys[name], "its last launch failed") for name in sorted(held)}
+        types = {name: types for name, types in view.types.items() if name not in held}
+        return CatalogView(types, {**view.problems, **{name: f"{text}; {TRIED_AGAIN}" for name, text in why.items()}})
+
+    def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
+        """Give the cluster state the types that it has not seen, for nodes on their way; the snapshot that has them."""
+        for name, types in view.types.items():
+            if self._known_types.get(name) != types:
+                teach = partial(_set_instance_types, name=name, types=types)
+                snapshot = self._informers.submit(teach).result(STATE_TIMEOUT_SECONDS)
+                self._known_types[name] = types
+        return snapshot
+
+    def _schedule(self, snapshot: Snapshot, view: CatalogView) -> tuple[str, ...]:
+        """Solve and act; the uids of pods to try again at once."""
+        problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
+        if not problem.pending:
+            return ()
+        self._preferences.hindering(problem)
+        began = self._clock.monotonic()
+        plan, error = solve_around(problem, partial(solve, options=self._options.solve))
+        self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
+        record = PlanRecord(self._ledger, problem)
+        if error is not None:
+            self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
+        self._plans.computed(problem.pending, plan, self._clock.now())
+        self._preferences.too_dear(snapshot, plan, self._options.solve.preference_premium)
+        for reason, pods in by_reason(plan.unplaced).items():
+            self._skip(snapshot, record, pods, reason)
+        for placement in plan.existing:
+            self._plans.have_room(placement.node, placement.pods)
+            self._nominate(snapshot, placement.node, placement.pods)
+        return self._launch_all(snapshot, view, plan, record)
+
+    def _launch_all(
+        self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
+    ) -> tuple[str, ...]:
+        fresh = self._informers.snapshot()
+        taken = tokens_in_use(fresh)
+        guards = Guards(self._options.limits, fresh, view.types, self._clock.now())
+        jobs: list[tuple[Allotment, LaunchRequest]] = []
+        for name in sorted({node.provisioner for node in plan.new_nodes}):
+            provisioner = fresh.provisioners.get(name)
+            planned = [node for node in plan.new_nodes if node.provisioner == name]
+            if provisioner is None or provisioner.deleted_at is not None:
+                self._skip(snapshot, record, _pods_of(planned), f"Provisioner {name} went away before the launch")
+                continue
+            types = {entry.name: entry for entry in view.types[name]}
+            try:
+                template = template_of(fresh, provisioner)
+            except (CloudError, ValidationError) as error:
+                self._skip(snapshot, record, _pods_of(planned), str(error))
+                continue
+            mixed = with_mix(planned, provisioner, types, fresh)
+            self._guards.mixed(provisioner, planned, mixed)
+            planned = list(mixed)
+            for allotted in allot(planned, provisioner, types, usage(fresh, name)):
+                allotment = guards.judge(allotted, provisioner, types)
+                node = allotment.planned
+                if allotment.refusal:
+                    self._skip(snapshot, record, node.pods, f"Not launched: {allotment.refusal}")
+                    continue
+                uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
+                token = launch_token(provisioner, template, uids, taken)
+                request = launch_request(node, provisioner, template, allotment.offerings, types, token)
+                jobs.append((allotment, request))
+        self._guards.refused(guards, fresh)
+        answers = self._pool.map(lambda job: self._launch(snapshot, record, *job), jobs)
+        return tuple(uid for answer in answers for uid in answer)
+
+    def _launch(
+        self, snapshot: Snapshot, record: PlanRecord, allotment: Allotment, request: LaunchRequest
+    ) -> tuple[str, ...]:
+        """Launch one node; the uids of its pods when they are to be tried again at once."""
+        pods = allotment.planned.pods
+        if self._stop.is_set():
+            return ()
+        try:
+            instance = self._launcher.launch(request)
+        except NodelessError as error:
+            return self._launch_failed(snapshot, record, allotment, request.provisioner, error)
+        except Exception as error:  # noqa: BLE001 - one launch never takes the others with it; the trace is logged
+            self._log.exception("Launch failed for a reason nobody foresaw", provisioner=request.provisioner.name)
+            self._skip(snapshot, record, pods, f"Launch failed: {type(error).__name__}: {error}")
+            return ()
+        record.launched(allotment.planned, launch_outcome(request, instance))
+        self._plans.on_its_way(instance.node_name, pods)
+        self._held_back.succeeded(_version(request.provisioner))
+        for lacking in (True, False):
+            subject = _subject(allotment.planned, lacking)
+            self._troubles.over(subject, "Launches work again", provisioner=request.provisioner.name)
+        self._nominate(snapshot, instance.node_name, pods)
+        return ()
+
+    def _launch_failed(
+        self,
+        snapshot: Snapshot,
+        record: PlanRecord,
+        allotment: Allotment,
+        provisioner: Provisioner,
+        error: NodelessError,
+    ) -> tuple[str, ...]:
+        planned = allotment.planned
+        self._troubles.met(
+            _subject(planned, isinstance(error, InsufficientCapacityError)),
+            (type(error), error.code if isinstance(error, CloudError) else ""),
+            "Launch failed",
+            error,
+            provisioner=planned.provisioner,
+            instance_type=planned.offering.instance_type,
+            pods=named(planned.pods),
+            pod_count=len(planned.pods),
+        )
+        launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
+        what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
+        self._skip(snapshot, record, planned.pods, f"{what}: {error}")
+        if not isinstance(error, InsufficientCapacityError):
+            self._failures[_version(provisioner)] = f"its last launch failed ({error})"
+            self._held_back.postpone(_version(provisioner))
+            return ()  # the window opens again by itself, when the pods have waited for a while
+        return tuple(pod.uid for pod in _known(snapshot, planned.pods))
+
+    def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
+        until = self._clock.now() + self._options.nomination_seconds
+        expected = _known(snapshot, pods)
+        # Pods that still run on a node that leaves arrive when they are evicted: then time alone ends the nomination.
+        waiting = () if any(pod.node_name for pod in expected) else expected
+        self._informers.submit(lambda cluster: cluster.nominate(node_name, until, waiting))
+        for pod in expected:
+            message = f"Pod should schedule on node: {node_name}"
+            self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
+
+    def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
+        """Pods that get no node now."""
+        record.skipped(pods, reason)
+        self._plans.stay_pending(pods, reason)
+        for pod in _known(snapshot, pods):
+            self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
+
+    def close(self) -> None:
+        """Launches that did not begin never do; those at hand end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
+    """What a failed launch is trouble of: of its instance type where capacity lacks, else of its Provisioner."""
+    return (planned.provisioner, planned.offering.instance_type if lacking else "")
+
+
+def _waiting(snapshot: Snapshot) -> set[str]:
+    """The uids of pods that need a place."""
+    return {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
+
+
+def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
+    return [snapshot.pods[key] for key in keys if key in snapshot.pods and not is_unit(key)]
+
+
+def _version(provisioner: Provisioner) -> tuple[str, int]:
+    """A Provisioner that was changed is another one: what failed may work now."""
+    return (provisioner.uid, provisioner.generation)
+
+
+def _pods_of(planned: Iterable[PlannedNode]) -> list[PodKey]:
+    return [key for node in planned for key in node.pods]
+
+
+def _nominate_node(cluster: Cluster, name: str, until: float) -> None:
+    cluster.nominate(name, until)
+
+
+def _set_instance_types(cluster: Cluster, name: str, types: tuple[InstanceType, ...]) -> None:
+    cluster.set_instance_types(name, {entry.name: entry for entry in types})

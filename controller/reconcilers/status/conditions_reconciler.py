@@ -1,0 +1,104 @@
+"""Conditions: a Provisioner or node template that cannot be used says so, with every reason, once per generation."""
+
+from __future__ import annotations
+
+import structlog
+
+from controller.cloud.catalogs import Catalogs
+from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
+from controller.core.state.snapshot import InvalidObject, Snapshot
+from controller.errors import ConflictError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
+from controller.runtime.clock import Clock
+from controller.runtime.loops import ItemBackoff
+
+CHECK_SECONDS = 30.0
+"""How often a valid Provisioner's catalog is asked for again: subnets and groups come and go."""
+
+RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEMPLATES)}
+
+
+class ConditionsReconciler:
+    """One loop over Provisioners, and over node templates that are invalid; the valid ones' status is another's."""
+
+    name = "conditions"
+
+    def __init__(self, *, kube: KubeClient, events: EventRecorder, catalogs: Catalogs, clock: Clock) -> None:
+        self._kube = kube
+        self._events = events
+        self._catalogs = catalogs
+        self._clock = clock
+        self._log = structlog.get_logger(self.name)
+        self._items = ItemBackoff(clock, self.name)
+        self._said: dict[tuple[str, str], tuple[str, int, str]] = {}
+        self._looked_at: tuple[object, ...] = ()
+        self._due_at = 0.0
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Say what changed; look when an object did, and now and then."""
+        if not snapshot.synced:
+            return 1.0
+        now = self._clock.monotonic()
+        generations = _generations(snapshot)
+        if generations == self._looked_at and now < self._due_at:
+            return self._due_at - now
+        pause = self._look(snapshot)
+        self._looked_at, self._due_at = generations, self._clock.monotonic() + pause
+        return pause
+
+    def _look(self, snapshot: Snapshot) -> float:
+        found = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}
+        problems = self._catalogs.view(snapshot).problems
+        for name, provisioner in snapshot.provisioners.items():
+            problem = problems.get(name, "")
+            found["Provisioner", name] = InvalidObject(
+                "Provisioner", name, provisioner.uid, provisioner.generation, problem
+            )
+        self._said = {key: said for key, said in self._said.items() if key in found}
+        self._items.keep(set(found))
+        for key, entry in sorted(found.items()):
+            said = (entry.uid, entry.generation, entry.error)
+            if self._said.get(key) != said and self._items.ready(key):
+                self._say(key, entry, said)
+        return min(CHECK_SECONDS, self._items.next_try_seconds())
+
+    def _say(self, key: tuple[str, str], entry: InvalidObject, said: tuple[str, int, str]) -> None:
+        try:
+            news = self._write_condition(entry)
+        except (NotFoundError, ConflictError) as error:
+            self._log.debug("Object changed meanwhile", kind=entry.kind, object=entry.name, error=str(error))
+            return
+        except KubeError as error:
+            self._items.failed(key, error, "Condition could not be written", kind=entry.kind, object=entry.name)
+            return
+        self._items.succeeded(key)
+        _, _, before = self._said.get(key, ("", 0, ""))
+        self._said[key] = said
+        if before and not entry.error:
+            self._log.info("Object can be used again", kind=entry.kind, object=entry.name)
+        if entry.error and news:
+            self._log.warning("Object cannot be used", kind=entry.kind, object=entry.name, problems=entry.error)
+            ref = ObjectRef(RESOURCES[entry.kind].api_version, entry.kind, entry.name, entry.uid)
+            dedupe = (entry.uid, str(entry.generation), entry.error)
+            self._events.publish(ref, "Warning", "NotUsable", entry.error, dedupe)
+
+    def _write_condition(self, entry: InvalidObject) -> bool:
+        """Whether the condition on the object was another one before."""
+        resource = RESOURCES[entry.kind]
+        present = self._kube.get(resource, entry.name).get("status", {}).get("conditions") or []
+        conditions = conditions_after(present, active_condition(entry.error, self._clock.now()))
+        if conditions is None:
+            return False
+        self._kube.patch(resource, entry.name, {"status": {"conditions": conditions}}, subresource="status")
+        return True
+
+
+def _generations(snapshot: Snapshot) -> tuple[object, ...]:
+    """Changes when a Provisioner or a node template does, and not when only a status does."""
+    return (
+        tuple((entry.uid, entry.generation) for entry in snapshot.provisioners.values()),
+        tuple((entry.uid, entry.generation, entry.deleted_at) for entry in snapshot.node_templates.values()),
+        tuple(snapshot.invalid.items()),
+    )

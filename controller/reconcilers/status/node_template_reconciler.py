@@ -1,0 +1,102 @@
+"""Node templates: their status tells which subnets and security groups the selectors find now, or why none.
+
+What AWS gives no answer to stays as it was, and is asked again with a growing pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from controller.aws.template_status import TemplateStatus
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.resources import AWS_NODE_TEMPLATES
+from controller.runtime.clock import Clock
+from controller.runtime.loops import ItemBackoff
+
+REFRESH_SECONDS = 300.0
+"""The peer's interval; a changed template is looked at at once."""
+
+
+class NodeTemplatesReconciler:
+    """One loop over the valid templates; the conditions of invalid ones are another's."""
+
+    name = "nodetemplates"
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        events: EventRecorder,
+        resolve: Callable[[AWSNodeTemplate], TemplateStatus],
+        clock: Clock,
+    ) -> None:
+        self._kube = kube
+        self._events = events
+        self._resolve = resolve
+        self._clock = clock
+        self._log = structlog.get_logger(self.name)
+        self._templates = ItemBackoff(clock, self.name)
+        self._seen: dict[str, tuple[tuple[str, int], float]] = {}
+        """By name: uid and generation, and when to look again."""
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Look at templates that changed, and at all of them now and then."""
+        if not snapshot.synced:
+            return 1.0
+        names = set(snapshot.node_templates)
+        self._templates.keep(names)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+        now = self._clock.monotonic()
+        for name, template in snapshot.node_templates.items():
+            version, due_at = self._seen.get(name, (None, 0.0))
+            changed = version != (template.uid, template.generation)
+            if (changed or now >= due_at) and self._templates.ready(name):
+                self._refresh(template)
+        soonest = min((due_at for _, due_at in self._seen.values()), default=now + REFRESH_SECONDS)
+        return max(0.0, min(soonest - now, self._templates.next_try_seconds()))
+
+    def _refresh(self, template: AWSNodeTemplate) -> None:
+        status = self._resolve(template)
+        try:
+            news = self._write(template, status)
+        except (NotFoundError, ConflictError) as error:
+            self._log.debug("Node template changed meanwhile", node_template=template.name, error=str(error))
+            return
+        except KubeError as error:
+            self._templates.failed(template.name, error, "Status could not be written", node_template=template.name)
+            return
+        if status.problems and news:
+            message = " | ".join(status.problems)
+            self._log.warning("Node template cannot be used", node_template=template.name, problems=message)
+            self._events.publish(ObjectRef.of(template), "Warning", "NotUsable", message, (message,))
+        if status.unanswered:
+            silence = CloudError(" | ".join(status.unanswered))
+            self._templates.failed(template.name, silence, "AWS gives no answer", node_template=template.name)
+            return
+        self._templates.succeeded(template.name)
+        due_at = self._clock.monotonic() + REFRESH_SECONDS
+        self._seen[template.name] = ((template.uid, template.generation), due_at)
+
+    def _write(self, template: AWSNodeTemplate, status: TemplateStatus) -> bool:
+        """Write what differs; whether the condition does."""
+        present = self._kube.get(AWS_NODE_TEMPLATES, template.name).get("status") or {}
+        wanted: dict[str, Any] = {
+            key: value for key, value in status.document().items() if (present.get(key) or []) != value
+        }
+        conditions = None
+        if status.problems or not status.unanswered:
+            condition = active_condition(" | ".join(status.problems), self._clock.now())
+            conditions = conditions_after(present.get("conditions") or [], condition)
+        if conditions is not None:
+            wanted["conditions"] = conditions
+        if wanted:
+            self._kube.patch(AWS_NODE_TEMPLATES, template.name, {"status": wanted}, subresource="status")
+        return conditions is not None

@@ -1,0 +1,203 @@
+"""The decision ledger: the last launches, skips and removals, each with its inputs' digest, its reason and its price.
+
+The newest are in memory, served as JSON on the metrics port, and kept compactly in the cluster, so that who leads next
+still knows them. One and the same decision made again (a pod that stays pending for one reason) is one entry that
+counts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+import structlog
+
+from controller.core.cloud import Catalog
+from controller.core.decisions.decision import KINDS, Decision, Entry, entry_of, shortened
+from controller.core.decisions.standing import Standing
+from controller.core.state.snapshot import Snapshot
+from controller.runtime.clock import Clock
+from controller.runtime.metrics import DECISIONS, NODES_CREATED, NODES_TERMINATED, SILENT, Recorder
+from controller.telemetry.http_server import Page
+
+MOST_ENTRIES = 2000
+MOST_BYTES = 192 * 1024
+"""Of the compact form: a ConfigMap has room for 1 MiB, and etcd keeps every version for a while."""
+MOST_SHOWN = 2000
+_FILTERS = ("kind", "method", "subject", "provisioner", "since", "limit")
+
+_log = structlog.get_logger("ledger")
+
+
+class Ledger:
+    """Thread-safe; one for the whole process. `record` also counts what was decided."""
+
+    def __init__(self, clock: Clock, recorder: Recorder = SILENT, most_entries: int = MOST_ENTRIES) -> None:
+        self._clock = clock
+        self.recorder = recorder
+        """Where what is decided is counted; for other measures of who decides, too."""
+        self.look: Callable[[], tuple[Snapshot, Catalog]] | None = None
+        """The newest snapshot and the offerings now: what is decided without a plan is on record with their digest and
+        prices. Set once, at the start."""
+        self._standing: Standing | None = None
+        self._most = most_entries
+        self._lock = threading.Lock()
+        self._entries: dict[int, Entry] = {}
+        """By number, oldest first."""
+        self._latest: dict[str, int] = {}
+        """The number of each subject's newest entry."""
+        self._numbers = 0
+        self.version = 0
+        """Changes whenever an entry does."""
+
+    def record(self, decision: Decision) -> Entry:
+        """Put a decision on record."""
+        decision = shortened(self._completed(decision))
+        self._count(decision)
+        now = self._clock.now()
+        with self._lock:
+            self.version += 1
+            known = self._entries.get(self._latest.get(decision.subject, 0))
+            if known is not None and _same(known.decision, decision):
+                # What was said of this subject last is said again: prices and inputs are those of now.
+                entry = replace(known, decision=decision, times=known.times + 1, last_at=now)
+            else:
+                self._numbers += 1
+                entry = Entry(self._numbers, now, decision, 1, now)
+            self._keep(entry)
+            return entry
+
+    def _completed(self, decision: Decision) -> Decision:
+        if self.look is None or (decision.inputs and decision.price_before is not None):
+            return decision
+        seen, standing = self.look(), self._standing
+        if standing is None or not standing.still_of(*seen):
+            self._standing = standing = Standing.of(*seen)
+        return standing.completed(decision, self.removed())
+
+    def removed(self) -> frozenset[str]:
+        """Names of nodes whose removal was the last that was decided of them."""
+        with self._lock:
+            latest = [self._entries[number].decision for number in self._latest.values()]
+        return frozenset(each.subject.partition("/")[2] for each in latest if each.kind == "remove")
+
+    def _keep(self, entry: Entry) -> None:
+        self._entries[entry.number] = entry
+        self._latest[entry.decision.subject] = entry.number
+        while len(self._entries) > self._most:
+            oldest = self._entries.pop(next(iter(self._entries)))
+            if self._latest.get(oldest.decision.subject) == oldest.number:
+                del self._latest[oldest.decision.subject]
+
+    def _count(self, decision: Decision) -> None:
+        self.recorder.count(DECISIONS, decision.kind, decision.method, decision.provisioner)
+        reason = f"{decision.method}/{decision.action}" if decision.action else decision.method
+        if decision.kind == "launch":
+            self.recorder.count(NODES_CREATED, reason, decision.provisioner)
+        elif decision.kind == "remove":
+            self.recorder.count(NODES_TERMINATED, reason, decision.provisioner)
+
+    def entries(
+        self,
+        *,
+        kind: str = "",
+        method: str = "",
+        subject: str = "",
+        provisioner: str = "",
+        since: int = 0,
+        limit: int = MOST_SHOWN,
+    ) -> tuple[Entry, ...]:
+        """The newest that match, oldest first. `since`: numbers above it alone. `subject` matches a whole subject, its
+        name alone, and the pods that a decision is about."""
+        with self._lock:
+            known = list(self._entries.values())
+
+        def matches(entry: Entry) -> bool:
+            own = entry.decision
+            return (
+                entry.number > since
+                and kind in ("", own.kind)
+                and method in ("", own.method)
+                and provisioner in ("", own.provisioner)
+                and (subject == "" or _about(own, subject))
+            )
+
+        found = [entry for entry in known if matches(entry)]
+        return tuple(found[len(found) - min(len(found), limit) :])
+
+    def page(self, query: Mapping[str, str]) -> Page:
+        """/decisions?kind=&method=&subject=&provisioner=&since=&limit= as JSON. Raises ValueError for a bad query."""
+        if unknown := sorted(set(query) - set(_FILTERS)):
+            raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(_FILTERS)}")
+        if query.get("kind", "") not in ("", *KINDS):
+            raise ValueError(f"kind is one of {', '.join(KINDS)}")
+        texts = {name: query.get(name, "") for name in ("kind", "method", "subject", "provisioner")}
+        found = self.entries(**texts, since=_count(query, "since", 0), limit=_count(query, "limit", MOST_SHOWN))
+        body = msgspec.json.encode({"decisions": [entry.document() for entry in found]})
+        return Page(body + b"\n", "application/json")
+
+    def compact(self) -> bytes:
+        """The newest entries that fit, for the cluster: JSON lines, gzipped."""
+        with self._lock:
+            known = list(self._entries.values())
+        lines = [msgspec.json.encode(entry.document()) for entry in known]
+        while True:
+            packed = gzip.compress(b"\n".join(lines), 6, mtime=0)
+            if len(packed) <= MOST_BYTES:
+                return packed
+            del lines[: max(1, len(lines) // 4)]
+
+    def restore(self, packed: bytes) -> int:
+        """Take in what another process had on record, before what this one has; how many entries that are.
+
+        What cannot be read is left out: an old record is never worth a controller that does not start.
+        """
+        found = sorted(_read(packed), key=lambda entry: entry.number)
+        with self._lock:
+            own = list(self._entries.values())
+            last = found[-1].number if found else 0
+            self._entries, self._latest = {}, {}
+            # Those that this process recorded before it read the record come after it.
+            for entry in (*found, *(replace(entry, number=last + place) for place, entry in enumerate(own, 1))):
+                self._keep(entry)
+            self._numbers = max(self._numbers, last + len(own))
+            self.version += 1
+        return len(found)
+
+
+def _same(known: Decision, new: Decision) -> bool:
+    """A skip for the reason that was given before. Launches and removals happen once each."""
+    return new.kind == known.kind == "skip" and (new.method, new.reason) == (known.method, known.reason)
+
+
+def _about(decision: Decision, subject: str) -> bool:
+    own = decision.subject
+    return subject in (own, own.partition("/")[2], own.rpartition("/")[2]) or subject in decision.pods
+
+
+def _count(query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name, "")
+    if text == "":
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise ValueError(f"{name} is a number of 0 or more, not {text!r}")
+    return int(text)
+
+
+def _read(packed: bytes) -> Iterable[Entry]:
+    try:
+        lines = gzip.decompress(packed).splitlines() if packed else []
+    except (OSError, EOFError) as error:
+        _log.warning("Decisions on record cannot be read; a new record begins", error=str(error))
+        return
+    unreadable = 0
+    for line in lines:
+        try:
+            yield entry_of(msgspec.json.decode(line))
+        except (ValueError, msgspec.DecodeError):
+            unreadable += 1
+    if unreadable:
+        _log.warning("Some decisions on record cannot be read, and are left out", count=unreadable)

@@ -1,0 +1,148 @@
+"""Where measures go until Prometheus reads them: counters, gauges, histograms and summaries of one process.
+
+Prometheus' client keeps histograms and writes the text. Counters and summaries are kept here: the client appends
+`_total` to a counter's name, which the peer's have not, and its summaries know no quantiles.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client import Metric as Family
+from prometheus_client.exposition import generate_latest
+
+from controller.runtime import metrics
+from controller.runtime.clock import Clock, SystemClock
+from controller.runtime.metrics import Metric
+from controller.telemetry.http_server import Page
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every histogram, that no dashboard asks for
+
+WINDOW_SECONDS = 600.0
+"""What a summary's quantiles are of (the Go client's default)."""
+MOST_OBSERVATIONS = 4096
+"""Kept per series of a summary: the newest."""
+
+Values = dict[tuple[str, ...], float]
+
+
+@dataclass(slots=True)
+class _Summary:
+    count: int = 0
+    total: float = 0.0
+    recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MOST_OBSERVATIONS))
+    """(when, value)."""
+
+    def quantiles(self, since: float) -> Iterator[tuple[float, float]]:
+        """(quantile, value) of what was observed after `since`; not a number when nothing was."""
+        values = sorted(value for at, value in self.recent if at >= since)
+        for quantile in metrics.QUANTILES:
+            index = round(quantile * (len(values) - 1))
+            yield quantile, values[index] if values else float("nan")
+
+
+class Metrics:
+    """A Recorder, and the page that shows it. Nothing is global: two operators in one process do not mix."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._counters: dict[Metric, Values] = defaultdict(lambda: defaultdict(float))
+        self._gauges: dict[Metric, Values] = {}
+        self._summaries: dict[Metric, dict[tuple[str, ...], _Summary]] = defaultdict(lambda: defaultdict(_Summary))
+        self._parts: tuple[Callable[[], bytes], ...] = ()
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._histograms = {
+            each: Histogram(each.name, each.help, each.labels, buckets=each.buckets, registry=self.registry)
+            for each in metrics.ALL
+            if each.kind == "histogram"
+        }
+        self.registry.register(self)
+
+    def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
+        """See Recorder."""
+        _check(metric, labels)
+        with self._lock:
+            self._counters[metric][labels] += amount
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """See Recorder."""
+        _check(metric, labels)
+        if metric.kind == "histogram":
+            histogram = self._histograms[metric]
+            (histogram.labels(*labels) if labels else histogram).observe(value)
+            return
+        with self._lock:
+            summary = self._summaries[metric][labels]
+            summary.count += 1
+            summary.total += value
+            summary.recent.append((self._clock.monotonic(), value))
+
+    def replace(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
+        """See Recorder."""
+        for labels in values:
+            _check(metric, labels)
+        with self._lock:
+            self._gauges[metric] = dict(values)
+
+    def collect(self) -> Iterable[Family]:
+        """What Prometheus' registry asks for. A metric that has no series yet is there by name all the same."""
+        since = self._clock.monotonic() - WINDOW_SECONDS
+        with self._lock:
+            yield from [self._counter(each) for each in metrics.ALL if each.kind == "counter"]
+            yield from [family(each, self._gauges[each]) for each in metrics.ALL if each in self._gauges]
+            yield from [self._summary(each, since) for each in metrics.ALL if each.kind == "summary"]
+
+    def _counter(self, metric: Metric) -> Family:
+        return family(metric, self._counters.get(metric) or ({} if metric.labels else {(): 0.0}))
+
+    def _summary(self, metric: Metric, since: float) -> Family:
+        made = Family(metric.name, metric.help, "summary")
+        for values, summary in self._summaries.get(metric, {}).items():
+            labels = dict(zip(metric.labels, values, strict=True))
+            for quantile, value in summary.quantiles(since):
+                made.add_sample(metric.name, {**labels, "quantile": f"{quantile:g}"}, value)
+            made.add_sample(f"{metric.name}_count", labels, summary.count)
+            made.add_sample(f"{metric.name}_sum", labels, summary.total)
+        return made
+
+    def page(self, _query: Mapping[str, str]) -> Page:
+        """The text format, counters under the names that they were declared with."""
+        text = generate_latest(self.registry)
+        for metric in metrics.ALL:
+            if metric.kind == "counter" and not metric.name.endswith("_total"):
+                for word in ("HELP", "TYPE"):
+                    text = text.replace(f"# {word} {metric.name}_total ".encode(), f"# {word} {metric.name} ".encode())
+        return Page(text + b"".join(part() for part in self._parts), CONTENT_TYPE_LATEST)
+
+    def add_part(self, part: Callable[[], bytes]) -> None:
+        """Show more metrics, that are worked out when they are asked for: text in Prometheus' format."""
+        self._parts = (*self._parts, part)
+
+
+def family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Family:
+    """A counter or a gauge with these values by label values."""
+    made = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
+    for labels, value in values.items():
+        made.add_sample(metric.name, dict(zip(metric.labels, labels, strict=True)), value)
+    return made
+
+
+def _check(metric: Metric, labels: tuple[str, ...]) -> None:
+    if len(labels) != len(metric.labels):
+        raise TypeError(f"{metric.name} has labels {metric.labels}, not {labels}")

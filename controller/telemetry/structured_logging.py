@@ -1,0 +1,189 @@
+"""Structured logs on standard output: a constant message, capital first, and fields.
+
+JSON lines for a cluster, a console format for a person at a terminal. Modules ask structlog for a logger by the name
+of their part (`structlog.get_logger("provisioning")`); it comes out as `logger`. The JSON keys are the peer's: time,
+level, logger, message.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal, TextIO
+
+import structlog
+from cachetools import LRUCache
+
+from controller.errors import Problem, ValidationError
+from controller.runtime.clock import Clock, SystemClock
+from controller.telemetry.log_levels import LEVELS
+
+Format = Literal["auto", "json", "console"]
+
+REPEAT_SECONDS = 60.0
+_MAX_REMEMBERED = 8192
+_METHOD_LEVELS = {**LEVELS, "exception": logging.ERROR, "critical": logging.CRITICAL, "fatal": logging.CRITICAL}
+
+
+class _Threshold:
+    """The level below which nothing is said; it may change while the process runs."""
+
+    def __init__(self) -> None:
+        self.level = logging.INFO
+        self.by_name: Mapping[str, int] = {}
+
+    def __call__(self, logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        level = self.by_name.get(getattr(logger, "name", ""), self.level) if self.by_name else self.level
+        if _METHOD_LEVELS.get(method, logging.CRITICAL) < level:
+            raise structlog.DropEvent
+        return event
+
+
+_threshold = _Threshold()
+
+
+class _Logger(structlog.PrintLogger):
+    """Writes lines whole, and knows the name it was asked for by."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def configure(
+    level: str = "info", style: Format = "auto", stream: TextIO | None = None, clock: Clock | None = None
+) -> None:
+    """Set up logging for the process; `auto` is console on a terminal and JSON elsewhere. Repeats are thinned out.
+
+    Raises ValidationError for a level that does not exist.
+    """
+    set_level(level)
+    out = stream or sys.stdout
+    console = style == "console" or (style == "auto" and out.isatty())
+    structlog.configure(
+        processors=[
+            _threshold,
+            structlog.contextvars.merge_contextvars,
+            _Thinned(clock or SystemClock()),
+            _name,
+            *(_console(out) if console else _json()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        logger_factory=lambda *names: _Logger(out, str(names[0]) if names else ""),
+        cache_logger_on_first_use=False,
+    )
+    _bridge_libraries()
+
+
+class _Bridge(logging.Handler):
+    """What libraries say through the standard library's logging, from warnings on, in our format."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        log = structlog.get_logger(record.name)
+        say = log.error if record.levelno >= logging.ERROR else log.warning
+        say(record.getMessage(), exc_info=record.exc_info or None)
+
+
+def _bridge_libraries() -> None:
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge(logging.WARNING))
+
+
+def set_level(level: str) -> None:
+    """Change what is said from now on. Raises ValidationError for a level that does not exist; the old one stays."""
+    if level.lower() not in LEVELS:
+        problem = Problem("level", f"{level!r} is no log level", f"use one of {', '.join(LEVELS)}")
+        raise ValidationError("logging", [problem])
+    _threshold.level = LEVELS[level.lower()]
+    _threshold.by_name = {}
+
+
+def set_levels(levels: Mapping[str, str]) -> None:
+    """Levels by a logger's name, "" for all that are not named. Raises ValidationError; the old ones stay."""
+    unknown = [(name, level) for name, level in levels.items() if level.lower() not in LEVELS]
+    if unknown:
+        remedy = f"use one of {', '.join(LEVELS)}"
+        raise ValidationError(
+            "logging", [Problem(name, f"{level!r} is no log level", remedy) for name, level in unknown]
+        )
+    found = {name: LEVELS[level.lower()] for name, level in levels.items()}
+    _threshold.level = found.pop("", _threshold.level)
+    _threshold.by_name = found
+
+
+class _Thinned:
+    """The same line, to the last field, is said once in REPEAT_SECONDS; the next one says how many it stands for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._repeats = Repeats(REPEAT_SECONDS, clock)
+
+    def __call__(self, logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        if method == "debug":
+            return event  # who asked for all gets all
+        trace = sys.exc_info()[1] if event.get("exc_info") is True else None
+        times = self._repeats.admit((getattr(logger, "name", ""), method, repr(trace), repr(sorted(event.items()))))
+        if not times:
+            raise structlog.DropEvent
+        if times > 1:
+            event["repeats"] = times
+        return event
+
+
+class Repeats:
+    """Thins out what would be said again and again: each key once in `seconds`.
+
+    >>> if times := repeats.admit(("throttled", zone)):
+    ...     log.warning("Throttled", zone=zone, times=times)
+    """
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_REMEMBERED)
+
+    def admit(self, key: Hashable) -> int:
+        """0: not now. Else say it: the number of times that this happened since it was last said, this one included."""
+        now = self._clock.monotonic()
+        with self._lock:
+            said_at, held_back = self._said.get(key, (None, 0))
+            if said_at is not None and now - said_at < self._seconds:
+                self._said[key] = (said_at, held_back + 1)
+                return 0
+            self._said[key] = (now, 0)
+            return held_back + 1
+
+
+def _name(logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if logger.name:
+        event["logger"] = logger.name
+    return event
+
+
+def _json() -> list[structlog.typing.Processor]:
+    return [
+        structlog.processors.add_log_level,
+        _capital_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("message"),
+        structlog.processors.JSONRenderer(default=str),
+    ]
+
+
+def _console(out: TextIO) -> list[structlog.typing.Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=36),
+    ]
+
+
+def _capital_level(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    event["level"] = str(event["level"]).upper()
+    return event

@@ -1,0 +1,55 @@
+"""The interruption queue over SQS, fed by the sandbox's EventBridge as EC2 feeds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.aws.api.interruption_queue import InterruptionQueue
+from controller.aws.provider import AWSProvider
+from controller.core.api import labels as keys
+from controller.core.cloud import InstanceType
+from controller.core.machines.interruption_messages import Interruption, Kind, parse_message
+from controller.errors import CloudError
+from tests.aws.conftest import CLUSTER, SETTINGS, Cloud, provisioner, request, template
+
+
+def test_a_spot_warning_arrives_and_is_deleted(
+    cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+) -> None:
+    queue = InterruptionQueue(cloud.clients.sqs, CLUSTER, poll_seconds=0)
+    cloud.clients.sqs.purge_queue(QueueUrl=cloud.clients.sqs.get_queue_url(QueueName=CLUSTER)["QueueUrl"])
+    instance = provider.create(request(types, names=["m5.large"], capacity_types=[keys.SPOT]))
+    known = cloud.aws.world.instances.get(instance.id)
+    assert known is not None
+    cloud.aws.world.interruptions.interrupt(known, "spot", cloud.clock.now())
+    found: dict[Kind, Interruption] = {}
+    while messages := queue.receive():
+        for message in messages:
+            event = parse_message(message.body)
+            found[event.kind] = event
+        queue.delete(messages)
+    assert found[Kind.SPOT_INTERRUPTION].instance_ids == (instance.id,)
+    assert queue.receive() == ()
+
+
+def test_a_queue_that_does_not_exist_is_a_cloud_error(cloud: Cloud) -> None:
+    with pytest.raises(CloudError, match="queue nowhere"):
+        InterruptionQueue(cloud.clients.sqs, "nowhere", poll_seconds=0).receive()
+
+
+def test_without_a_name_there_is_no_queue(cloud: Cloud) -> None:
+    assert cloud.provider().interruptions() is None
+    assert cloud.provider(replace(SETTINGS, interruption_queue_name=CLUSTER)).interruptions() is not None
+
+
+def test_an_offering_that_was_taken_back_is_not_planned(provider: AWSProvider) -> None:
+    def available() -> dict[str, bool]:
+        (entry,) = (t for t in provider.instance_types(provisioner(), template()) if t.name == "m5.large")
+        return {o.zone: o.available for o in entry.offerings if o.capacity_type == keys.SPOT}
+
+    before = available()
+    zone = next(zone for zone, there in sorted(before.items()) if there)
+    provider.spot_lost("m5.large", zone)
+    assert available() == {**before, zone: False}

@@ -1,0 +1,152 @@
+"""What `nodeless check` asks of an account, and what it says of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from controller.aws.account_check import SPOT_ROLE, family_class, running_vcpus
+from controller.aws.provider import AWSProvider
+from controller.cli.check.check_aws import AwsCheck
+from controller.cli.check.findings import Finding, Level, collect
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.state.snapshot import Snapshot
+from sandbox.aws.faults import Fault
+from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "family"),
+    [
+        ("m5.large", "standard"), ("c6in.2xlarge", "standard"), ("t3.micro", "standard"), ("im4gn.large", "standard"),
+        ("g5.xlarge", "g"), ("vt1.3xlarge", "g"), ("p3.2xlarge", "p"),
+        ("inf2.xlarge", ""), ("trn1.2xlarge", ""), ("hpc7a.12xlarge", ""), ("u-6tb1.metal", ""), ("x2idn.metal", ""),
+    ],
+)  # fmt: skip
+def test_families_are_counted_as_service_quotas_counts_them(instance_type: str, family: str) -> None:
+    assert family_class(instance_type) == family
+
+
+def looked(cloud: Cloud, elder: AWSProvider, *, queue: str = "nowhere", **changes: object) -> dict[str, list[Finding]]:
+    snapshot = Snapshot(provisioners={"default": provisioner()}, node_templates={"default": template(**changes)})
+    settings = replace(SETTINGS, interruption_queue_name=queue)
+    found: dict[str, list[Finding]] = {}
+    for each in collect(AwsCheck(cloud.clients, cloud.restarted(elder, settings), settings, snapshot).checks()):
+        found.setdefault(each.subject, []).append(each)
+    return found
+
+
+def test_account_is_told_apart_by_what_works_and_what_does_not(cloud: Cloud, elder: AWSProvider) -> None:
+    found = looked(cloud, elder)
+    assert found["AWS"][0].text.startswith("arn:aws:sts::")
+    assert found["Permissions"][0].level is Level.OK
+    assert found["AWSNodeTemplate default"][0].level is Level.OK
+    assert found["Queue"][0].level is Level.PROBLEM
+    assert "nowhere" in found["Queue"][0].text
+    assert found["Spot"][0].level is Level.WARNING
+    assert "create-service-linked-role" in found["Spot"][0].remedy
+
+
+def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, elder: AWSProvider) -> None:
+    nothing = FrozenMap({"no": "such"})
+    found = looked(cloud, elder, subnet_selector=nothing, security_group_selector=nothing)["AWSNodeTemplate default"]
+    assert [each.level for each in found] == [Level.PROBLEM, Level.PROBLEM]
+    assert "subnetSelector" in found[0].text
+    assert "securityGroupSelector" in found[1].text
+
+
+@pytest.fixture
+def quotas(cloud: Cloud) -> Iterator[dict[str, float]]:
+    """vCPUs by code of Service Quotas, to change; they are put back."""
+    values = cloud.aws.world.quotas.values
+    before = dict(values)
+    yield values
+    values.update(before)
+
+
+def test_quotas_that_leave_room_are_read_and_shown_with_what_runs(cloud: Cloud, elder: AWSProvider) -> None:
+    types = elder.instance_types(provisioner(), template())
+    elder.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
+    found = looked(cloud, elder)
+    assert found["Quota standard on-demand"] == [Finding(Level.OK, "Quota standard on-demand", "8 of 1152 vCPUs run")]
+    assert {each for each in found if each.startswith("Quota")} == {
+        f"Quota {family} {kind}" for family in ("standard", "g", "p") for kind in ("on-demand", "spot")
+    }
+
+
+@pytest.mark.parametrize(("limit", "level"), [(9.0, Level.WARNING), (8.0, Level.WARNING), (11.0, Level.OK)])
+def test_quota_that_is_nearly_used_up_says_where_to_ask_for_more(
+    cloud: Cloud, elder: AWSProvider, quotas: dict[str, float], limit: float, level: Level
+) -> None:
+    types = elder.instance_types(provisioner(), template())
+    elder.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
+    quotas["L-1216C47A"] = limit
+    (found,) = looked(cloud, elder)["Quota standard on-demand"]
+    assert found.level is level
+    assert ("Service Quotas" in found.remedy) is (level is Level.WARNING)
+
+
+def test_what_may_not_be_asked_is_unknown_and_no_problem(cloud: Cloud, elder: AWSProvider) -> None:
+    cloud.aws.faults.add(Fault(service="servicequotas", code="AccessDeniedException", message="not yours"))
+    (found,) = looked(cloud, elder)["Quotas"]
+    assert found.level is Level.UNKNOWN
+    assert "servicequotas:GetServiceQuota" in found.text
+
+
+def test_permission_that_is_refused_is_named_with_the_statement_that_allows_it(
+    cloud: Cloud, elder: AWSProvider
+) -> None:
+    cloud.aws.faults.add(Fault(service="ec2", action="DescribeSubnets", code="UnauthorizedOperation", message="no"))
+    (found,) = looked(cloud, elder)["Permissions"]
+    assert found.level is Level.PROBLEM
+    assert "ec2:DescribeSubnets" in found.text
+    assert "controller's pod" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("service", "action", "remedy"),
+    [("ec2", "CreateFleet", "launch templates alone"), ("pricing", "GetProducts", "aws.isolatedVPC")],
+)
+def test_permission_that_may_be_refused_is_a_warning_that_says_when_it_is_none(
+    cloud: Cloud, elder: AWSProvider, service: str, action: str, remedy: str
+) -> None:
+    cloud.aws.faults.add(Fault(service=service, action=action, code="AccessDeniedException", message="no"))
+    (found,) = looked(cloud, elder)["Permissions"]
+    assert found.level is Level.WARNING
+    assert found.text.startswith(f"{service}:{action} is refused")
+    assert remedy in found.remedy
+
+
+def test_queue_that_is_there_is_told_by_name_and_none_is_a_warning(cloud: Cloud, elder: AWSProvider) -> None:
+    cloud.clients.sqs.create_queue(QueueName="checked")
+    (found,) = looked(cloud, elder, queue="checked")["Queue"]
+    assert (found.level, found.text) == (Level.OK, "checked")
+    (found,) = looked(cloud, elder, queue="")["Queue"]
+    assert found.level is Level.WARNING
+    assert "aws.interruptionQueueName" in found.remedy
+
+
+def test_spot_role_that_is_there_is_enough(cloud: Cloud, elder: AWSProvider) -> None:
+    iam = cloud.aws.client("iam")
+    iam.create_role(RoleName=SPOT_ROLE, Path="/aws-service-role/spot.amazonaws.com/", AssumeRolePolicyDocument="{}")
+    try:
+        (found,) = looked(cloud, elder)["Spot"]
+        assert found.level is Level.OK
+    finally:
+        iam.delete_role(RoleName=SPOT_ROLE)
+
+
+def test_subnets_of_one_zone_alone_are_a_warning(cloud: Cloud, elder: AWSProvider) -> None:
+    (subnet, _), *_ = elder.status(template()).subnets or ()
+    found = looked(cloud, elder, subnet_selector=FrozenMap({"aws-ids": subnet}))["AWSNodeTemplate default"]
+    assert found[0].level is Level.WARNING
+    assert "tag subnets of another zone" in found[0].remedy
+
+
+def test_running_vcpus_are_counted_by_class_and_capacity_type(cloud: Cloud, elder: AWSProvider) -> None:
+    types = elder.instance_types(provisioner(), template())
+    elder.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
+    assert running_vcpus(cloud.clients)[("standard", "on-demand")] == 8

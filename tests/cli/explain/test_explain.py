@@ -1,0 +1,113 @@
+"""`nodeless explain` against a cluster: the controller's own rules, in words."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from typing import Any
+
+import pytest
+
+from controller.core.decisions.decision import Decision
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import CONFIG_MAPS
+from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP, KEY
+from controller.telemetry.decision_ledger import Ledger
+from tests.cli.cluster_files import FARGATE, GROUP, OURS
+from tests.cli.conftest import Run, answer
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture
+def ask(run: Run, kubeconfig: str) -> Any:
+    """The document of `explain KIND NAME`."""
+
+    def asked(kind: str, name: str) -> Any:
+        return answer(run("explain", kind, name, "--kubeconfig", kubeconfig, "-o", "json"))
+
+    return asked
+
+
+def test_pod_that_no_provisioner_can_place_says_which_rule_on_which_provisioner(ask: Any) -> None:
+    found = ask("pod", "stuck")
+    assert found["verdict"] == "cannot be placed"
+    why = found["reasons"]["Why, and what would help"]
+    assert any(line.startswith("Provisioner default: topology.kubernetes.io/zone In [us-east-9z]") for line in why)
+    assert any(line.startswith("Provisioner lonely is not used: no instance type on offer") for line in why)
+
+
+def test_waiting_pod_says_which_node_it_would_get_and_what_came_second(ask: Any) -> None:
+    found = ask("pod", "waiting")
+    assert found["verdict"].startswith("would get a new node: m5.2xlarge on-demand in us-east-1a")
+    assert any("Provisioner default: " in line for line in found["reasons"]["Why"])
+
+
+def test_gated_pod_says_who_must_act(ask: Any) -> None:
+    assert "it has scheduling gates" in ask("pod", "gated")["verdict"]
+
+
+def test_bound_pod_says_where_and_for_how_much(ask: Any) -> None:
+    assert ask("pod", "web-0")["verdict"] == f"runs on {OURS} (m5.2xlarge on-demand us-east-1a, $0.3840/h)"
+    assert GROUP in ask("pod", "kube-system/coredns")["verdict"]
+
+
+def test_node_says_what_its_pods_would_get_today_and_why_it_stays_or_goes(ask: Any) -> None:
+    found = ask("node", OURS)
+    assert found["verdict"] == "serves Provisioner default"
+    assert found["facts"]["price"].startswith("$0.3840/h")
+    assert found["reasons"]["Why this type"][0].startswith("its pods alone would get today: m5.large on-demand")
+    stays = found["reasons"]["Stays or goes"]
+    assert "expiration: never (ttlSecondsUntilExpired is not set)" in stays
+    assert any(line.startswith("consolidation: it can go: ") for line in stays)
+
+
+def test_foreign_node_is_named_as_such(ask: Any) -> None:
+    assert "belongs to no Provisioner" in ask("node", GROUP)["verdict"]
+    assert ask("node", GROUP)["facts"]["type"] == "m5.large spot"
+    assert ask("node", FARGATE)["facts"]["type"] == "fargate fargate"
+
+
+def test_provisioner_shows_what_each_requirement_leaves(ask: Any) -> None:
+    found = ask("provisioner", "default")
+    assert found["verdict"] == "can launch nodes"
+    counts = [int(line.split()[0]) for line in found["reasons"]["What its requirements leave"]]
+    assert counts == sorted(counts, reverse=True)
+    assert 0 < counts[-1] < counts[0]
+    assert found["reasons"]["Cheapest offerings"][0].startswith("m5.large on-demand")
+    assert found["reasons"]["Limits"] == ["cpu: 8 of 100"]
+
+
+def test_provisioner_without_any_type_says_which_requirement_it_is(ask: Any) -> None:
+    found = ask("provisioner", "lonely")
+    assert found["verdict"] == "launches nothing now"
+    assert "instance-family In [m99]" in found["reasons"]["Problems"][0]
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("pod", "-n NAMESPACE"), ("node", "no node"), ("provisioner", "default")])
+def test_what_is_not_there_is_said_with_a_hint(run: Run, kubeconfig: str, kind: str, hint: str) -> None:
+    result = run("explain", kind, "nobody", "--kubeconfig", kubeconfig)
+    assert result.exit_code == 1
+    assert hint in result.stderr
+
+
+def test_node_that_is_gone_is_told_by_the_record(run: Run, kubeconfig: str) -> None:
+    """Who removed it and why is what is asked most about a node that is no more."""
+    ledger, kube = Ledger(ManualClock()), KubeClient(connect(kubeconfig))
+    ledger.record(Decision("launch", "provisioning", "Node/gone-1", "2 pods had no room", "default"))
+    ledger.record(Decision("remove", "emptiness", "Node/gone-1", "no pods for 30 s", "default"))
+    data = {KEY: base64.b64encode(ledger.compact()).decode()}
+    kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "binaryData": data}, "default")
+    try:
+        result = run("explain", "node", "gone-1", "--kubeconfig", kubeconfig, "-o", "json")
+        assert answer(result)["verdict"] == "is gone: emptiness removed it: no pods for 30 s"
+        assert len(answer(result)["reasons"]["Decisions"]) == 2
+    finally:
+        kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
+
+
+def test_for_people_there_are_no_colours_in_a_pipe(run: Run, kubeconfig: str) -> None:
+    explained = partial(run, "explain", "node", OURS, "--kubeconfig", kubeconfig)
+    assert "\x1b[" not in explained().stdout
+    assert f"Node {OURS}: serves Provisioner default" in explained().stdout
+    assert "Types and prices of us-east-1" in explained().stdout

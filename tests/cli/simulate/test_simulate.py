@@ -1,0 +1,252 @@
+"""`nodeless simulate` from files alone: no AWS, no cluster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.aws.catalog.offline_catalog import shipped_catalog
+from controller.core.provisioning import solve
+from tests.cli.conftest import TEMPLATE, Run, Write, answer, container, deployment, provisioner
+from tests.core.provisioning.plans import judged
+
+ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+M5 = ("karpenter.k8s.aws/instance-family", "In", ["m5"])
+SIZE = ("karpenter.k8s.aws/instance-size", "In", ["large"])
+STACKS = Path(__file__).parents[3] / "stacks"
+
+
+def test_deployment_becomes_nodes_with_prices(run: Run, write: Write) -> None:
+    found = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(replicas=7)), "-o", "json"))
+    pods = [pod for node in found["nodes"] for pod in node["pods"]]
+    assert sorted(pods) == [f"shop/web-{number}" for number in range(7)]
+    assert all(node["instanceType"].startswith("m5.") for node in found["nodes"])
+    prices = shipped_catalog("us-east-1").on_demand
+    assert found["summary"]["pricePerHour"] == pytest.approx(sum(prices[n["instanceType"]] for n in found["nodes"]))
+    assert found["summary"]["pricePerMonth"] == pytest.approx(found["summary"]["pricePerHour"] * 730, abs=0.01)
+    assert 0 < found["summary"]["lowerBoundPerHour"] <= found["summary"]["pricePerHour"]
+
+
+def test_pods_that_cannot_be_placed_say_why_and_set_the_exit_code(run: Run, write: Write) -> None:
+    result = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(replicas=2, cpu="900")))
+    assert result.exit_code == 3
+    assert "shop/web ×2" in result.stdout
+    assert "it asks for cpu 900" in result.stdout
+    assert run("simulate", write(TEMPLATE, provisioner("default", M5), deployment())).exit_code == 0
+
+
+def test_every_problem_of_every_file_is_shown_at_once_with_its_place(run: Run, write: Write) -> None:
+    wrong = provisioner("default", ("karpenter.sh/capacity-type", "Inn", ["spot"]), ttlSecondsAfterEmpty=-1)
+    one = write(wrong, deployment(cpu="lots"), name="one.yaml")
+    two = write("kind: [", name="two.yaml")
+    result = run("simulate", one, two, "/nowhere/three.yaml")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    text = result.stderr
+    assert f"{one} (document 1): Provisioner default: spec.requirements[0]" in text
+    assert f"{one} (document 1): Provisioner default: spec.ttlSecondsAfterEmpty" in text
+    assert f"{one} (document 1): Provisioner default: spec.providerRef.name: no AWSNodeTemplate" in text
+    assert f"{one} (document 2): spec.template.spec.containers[0].resources.requests.cpu" in text
+    assert f"{two}: is not YAML" in text
+    assert "/nowhere/three.yaml: cannot be read" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "pods"),
+    [
+        ("ReplicaSet", {"replicas": 2}, 2),
+        ("Deployment", {}, 1),
+        ("Job", {"parallelism": 4, "completions": 3}, 3),
+        ("Job", {"parallelism": 4, "suspend": True}, 0),
+        ("StatefulSet", {"replicas": 2}, 2),
+    ],
+)
+def test_workloads_are_expanded_as_their_controllers_do(
+    run: Run, write: Write, kind: str, spec: dict[str, Any], pods: int
+) -> None:
+    workload = {
+        "apiVersion": "x",
+        "kind": kind,
+        "metadata": {"name": "w"},
+        "spec": {**spec, "template": {"spec": {"containers": [container()]}}},
+    }
+    file = write(TEMPLATE, provisioner("default", M5), workload)
+    assert answer(run("simulate", file, "-o", "json"))["summary"]["pods"] == pods
+
+
+def test_cron_job_counts_as_the_pods_of_one_run(run: Run, write: Write) -> None:
+    job = {"parallelism": 2, "template": {"spec": {"containers": [container()]}}}
+    cron = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": job}}}
+    found = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), cron), "-o", "json"))
+    assert found["summary"]["pods"] == 2
+
+
+def test_daemon_sets_take_their_share_of_every_node(run: Run, write: Write) -> None:
+    daemon = {**deployment("agent", cpu="900m"), "kind": "DaemonSet"}
+    files = (TEMPLATE, provisioner("default", ("node.kubernetes.io/instance-type", "In", ["m5.large"])))
+    alone = answer(run("simulate", write(*files, deployment(replicas=3)), "-o", "json"))
+    beside = answer(run("simulate", write(*files, deployment(replicas=3), daemon), "-o", "json"))
+    assert alone["summary"]["newNodes"] == 3
+    assert all(node["requests"]["cpu"] == "1" for node in alone["nodes"])
+    assert all(node["requests"]["cpu"] == "1900m" for node in beside["nodes"])
+
+
+def test_claims_of_a_stateful_set_are_made_and_their_class_assumed(run: Run, write: Write) -> None:
+    stateful = {**deployment("db", replicas=2), "kind": "StatefulSet"}
+    stateful["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {"storageClassName": "gp3"}}]
+    found = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), stateful), "-o", "json"))
+    assert found["summary"]["unplaced"] == 0
+    assert any("StorageClass gp3 is not among the files" in note for note in found["notes"])
+
+
+def test_replicas_can_be_changed_for_a_what_if(run: Run, write: Write) -> None:
+    file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=1))
+    assert answer(run("simulate", file, "--replicas", "shop/web=20", "-o", "json"))["summary"]["pods"] == 20
+    result = run("simulate", file, "--replicas", "wep=20")
+    assert result.exit_code == 2
+    assert "--replicas wep: no workload has this name; known: web" in result.stderr
+
+
+@pytest.mark.parametrize(("autoscaled", "pods"), [("declared", 3), ("min", 2), ("max", 9)])
+def test_autoscaled_workloads_can_be_taken_at_their_ends(run: Run, write: Write, autoscaled: str, pods: int) -> None:
+    scaler = {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"minReplicas": 2, "maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+    }
+    file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=3), scaler)
+    found = answer(run("simulate", file, "--autoscaled", autoscaled, "-o", "json"))
+    assert found["summary"]["pods"] == pods
+
+
+def test_autoscaler_decides_where_no_replicas_are_declared(run: Run, write: Write) -> None:
+    scaler = {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"minReplicas": 5, "maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+    }
+    file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=None), scaler)
+    assert answer(run("simulate", file, "-o", "json"))["summary"]["pods"] == 5
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod", "local"])
+def test_committed_stacks_can_be_simulated(run: Run, write: Write, stack: str) -> None:
+    found = answer(run("simulate", str(STACKS / f"Pulumi.{stack}.yaml"), write(deployment()), "-o", "json"))
+    assert found["summary"]["unplaced"] == 0
+    assert all(node["zone"].startswith("ap-northeast-2") for node in found["nodes"])
+
+
+def test_settings_of_a_stack_change_what_nodes_hold(run: Run, write: Write) -> None:
+    stack = {
+        "config": {
+            "aws:region": "us-east-1",
+            "nodeless:settings": {"enableEniLimitedPodDensity": False},
+            "nodeless:nodeTemplates": [{"name": "default", "spec": TEMPLATE["spec"]}],
+            "nodeless:provisioners": [{"name": "default", "spec": provisioner("default", M5)["spec"]}],
+        }
+    }
+    found = answer(
+        run("simulate", write(stack, name="Pulumi.x.yaml"), write(deployment(), name="w.yaml"), "-o", "json")
+    )
+    assert all(node["allocatable"]["pods"] == "110" for node in found["nodes"])
+
+
+def test_zones_narrow_the_catalog(run: Run, write: Write) -> None:
+    file = write(TEMPLATE, provisioner("default", M5), deployment())
+    found = answer(run("simulate", file, "--zone", "us-east-1c", "-o", "json"))
+    assert {node["zone"] for node in found["nodes"]} == {"us-east-1c"}
+    wrong = run("simulate", file, "--zone", "us-east-9z")
+    assert wrong.exit_code == 2
+    assert "us-east-9z" in wrong.stderr
+    assert run("simulate", file, "--region", "mars-1").exit_code == 1
+
+
+def test_assumed_spot_prices_are_said_and_can_be_set(run: Run, write: Write) -> None:
+    spot = provisioner("default", M5, ("karpenter.sh/capacity-type", "In", ["spot"]))
+    file = write(TEMPLATE, spot, deployment())
+    half, fifth = (answer(run("simulate", file, "--spot-share", share, "-o", "json")) for share in ("0.5", "0.2"))
+    assert half["summary"]["pricePerHour"] == pytest.approx(2.5 * fifth["summary"]["pricePerHour"])
+    assert any("Spot prices are assumed: 50%" in note for note in half["notes"])
+
+
+def test_comparison_states_the_difference(run: Run, write: Write) -> None:
+    before = write(TEMPLATE, provisioner("default", M5, ON_DEMAND), name="before.yaml")
+    after = write(
+        TEMPLATE, provisioner("default", M5, ("karpenter.sh/capacity-type", "In", ["spot"])), name="after.yaml"
+    )
+    work = write(deployment(replicas=10), name="work.yaml")
+    found = answer(run("simulate", after, work, "--compare", before, "-o", "json"))
+    assert found["difference"]["pricePerHour"] == pytest.approx(
+        found["after"]["summary"]["pricePerHour"] - found["before"]["summary"]["pricePerHour"], abs=1e-6
+    )
+    assert found["difference"]["pricePerHour"] < 0
+    same = run("simulate", after, work, "--compare", after, "-o", "markdown").stdout
+    assert "### Fleet simulation: the price stays the same" in same
+
+
+def test_comment_for_a_pull_request_cannot_be_broken_out_of(run: Run, write: Write) -> None:
+    evil = deployment("web|<img src=x>", replicas=1, cpu="900")
+    file = write(TEMPLATE, provisioner("default", M5), evil)
+    text = run("simulate", file, "--compare", file, "-o", "markdown").stdout
+    assert text.startswith("<!-- nodeless simulate -->\n### Fleet simulation")
+    assert "<img" not in text
+    assert "web\\|&lt;img" in text
+
+
+def test_page_is_self_contained_and_draws_every_node(run: Run, write: Write, tmp_path: Path) -> None:
+    file = write(TEMPLATE, provisioner("default", M5, SIZE), deployment("<b>web", replicas=9))
+    page = tmp_path / "page.html"
+    found = answer(run("simulate", file, "--html", str(page), "-o", "json"))
+    text = page.read_text()
+    cards = re.findall(r"<header><span>[^ <]+(?: ×(\d+))?</span>", text)
+    assert sum(int(number or 1) for number in cards) == found["summary"]["newNodes"] > len(cards), "those alike are one"
+    assert "<b>web" not in text
+    assert "&lt;b&gt;web" in text
+    assert "default-src 'none'" in text
+    assert not any(word in text for word in ("http:", "https:", "<script", "@import", "url("))
+
+
+def test_region_is_that_of_the_nodes_unless_somebody_says(run: Run, write: Write) -> None:
+    """Types, prices and zones of another region than the cluster's would be a plan for nobody."""
+    named = {"name": "n", "labels": {"topology.kubernetes.io/region": "eu-central-1"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": named}
+    file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=1), node)
+    found = answer(run("simulate", file, "-o", "json"))
+    assert [each["zone"][:-1] for each in found["nodes"]] == ["eu-central-1"]
+    assert "eu-central-1" in found["notes"][0]
+    asked = answer(run("simulate", file, "--region", "us-west-2", "-o", "json"))
+    assert [each["zone"][:-1] for each in asked["nodes"]] == ["us-west-2"]
+
+
+def test_compressed_lists_of_objects_are_read(run: Run, tmp_path: Path) -> None:
+    listed = {"kind": "List", "items": [TEMPLATE, provisioner("default", M5), deployment(replicas=2)]}
+    file = tmp_path / "fleet.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(listed).encode()))
+    assert answer(run("simulate", str(file), "-o", "json"))["summary"]["pods"] == 2
+
+
+def test_what_has_no_influence_is_named(run: Run, write: Write) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    found = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(), service)).stdout
+    assert "not looked at: 1 Service" in found
+
+
+def test_plan_is_the_controllers_own(write: Write) -> None:
+    from controller.cli.cluster.simulation import simulate
+    from controller.cli.inputs.objects import read_objects
+    from controller.cli.inputs.scenario import scenario
+    from controller.cli.inputs.sources import offline_types
+    from controller.core.api.strict import Report
+
+    report = Report()
+    objects = read_objects([write(TEMPLATE, provisioner("default", M5), deployment(replicas=30))], report)
+    wanted = scenario("x", objects.placed, report)
+    assert wanted is not None
+    found = simulate(wanted, offline_types(shipped_catalog("us-east-1"), wanted.settings, (), 0.4).types)
+    assert solve(found.problem) == found.plan
+    judged(found.plan, found.problem)

@@ -1,0 +1,42 @@
+"""How the commands behave as a program: listed without being imported, completed by shells, failing in words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from controller.cli.main import LOADED
+from tests.cli.conftest import Run
+
+
+def test_starting_loads_neither_the_commands_for_people_nor_what_is_slow() -> None:
+    """What `nodeless run` does not need must not slow its start, and `--help` needs click alone."""
+    slow = "('controller.cli.', 'numpy', 'highspy', 'boto3', 'kubernetes', 'structlog', 'rich', 'yaml')"
+    loaded = f"[m for m in sys.modules if m.startswith({slow}) and m != 'controller.cli.main']"
+    code = f"import sys, controller.cli.main; print({loaded})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", sorted(LOADED))
+def test_every_command_is_listed_and_has_help(run: Run, name: str) -> None:
+    assert f"  {name} " in run("--help").stdout
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: main {name}" in result.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_a_script_for_this_command(run: Run, shell: str) -> None:
+    script = run("completion", shell).stdout
+    assert f"_NODELESS_COMPLETE={shell}_complete" in script
+
+
+@pytest.mark.parametrize("command", [["view", "--once"], ["check"], ["dump"], ["explain", "node", "n"]])
+def test_no_cluster_is_a_sentence_and_no_stack_trace(run: Run, command: list[str]) -> None:
+    result = run(*command, "--kubeconfig", "/nowhere/kubeconfig")
+    assert result.exit_code == 2
+    assert "/nowhere/kubeconfig" in result.stderr
+    assert "set KUBECONFIG" in result.stderr

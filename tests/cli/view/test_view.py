@@ -1,0 +1,252 @@
+"""`nodeless view`: what a cluster's nodes are, cost and carry, whoever made them."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import os
+import pty
+import select
+import threading
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from controller.cli.cluster.limits_report import Bound
+from controller.cli.cluster.node_facts import NodeFacts, capacity_type, owner
+from controller.cli.view.command import stay
+from controller.cli.view.node_rows import NodeTable
+from controller.cli.view.screen import KEYS, Choices, page
+from controller.cli.view.view_data import View, Waiting, ordered
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.decisions.decision import Decision
+from controller.errors import UnavailableError
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import CONFIG_MAPS, NODES
+from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP, KEY
+from controller.telemetry.decision_ledger import Ledger
+from tests.cli.cluster_files import FARGATE, GROUP, OURS
+from tests.cli.conftest import Run, answer
+from tests.cli.drawing import drawn
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture(scope="module")
+def seen(kubeconfig: str) -> Any:
+    from click.testing import CliRunner
+
+    from controller.cli.main import main
+
+    return answer(CliRunner().invoke(main, ["view", "--kubeconfig", kubeconfig, "-o", "json"]))
+
+
+def test_nodes_of_every_origin_are_shown_with_what_is_known(seen: Any) -> None:
+    nodes = {node["name"]: node for node in seen["nodes"]}
+    assert nodes[OURS]["owner"] == "default"
+    assert nodes[OURS]["pricePerHour"] == pytest.approx(0.384)
+    assert nodes[OURS]["use"]["cpu"] == pytest.approx(1 / 8)
+    assert (nodes[GROUP]["owner"], nodes[GROUP]["capacityType"]) == ("system", "spot")
+    assert (nodes[FARGATE]["owner"], nodes[FARGATE]["pricePerHour"]) == ("fargate", None)
+    assert seen["summary"]["nodesOfUnknownPrice"] == 1
+    assert seen["summary"]["pricePerMonth"] == pytest.approx(seen["summary"]["pricePerHour"] * 730, abs=0.01)
+
+
+def test_pods_that_wait_are_shown_with_the_controllers_reason(seen: Any) -> None:
+    waiting = {each["workload"]: each for each in seen["waiting"]}
+    assert "us-east-9z" in waiting["default/stuck-rs"]["reason"]
+    assert waiting["default/waiting-rs"]["reason"] == "a m5.2xlarge on-demand of default would do"
+    assert "default/gated-rs" not in waiting, "nobody has said that it finds no place"
+
+
+def test_selector_is_kubernetes_own(run: Run, kubeconfig: str) -> None:
+    asked = ("view", "--kubeconfig", kubeconfig, "-o", "json", "-l")
+    assert [n["name"] for n in answer(run(*asked, "karpenter.sh/provisioner-name in (default)"))["nodes"]] == [OURS]
+    assert run(*asked, "=(").exit_code == 1
+
+
+def test_export_for_spreadsheets_has_a_line_a_node(run: Run, kubeconfig: str) -> None:
+    text = run("view", "--kubeconfig", kubeconfig, "-o", "csv", "--sort", "name", "--reverse").stdout
+    assert [row["name"] for row in csv.DictReader(io.StringIO(text))] == sorted([OURS, GROUP, FARGATE], reverse=True)
+
+
+def test_decisions_on_record_are_shown_and_price_the_nodes_that_they_launched(run: Run, kubeconfig: str) -> None:
+    """The newest launch of an offering tells what the controller reckons with; alternatives keep the table's prices."""
+    ledger, kube = Ledger(ManualClock()), KubeClient(connect(kubeconfig))
+    for price in ("0.00900", "0.01234"):
+        of = kube.get(NODES, OURS)["metadata"]["labels"]
+        offering = {"instance_type": of[INSTANCE_TYPE], "zone": of[ZONE], "capacity_type": of[CAPACITY_TYPE]}
+        details = FrozenMap({**offering, "price_per_hour": price})
+        decision = Decision("launch", "provisioning", f"Node/{OURS}", "2 pods had no room", "default", details=details)
+        ledger.record(decision)
+    data = {KEY: base64.b64encode(ledger.compact()).decode()}
+    kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "binaryData": data}, "default")
+    try:
+        said = "provisioning: launch ours-1: 2 pods had no room"
+        assert said in run("view", "--kubeconfig", kubeconfig).stdout
+        assert said in run("explain", "node", OURS, "--kubeconfig", kubeconfig).stdout
+        table = answer(run("explain", "node", OURS, "--kubeconfig", kubeconfig, "-o", "json"))["facts"]["price"]
+        assert table.startswith("$0.0123/h"), "what the node costs"
+        assert "is reckoned with below" in table
+        seen = answer(run("view", "--kubeconfig", kubeconfig, "-o", "json"))
+        prices = {each["name"]: each["pricePerHour"] for each in seen["nodes"]}
+        assert prices[OURS] == 0.01234
+        assert 0.01234 not in (prices[name] for name in prices if name != OURS)
+        assert any("launched them at" in note for note in seen["notes"])
+    finally:
+        kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
+
+
+def facts(name: str, price: float | None = 1.0, cpu: int = 500, of: str = "a") -> NodeFacts:
+    room = FrozenMap({"cpu": 1000})
+    return NodeFacts(name, "m5.large", "z", "spot", of, "Ready", 60.0, price, 1, room, {"cpu": cpu}, {})
+
+
+def test_nodes_are_sorted_by_what_was_asked_for() -> None:
+    view = View((facts("b", 2.0, 100), facts("a", None, 900), facts("c", 3.0, 500)), (), (), ("cpu",), 0.0)
+    assert [n.name for n in ordered(view, "price")] == ["c", "b", "a"]
+    assert [n.name for n in ordered(view, "cpu")] == ["a", "c", "b"]
+    assert [n.name for n in ordered(view, "name", reverse=True)] == ["c", "b", "a"]
+
+
+def test_keys_sort_select_and_hide() -> None:
+    view = View((facts("one", of="a"), facts("two", of="b")), (Waiting("w", 1, "why not"),), (), ("cpu",), 0.0)
+    choices = Choices()
+    drawn = _drawn(view, choices)
+    assert "one" in drawn
+    assert "why not" in drawn
+    for key in "sfp":
+        choices.press(key, view)
+    drawn = _drawn(view, choices)
+    assert "by name" in drawn
+    assert "one" in drawn
+    assert "two" not in drawn
+    assert "why not" not in drawn
+    choices.press("f", view)
+    assert "two" in _drawn(view, choices)
+
+
+def test_page_keeps_to_the_height_of_the_terminal_and_says_what_it_hides() -> None:
+    nodes = tuple(facts(f"node-{number:03}") for number in range(200))
+    waiting = tuple(Waiting(f"w{number}", 2, "x " * 200) for number in range(30))
+    drawn = _drawn(View(nodes, waiting, (), ("cpu",), 0.0), Choices(), 30)
+    assert len(drawn.splitlines()) <= 30
+    assert "more nodes · by price" in drawn
+    assert "and 48 pods of other workloads" in drawn
+    assert KEYS in drawn
+
+
+def test_pages_of_many_nodes_are_turned_and_end_at_the_last() -> None:
+    view = View(tuple(facts(f"node-{number:02}") for number in range(40)), (), (), ("cpu",), 0.0)
+    choices = Choices("name")
+    assert "node-00" in _drawn(view, choices, 20)
+    for _ in range(9):
+        choices.press("j", view)
+        last = _drawn(view, choices, 20)
+    assert "node-39" in last
+    assert "node-00" not in last
+    assert "to 40, " in last
+    for _ in range(9):
+        choices.press("k", view)
+        _drawn(view, choices, 20)
+    assert "node-00" in _drawn(view, choices, 20)
+
+
+def test_limits_are_shown_and_hidden() -> None:
+    bound = Bound("default", "cpu", "8", "100", 0.08)
+    view, choices = View((facts("a"),), (), (), ("cpu",), 0.0, bounds=(bound,)), Choices()
+    assert "Limit" in _drawn(view, choices)
+    choices.press("l", view)
+    assert "Limit" not in _drawn(view, choices)
+
+
+def test_what_is_wrong_with_the_look_takes_the_place_of_the_keys() -> None:
+    view = View((facts("a"),), (), (), ("cpu",), 0.0, warnings=("The API server does not answer",))
+    assert "does not answer" in _drawn(view, Choices())
+    assert KEYS not in _drawn(view, Choices())
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_columns_give_way_to_the_width_but_never_the_use(width: int) -> None:
+    lines = drawn(NodeTable((facts("ip-10-0-0-101.ec2.internal"),), ("cpu",), "", ""), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "cpu" in lines[0]
+    assert lines[1].startswith("ip-10-0-0-")
+    assert ("$/month" in lines[0]) is (width == 120)
+    assert ("$/h" in lines[0]) is (width > 40)
+
+
+def test_names_lose_their_domain_where_it_has_no_room_and_tells_no_nodes_apart() -> None:
+    table = NodeTable((facts("ip-10-0-0-101.ec2.internal"), facts("ip-10-0-0-102.ec2.internal")), ("cpu",))
+    assert [line.split()[0] for line in drawn(table, 80).splitlines()[1:3]] == ["ip-10-0-0-101", "ip-10-0-0-102"]
+    assert "ip-10-0-0-101.ec2.internal" in drawn(table, 160)
+    alike = NodeTable((facts("node-of-group-a.east"), facts("node-of-group-a.west")), ("cpu",))
+    assert "…" in drawn(alike, 80)
+
+
+def _drawn(view: View, choices: Choices, height: int = 60) -> str:
+    console = Console(file=io.StringIO(), width=150, no_color=True)
+    console.print(page(view, choices, height, keys=True))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"karpenter.sh/capacity-type": "spot"}, "spot"),
+        ({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, "on-demand"),
+        ({"eks.amazonaws.com/compute-type": "fargate"}, "fargate"),
+        ({}, "on-demand"),
+    ],
+)
+def test_capacity_type_is_read_from_whoever_set_it(labels: dict[str, str], expected: str) -> None:
+    assert capacity_type(labels) == expected
+
+
+def test_owner_is_whoever_labelled_the_node() -> None:
+    assert owner({"karpenter.sh/nodepool": "later", "eks.amazonaws.com/nodegroup": "g"}) == "later"
+    assert owner({}) == ""
+
+
+def test_on_a_terminal_it_stays_until_q(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn on a real pseudo-terminal; a look that fails is said, and the next one goes on."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setenv("LINES", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    looks = iter([View((facts("first"),), (), (), ("cpu",), 0.0), None, View((facts("third"),), (), (), ("cpu",), 0.0)])
+    last = View((facts("last"),), (), (), ("cpu",), 0.0)
+
+    def read() -> View:
+        found = next(looks, last)
+        if found is None:
+            raise UnavailableError("the API server does not answer")
+        return found
+
+    with os.fdopen(theirs) as keys, os.fdopen(os.dup(theirs), "w", buffering=1) as screen:
+        monkeypatch.setattr("sys.stdin", keys)
+        monkeypatch.setattr("sys.stdout", screen)
+        thread = threading.Thread(target=stay, args=(read, Choices(), 0.5))
+        thread.start()
+        for text in ("first", "the API server does not answer", "third"):
+            _read_until(ours, text)
+        os.write(ours, b"s")
+        _read_until(ours, "by name")
+        os.write(ours, b"q")
+        thread.join(10)
+        assert not thread.is_alive()
+    os.close(ours)
+
+
+def _read_until(descriptor: int, text: str) -> str:
+    found, deadline = "", time.monotonic() + 30
+    while text not in found:
+        ready, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
+        assert ready, f"{text!r} was not drawn in time; this was: {found}"
+        found += os.read(descriptor, 65_536).decode(errors="replace")
+    return found

@@ -1,0 +1,93 @@
+"""The Node of a launched instance, and what an existing Node lacks of it."""
+
+from __future__ import annotations
+
+from controller.aws.api import tags as tagging
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Node, Taint
+from controller.core.api.parse import parse_node
+from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document
+from tests import factories
+from tests.core.instances import cloud_instance
+
+PROVISIONER = factories.provisioner(
+    labels={"team": "web"},
+    annotations=FrozenMap({"note": "hello"}),
+    taints=(Taint("dedicated", "web"),),
+    startup_taints=(Taint("cilium", effect="NoExecute"),),
+)
+INSTANCE = cloud_instance(labels={"karpenter.k8s.aws/instance-size": "large"})
+
+
+def test_the_document_carries_all_that_pods_and_we_need() -> None:
+    document = node_document(INSTANCE, PROVISIONER, {"shard": "7"}, "token-1")
+    node = parse_node(document)
+    assert node.name == INSTANCE.node_name
+    assert node.provider_id == INSTANCE.provider_id
+    assert node.labels == {
+        "team": "web",
+        "shard": "7",
+        "karpenter.k8s.aws/instance-size": "large",
+        keys.HOSTNAME: INSTANCE.node_name,
+        keys.PROVISIONER_NAME: "default",
+        keys.INSTANCE_TYPE: "m5.large",
+        keys.ZONE: "eu-west-1a",
+        keys.CAPACITY_TYPE: "spot",
+    }
+    assert node.annotations == {"note": "hello", LAUNCH_TOKEN: "token-1"}
+    assert node.finalizers == (keys.TERMINATION_FINALIZER,)
+    assert node.taints == (Taint("dedicated", "web"), Taint("cilium", effect="NoExecute"))
+    assert document["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "karpenter.sh/v1alpha5",
+            "kind": "Provisioner",
+            "name": "default",
+            "uid": "uid-default",
+            "blockOwnerDeletion": True,
+        }
+    ]
+    assert "status" not in document
+
+
+def test_what_the_cloud_says_wins_over_the_plan_and_the_provisioner() -> None:
+    provisioner = factories.provisioner(labels={keys.ZONE: "elsewhere"})
+    document = node_document(INSTANCE, provisioner, {keys.CAPACITY_TYPE: "on-demand"})
+    assert document["metadata"]["labels"][keys.ZONE] == "eu-west-1a"
+    assert document["metadata"]["labels"][keys.CAPACITY_TYPE] == "spot"
+
+
+def test_an_adopted_instance_keeps_its_launch_token() -> None:
+    document = node_document(cloud_instance(tags={LAUNCH_TOKEN: "from-tag"}), PROVISIONER)
+    assert document["metadata"]["annotations"][LAUNCH_TOKEN] == "from-tag"
+
+
+def test_a_complete_node_lacks_nothing() -> None:
+    document = node_document(INSTANCE, PROVISIONER)
+    assert missing_metadata(parse_node(document), document) == {}
+
+
+def test_a_node_that_its_kubelet_made_gets_all_but_taints() -> None:
+    document = node_document(INSTANCE, PROVISIONER)
+    bare = Node(name=INSTANCE.node_name, finalizers=("other/finalizer",), resource_version="7")
+    patch = missing_metadata(bare, document)
+    assert patch["metadata"]["labels"] == document["metadata"]["labels"]
+    assert patch["metadata"]["finalizers"] == ["other/finalizer", keys.TERMINATION_FINALIZER]
+    assert patch["metadata"]["ownerReferences"] == document["metadata"]["ownerReferences"]
+    assert patch["metadata"]["resourceVersion"] == "7", "a list is replaced only if nobody wrote it meanwhile"
+    assert patch["spec"] == {"providerID": INSTANCE.provider_id}
+
+
+def test_values_that_exist_are_kept() -> None:
+    document = node_document(INSTANCE, PROVISIONER)
+    node = parse_node({**document, "metadata": {**document["metadata"], "labels": {"team": "other"}}})
+    assert "team" not in missing_metadata(node, document)["metadata"]["labels"]
+
+
+def test_no_finalizer_is_added_to_a_node_that_is_being_deleted() -> None:
+    node = Node(name=INSTANCE.node_name, deleted_at=1.0)
+    assert "finalizers" not in missing_metadata(node, node_document(INSTANCE, PROVISIONER))["metadata"]
+
+
+def test_the_tag_that_the_cloud_writes_is_the_one_that_adoption_reads() -> None:
+    assert tagging.LAUNCH_TOKEN == LAUNCH_TOKEN

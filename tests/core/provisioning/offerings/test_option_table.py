@@ -1,0 +1,70 @@
+"""The catalog is compiled once, and again only when its content changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core.api import labels as keys
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, Offering
+from controller.core.provisioning import solve
+from controller.core.provisioning.offerings.option_table import MOST_ANSWERS, OfferTable, Pool, TableCache
+from controller.core.provisioning.problem import pool_requirements
+from controller.core.scheduling.requirements import Requirement, Requirements
+from tests.core.provisioning.plans import solved
+from tests.factories import ZONES, instance_type, pending_pods, problem, provisioner, requirement
+
+
+def kinds(price: float = 0.1) -> tuple[InstanceType, ...]:
+    """Made anew each time, as a provider does that asks for prices again."""
+    return (instance_type(price=price), instance_type(name="c5.large", offered=(Offering(ZONES[0], keys.SPOT, 0.05),)))
+
+
+def table(cache: TableCache, pool: Provisioner, types: tuple[InstanceType, ...], left: int = 0) -> OfferTable:
+    return cache.table([Pool(pool, pool_requirements(pool), {"cpu": left})], {pool.name: types})
+
+
+def test_equal_content_is_compiled_once() -> None:
+    """The objects are others each time, and what is left of the limits changes with every node."""
+    cache = TableCache()
+    first = table(cache, provisioner(), kinds(), left=9)
+    assert table(cache, provisioner(weight=7), kinds(), left=3) is first
+
+
+def test_another_price_or_availability_or_provisioner_is_another_table() -> None:
+    cache = TableCache(size=9)
+    gone = (replace(kinds()[0], offerings=tuple(replace(o, available=False) for o in kinds()[0].offerings)), kinds()[1])
+    others = [
+        table(cache, provisioner(), kinds()),
+        table(cache, provisioner(), kinds(0.2)),
+        table(cache, provisioner(), gone),
+        table(cache, provisioner(labels={"team": "a"}), kinds()),
+        table(cache, provisioner(requirements=[requirement(keys.ZONE, "In", ZONES[0])]), kinds()),
+    ]
+    assert len({id(each) for each in others}) == len(others)
+
+
+def test_the_tables_of_the_last_few_catalogs_are_kept() -> None:
+    """Provisioning and consolidation may look at two catalogs in turn; older ones are forgotten."""
+    cache = TableCache(size=2)
+    first = table(cache, provisioner(), kinds(0.1))
+    table(cache, provisioner(), kinds(0.2))
+    assert table(cache, provisioner(), kinds(0.1)) is first
+    table(cache, provisioner(), kinds(0.3))
+    assert table(cache, provisioner(), kinds(0.1)) is not first
+
+
+def test_answers_do_not_pile_up() -> None:
+    """Selectors on host names are new with every node."""
+    found = table(TableCache(), provisioner(), kinds())
+    for number in range(MOST_ANSWERS + 10):
+        found.term_bits(Requirements((Requirement.of("rack", "In", (f"r{number}",)),)))
+    assert len(found._terms) <= MOST_ANSWERS
+
+
+def test_a_plan_is_the_same_from_a_table_that_others_have_used() -> None:
+    """Daemons, requests and limits of other batches leave nothing behind."""
+    posed = problem(pending=pending_pods(5, requests={"cpu": "1"}), catalog=kinds())
+    first = solved(posed)
+    solve(problem(pending=pending_pods(3, requests={"cpu": "300m", "memory": "2Gi"}), catalog=kinds()))
+    assert solve(posed) == first

@@ -1,0 +1,160 @@
+"""No spot pool carries more than its share of a workload's replicas, where spread is free."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from controller.core.api import labels as keys
+from controller.core.api.pod import OwnerReference, Pod
+from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.provisioning import SchedulingPlan, SolveOptions
+from controller.core.provisioning.flexibility import within_spread
+from controller.core.provisioning.placed_pods import workloads
+from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from tests.core.provisioning.plans import FIRST, WEB, near, solved
+from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
+
+APART = (near(keys.HOSTNAME),)
+OWNER = OwnerReference("apps/v1", "ReplicaSet", "web", "uid-web")
+SPOT = (keys.SPOT,)
+
+
+def alike(count: int, capacity_types: tuple[str, ...] = SPOT) -> list[InstanceType]:
+    """Types of one size and price in three zones."""
+    return [instance_type(name=f"f{n}.large", cpu=2, price=0.1, capacity_types=capacity_types) for n in range(count)]
+
+
+def replicas(count: int) -> tuple[Pod, ...]:
+    """A ReplicaSet's pods, each on a host of its own."""
+    return pending_pods(count, requests={"cpu": "1"}, required_pod_anti_affinity=APART, owner=OWNER, labels=WEB)
+
+
+def carried(plan: SchedulingPlan) -> Counter[tuple[str, str]]:
+    """Replicas that each spot pool would carry if EC2 chose it for every node that asks for it."""
+    found: Counter[tuple[str, str]] = Counter()
+    for planned in plan.new_nodes:
+        found.update({pool: len(planned.pods) for pool in asked(planned)})
+    return found
+
+
+def asked(planned: PlannedNode) -> set[tuple[str, str]]:
+    spot = [o for o in (planned.offering, *planned.alternatives) if o.capacity_type == keys.SPOT]
+    return {(o.instance_type, o.zone) for o in within_spread(spot, planned.price_spread, planned.spot_offerings)}
+
+
+def test_whatever_ec2_picks_no_pool_carries_more_than_its_share() -> None:
+    plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
+    assert len(plan.new_nodes) == 8
+    assert max(carried(plan).values()) == 4
+    assert min(len(asked(planned)) for planned in plan.new_nodes) >= SolveOptions().spot_offerings
+
+
+def test_a_share_of_one_leaves_every_node_all_pools() -> None:
+    plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=1.0))
+    assert set(carried(plan).values()) == {8}
+
+
+def test_replicas_that_run_already_count() -> None:
+    """Six of eight replicas stand in the cheapest pool: the two that come ask for others."""
+    here = node(
+        name="here", labels={keys.INSTANCE_TYPE: "f0.large", keys.ZONE: ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}
+    )
+    running = [running_pod(node="here", requests={"cpu": "10m"}, owner=OWNER, labels=WEB) for _ in range(6)]
+    posed = problem(pending=replicas(2), nodes=[state_node(node=here, pods=running)], catalog=alike(8))
+    plan = solved(posed, SolveOptions(spot_pool_share=0.5))
+    assert len(plan.new_nodes) == 2
+    assert ("f0.large", ZONES[0]) not in carried(plan)
+
+
+def test_where_few_pools_would_do_a_node_keeps_them_all() -> None:
+    """A narrow choice waits for capacity: flexibility comes before spread."""
+    plan = solved(problem(pending=replicas(4), catalog=alike(2)), SolveOptions(spot_pool_share=0.5))
+    assert set(carried(plan).values()) == {4}
+
+
+def test_spread_that_costs_money_is_not_bought() -> None:
+    """One pool is 10 % cheaper than all others: every node keeps it, whatever its share."""
+    cheap = instance_type(name="z.large", cpu=2, price=0.09, capacity_types=SPOT, zones=ZONES[:1])
+    kinds = [cheap, *alike(8)]
+    plan = solved(problem(pending=replicas(8), catalog=kinds), SolveOptions(spot_pool_share=0.5))
+    assert {planned.offering.instance_type for planned in plan.new_nodes} == {"z.large"}
+
+
+def test_on_demand_is_not_taken_back_and_needs_no_spread() -> None:
+    kinds = alike(8, (keys.ON_DEMAND,))
+    one, all_of_it = (
+        solved(problem(pending=replicas(4), catalog=kinds), SolveOptions(spot_pool_share=share)) for share in (0.5, 1.0)
+    )
+    assert [n.alternatives for n in one.new_nodes] == [n.alternatives for n in all_of_it.new_nodes]
+
+
+def test_pods_without_an_owner_are_no_workload() -> None:
+    pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=APART, labels=WEB)
+    plan = solved(problem(pending=pods, catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
+    assert set(carried(plan).values()) == {4}
+
+
+def several_workloads(chance: random.Random) -> SchedulingProblem:
+    """ReplicaSets whose pods meet on nodes, and types whose spot prices are near each other or not."""
+    pods: list[Pod] = []
+    for number in range(chance.randint(1, 4)):
+        owner = OwnerReference("apps/v1", "ReplicaSet", f"w{number}", f"uid-{number}")
+        cpu = chance.choice(["600m", "900m", "1500m", "1900m"])
+        pods += pending_pods(
+            chance.choice([1, 2, 5, 16]),
+            requests={"cpu": cpu},
+            owner=owner if number < 3 else None,
+            node_selector=chance.choice([{}, {keys.ZONE: ZONES[0]}]),
+        )
+    prices = (0.1, 0.1, 0.101, 0.11)
+    types = [
+        instance_type(
+            name=f"f{n}.large",
+            cpu=chance.choice([2, 2, 2, 4]),
+            price=chance.choice(prices),
+            capacity_types=SPOT,
+            zones=ZONES[:2],
+        )
+        for n in range(chance.randint(4, 16))
+    ]
+    return problem(pending=pods, catalog=types)
+
+
+def dealt_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> list[list[PricedOffering]]:
+    """The rule, node by node from what the plan said before: the offerings that each keeps."""
+    total: Counter[str] = Counter()
+    for planned in nodes:
+        total.update(workloads(planned.pods))
+    load: Counter[tuple[str, PricedOffering]] = Counter()
+    found = []
+    for planned in nodes:
+        every = [planned.offering, *planned.alternatives]
+        asked = sorted(within_spread(every, planned.price_spread, planned.spot_offerings))
+        own = {w: n for w, n in workloads(planned.pods).items() if total[w] >= 2}
+        most = {w: math.ceil(options.spot_pool_share * total[w]) for w in own}
+        own = {w: n for w, n in own.items() if n <= most[w]}
+        fine = [o for o in asked if all(load[w, o] + n <= most[w] for w, n in own.items())]
+        many = int(options.spot_pool_share * len(asked))
+        kept = asked
+        if own and min(many, len(fine)) >= planned.spot_offerings:
+            some = fine[:: max(1, len(fine) // many)][:many]
+            kept = some if some[0].price <= planned.offering.price * 1.02 else asked
+        load.update({(w, o): n for w, n in own.items() for o in kept})
+        found.append(sorted([*kept, *(o for o in every if o not in asked)]))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_deals_that_are_kept_for_nodes_alike_are_those_made_for_each_by_itself(seed: int) -> None:
+    posed = several_workloads(random.Random(seed))
+    undealt = replace(FIRST, spot_pool_share=1.0, spot_offerings=2)
+    before = solved(posed, undealt).new_nodes
+    shared = replace(undealt, spot_pool_share=0.5)
+    found = solved(posed, shared).new_nodes
+    assert [[each.offering, *each.alternatives] for each in found] == dealt_one_by_one(before, shared)

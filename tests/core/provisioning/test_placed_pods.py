@@ -1,0 +1,76 @@
+"""A plan says how many pods of a class a node gets; which they are is found when asked for, and is always the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.core.api.pod import OwnerReference, Pod
+from controller.core.api.replicas import Pods
+from controller.core.provisioning.placed_pods import Part, PlacedPods, workloads
+from controller.core.provisioning.pods.pod_classes import PodClass, classify
+from tests.core.provisioning.plans import SMALL
+from tests.factories import pod, replica_set_owner
+
+OWNERS = (replica_set_owner(name="web"), replica_set_owner(name="api"))
+
+
+def made(name: int, created: int, owner: OwnerReference | None) -> Pod:
+    """A replica."""
+    return pod(name=f"pod-{name:03}", requests=SMALL, owner=owner, pod_fields={"created": float(created)})
+
+
+REPLICAS = st.lists(
+    st.builds(made, st.integers(0, 999), st.integers(0, 3), st.sampled_from([None, *OWNERS])),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda each: each.name,
+)
+
+
+def only_class(pods: list[Pod]) -> PodClass:
+    """The class of pods that differ in name, age and owner alone."""
+    (found,) = classify(Pods.of(pods).groups, frozenset(), {})
+    return found
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(REPLICAS, st.data())
+def test_slices_are_what_handing_out_one_by_one_gives(pods: list[Pod], data: st.DataObject) -> None:
+    """Oldest first, then by name, whatever order they came in; and whose they are."""
+    eager = sorted(pods, key=lambda each: (each.created, each.name))
+    found = only_class(data.draw(st.permutations(pods)))
+    first = data.draw(st.integers(0, len(pods) - 1))
+    count = data.draw(st.integers(0, len(pods) - first))
+    lazy, chosen = PlacedPods([Part(found, first, count)]), eager[first : first + count]
+    assert len(lazy) == count
+    assert workloads(lazy) == Counter(each.owners[0].uid for each in chosen if each.owners)
+    assert lazy == tuple(sorted(each.key for each in chosen))
+    assert hash(lazy) == hash(tuple(lazy))
+
+
+def test_nodes_with_the_same_pods_are_equal_however_they_were_put_together() -> None:
+    found = only_class([made(number, 0, None) for number in range(4)])
+    whole, parts = PlacedPods([Part(found, 0, 3)]), PlacedPods([Part(found, 2, 1), Part(found, 0, 2)])
+    assert whole == parts
+    assert whole != PlacedPods([Part(found, 1, 3)])
+    assert ("default", "pod-001") in whole
+    assert whole[0] == ("default", "pod-000")
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.permutations([("b", "x"), ("a", "z"), ("a", "y"), ("b", "w"), ("b", "v")]))
+def test_classes_are_numbered_by_their_first_names_in_whatever_order_pods_came(keys: list[tuple[str, str]]) -> None:
+    """Those of one namespace are a class here; one whose pods ask for more comes by its own first name."""
+    pods = [pod(namespace=space, name=name, requests={"cpu": "2"} if name == "v" else SMALL) for space, name in keys]
+    found = classify(Pods.of(pods).groups, frozenset(), {})
+    assert [(each.index, each.name, len(each)) for each in found] == [(0, "a/y", 2), (1, "b/v", 1), (2, "b/w", 2)]
+
+
+def test_a_class_has_waited_as_long_as_its_oldest_pod() -> None:
+    """Beside the youngest pod of the whole batch, in turns of a minute."""
+    old = [made(1, 0, None), made(2, 300, None)]
+    young = pod(name="young", requests={"cpu": "2"}, pod_fields={"created": 300.0})
+    assert [each.waited for each in classify(Pods.of([*old, young]).groups, frozenset(), {})] == [5, 0]

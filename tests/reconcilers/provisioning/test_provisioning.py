@@ -1,0 +1,548 @@
+"""Provisioning: batches, launches, nominations, failures; never a second node for the same pods."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE
+from controller.core.cloud import PricedOffering
+from controller.core.guards.spending import LaunchLimits
+from controller.core.machines.node_documents import LAUNCH_TOKEN
+from controller.core.provisioning.batch_window import BatchTimes
+from controller.core.provisioning.plan import SolveOptions
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, CloudThrottledError, InsufficientCapacityError, InvalidObjectError
+from controller.kube.resources import NODES, PROVISIONERS
+from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningOptions, ProvisioningReconciler
+from controller.runtime.loops import BackoffTimes
+from controller.telemetry.decision_ledger import Ledger
+from controller.telemetry.registry import Metrics
+from tests.reconcilers.conftest import World
+
+BIG = {"requests": {"cpu": "1500m"}}
+HOST_APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+QUICK = ProvisioningOptions(BatchTimes(0.05, 0.5, 5.0), SolveOptions())
+
+
+def reconciler(
+    world: World, options: ProvisioningOptions = QUICK, ledger: Ledger | None = None
+) -> ProvisioningReconciler:
+    adopted = threading.Event()
+    adopted.set()
+    return ProvisioningReconciler(
+        informers=world.informers,
+        events=world.events,
+        catalogs=world.catalogs,
+        launcher=world.launcher,
+        clock=world.clock,
+        stop=world.stop,
+        adopted=adopted,
+        options=options,
+        ledger=ledger,
+    )
+
+
+def nodes_are(count: int) -> Any:
+    return lambda snapshot: len(snapshot.nodes) == count
+
+
+def settled_passes(world: World, loop: ProvisioningReconciler, seconds: float = 1.0) -> Snapshot:
+    """Passes for a while, to see that nothing more happens."""
+    end = world.clock.monotonic() + seconds
+    while world.clock.monotonic() < end:
+        loop.reconcile(world.informers.snapshot())
+        world.clock.wait(world.stop, 0.02)
+    return world.informers.snapshot()
+
+
+def test_waiting_pods_get_a_node_with_everything_on_it(world: World) -> None:
+    world.add_provisioner(
+        labels={"team": "web"},
+        taints=[{"key": "dedicated", "value": "web", "effect": "NoSchedule"}],
+        startupTaints=[{"key": "cilium", "effect": "NoExecute"}],
+    )
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    world.add_pod("a", spec={"tolerations": tolerations})
+    loop = reconciler(world)
+    snapshot = world.passes(loop, nodes_are(1), "a node")
+    (node,) = snapshot.nodes.values()
+    assert node.node.finalizers == ("karpenter.sh/termination",)
+    assert node.node.labels["team"] == "web"
+    assert node.node.labels["karpenter.sh/provisioner-name"] == "default"
+    assert {taint.key for taint in node.node.taints} >= {"dedicated", "cilium"}
+    assert node.node.provider_id in world.cloud.instances
+    assert node.node.annotations[LAUNCH_TOKEN] == world.cloud.requests[0].token
+    nominated = world.until(lambda s: s.nodes[node.name].nominated_until > world.clock.now(), "nomination")
+    assert nominated
+    assert node.name in world.await_event("Nominated")["message"]
+
+
+def test_pods_that_come_together_are_planned_together(world: World) -> None:
+    """A window, not a node a pod: all pods of the window are in one plan."""
+    world.add_provisioner()
+    for index in range(6):
+        world.add_pod(f"p{index}")
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.nodes, "nodes")
+    planned = {key for request in world.cloud.requests for key in [request.token]}
+    assert len(planned) == len(world.cloud.requests)
+    requested = sum(request.requests["cpu"] for request in world.cloud.requests)
+    assert requested == 6000
+
+
+def test_pods_that_wait_get_no_second_node_while_the_first_is_on_its_way(world: World) -> None:
+    """Duplicate launches would follow if the plan were made without the node in flight."""
+    world.add_provisioner()
+    world.add_pod("a")
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.1), SolveOptions()))
+    world.passes(loop, nodes_are(1))
+    settled_passes(world, loop)
+    assert len(world.cloud.requests) == 1
+
+
+def test_no_plan_is_made_while_a_launch_is_not_in_the_state(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    before = world.caught_up()
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.05, 0.01), SolveOptions()))
+    while not world.cloud.requests:
+        loop.reconcile(before)
+        world.clock.wait(world.stop, 0.02)
+    for _ in range(10):
+        loop.reconcile(before)  # a snapshot that does not know the node
+        world.clock.wait(world.stop, 0.02)
+    assert len(world.cloud.requests) == 1
+
+
+def test_nothing_is_planned_before_what_others_launched_is_adopted(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    loop = reconciler(world)
+    adopted = threading.Event()
+    loop._adopted = adopted
+    settled_passes(world, loop, 0.4)
+    assert world.cloud.requests == []
+    adopted.set()
+    world.passes(loop, nodes_are(1))
+
+
+def test_a_pod_that_nothing_can_hold_says_why(world: World) -> None:
+    world.add_provisioner()
+    big = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500"}}}]}
+    world.add_pod("huge", spec=big)
+    world.add_pod("small")
+    loop = reconciler(world)
+    world.passes(loop, nodes_are(1))
+    event = world.await_event("FailedScheduling")
+    assert event["involvedObject"]["name"] == "huge"
+    assert event["type"] == "Warning"
+    assert "cpu" in event["message"]
+
+
+def test_preferred_anti_affinity_is_warned_of_once_for_a_workload(world: World) -> None:
+    """It can keep consolidation from removing nodes: two replicas, one warning, although they are planned again."""
+    made = world.add_provisioner(consolidation={"enabled": True})
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    owner = {key: made[key] for key in ("apiVersion", "kind")} | {key: made["metadata"][key] for key in ("name", "uid")}
+    spec = {"affinity": {"podAntiAffinity": apart}, "nodeSelector": {"no": "where"}}
+    for name in ("web-1", "web-2"):
+        world.add_pod(name, spec=spec, labels={"app": "web"}, ownerReferences=[owner])
+    settled_passes(world, reconciler(world))
+    world.await_event("FailedScheduling")
+    assert len(world.said("PreferredAntiAffinity")) == 1
+
+
+def test_a_preference_that_is_not_paid_for_is_told_once_for_a_workload(world: World) -> None:
+    """Two replicas prefer a type that costs many times as much: one of them says so, and gives the setting's name."""
+    made = world.add_provisioner()
+    dear = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["r5.4xlarge"]}
+    wish = {"weight": 1, "preference": {"matchExpressions": [dear]}}
+    owner = {key: made[key] for key in ("apiVersion", "kind")} | {key: made["metadata"][key] for key in ("name", "uid")}
+    spec = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
+    for name in ("web-1", "web-2"):
+        world.add_pod(name, spec=spec, labels={"app": "web"}, ownerReferences=[owner])
+    times = BatchTimes(0.02, 0.1, 600.0)
+    world.passes(reconciler(world, ProvisioningOptions(times, SolveOptions(preference_premium=0.0))), nodes_are(1))
+    event = world.await_event("PreferenceTooDear")
+    assert "node affinity to" in event["message"]
+    assert "(preferencePremium)" in event["message"]
+    assert len(world.said("PreferenceTooDear")) == 1
+
+
+def test_no_capacity_is_tried_again_at_once(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    world.cloud.create_errors = [InsufficientCapacityError("no m5.large in eu-west-1a")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 600.0), SolveOptions()))
+    world.passes(loop, nodes_are(1), "the second launch")
+    assert len(world.cloud.requests) == 2
+    assert world.cloud.requests[0].token == world.cloud.requests[1].token
+    assert "no m5.large in eu-west-1a" in world.await_event("FailedScheduling")["message"]
+
+
+def test_another_failure_is_tried_again_after_a_while_and_the_pod_says_so(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    world.cloud.create_errors = [CloudError("the profile does not exist")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 60.0), SolveOptions()))
+    world.passes(loop, lambda _: len(world.cloud.requests) == 1, "the first launch")
+    settled_passes(world, loop, 0.4)
+    assert len(world.cloud.requests) == 1, "no hot loop"
+    assert "the profile does not exist" in world.await_event("FailedScheduling")["message"]
+    world.clock.ahead_seconds = 61.0
+    world.passes(loop, nodes_are(1), "the second launch")
+
+
+def test_a_provisioner_that_fails_does_not_stop_the_others(world: World) -> None:
+    world.add_provisioner("broken", weight=50)
+    world.add_provisioner("works")
+    world.cloud.types_errors["broken"] = CloudError("no subnet")
+    world.add_pod("a")
+    snapshot = world.passes(reconciler(world), nodes_are(1))
+    assert {node.provisioner_name for node in snapshot.nodes.values()} == {"works"}
+
+
+def test_one_launch_that_fails_does_not_take_the_others_with_it(world: World) -> None:
+    world.add_provisioner("one", labels={"pool": "one"})
+    world.add_provisioner("two", labels={"pool": "two"})
+    world.add_pod("a", spec={"nodeSelector": {"pool": "one"}})
+    world.add_pod("b", spec={"nodeSelector": {"pool": "two"}})
+    world.cloud.create_errors = [CloudError("refused")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 600.0), SolveOptions(), launch_workers=1))
+    snapshot = world.passes(loop, nodes_are(1))
+    assert len(world.cloud.requests) == 2
+    assert len(snapshot.nodes) == 1
+
+
+def test_launches_that_fail_alike_are_one_line_and_so_is_that_they_work_again(world: World) -> None:
+    world.add_provisioner()
+    term = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    for name in ("a", "b", "c"):
+        world.add_pod(name, labels={"app": "w"}, spec=apart)
+    world.cloud.create_errors = [CloudThrottledError(f"RequestLimitExceeded, request {index}") for index in range(6)]
+    loop = reconciler(world, ProvisioningOptions(QUICK.times, SolveOptions(), hold_back=BackoffTimes(0.05, 0.05)))
+    with capture_logs() as logs:
+        world.passes(loop, nodes_are(3), "three nodes in the end")
+    (failed,) = [entry for entry in logs if entry["event"] == "Launch failed" and entry["log_level"] == "error"]
+    (works,) = [entry for entry in logs if entry["event"] == "Launches work again"]
+    assert failed["provisioner"] == works["provisioner"] == "default"
+    assert works["failures"] == 6
+
+
+def test_a_provisioner_whose_launch_failed_is_passed_over_for_a_while(world: World) -> None:
+    """Its pods go to another that can have them; when it is changed it counts as new."""
+    world.add_provisioner("first", weight=50)
+    world.add_provisioner("second")
+    world.add_pod("a")
+    world.cloud.create_errors = [CloudError("UnauthorizedOperation")]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.2), SolveOptions()))
+    snapshot = world.passes(loop, nodes_are(1), "a node of the second")
+    assert [request.provisioner.name for request in world.cloud.requests] == ["first", "second"]
+    assert {node.provisioner_name for node in snapshot.nodes.values()} == {"second"}
+    world.kube.patch(PROVISIONERS, "first", {"spec": {"labels": {"mended": "true"}}})
+    world.add_pod("b", spec={"nodeSelector": {"mended": "true"}})
+    world.passes(loop, nodes_are(2), "a node of the first")
+
+
+def test_an_instance_whose_node_is_refused_is_not_launched_again_and_again(world: World) -> None:
+    """A label that the API server refuses must not turn into instances that start and stop for ever."""
+    world.add_provisioner(labels={"team": "web"})
+    world.add_pod("a")
+    healthy = world.kube.create
+
+    def refuse(resource: Any, obj: Any, *rest: Any, **more: Any) -> Any:
+        if resource is NODES:
+            raise InvalidObjectError("metadata.labels: Invalid value", 422)
+        return healthy(resource, obj, *rest, **more)
+
+    world.kube.create = refuse  # type: ignore[method-assign]
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.05), SolveOptions()))
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.6)
+    assert len(world.cloud.requests) == 1
+    assert not world.cloud.running
+    assert "metadata.labels" in world.await_event("FailedScheduling")["message"]
+
+
+def test_the_limit_holds_at_launch_also_when_the_plan_did_not_know(world: World) -> None:
+    world.add_provisioner(limits={"resources": {"cpu": "4"}})
+    for index in range(12):
+        world.add_pod(f"p{index}")
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.2), SolveOptions()))
+    world.passes(loop, lambda s: s.nodes, "a node")
+    settled_passes(world, loop, 0.8)
+    types = {entry.name: entry for entry in world.cloud.types}
+    assert sum(types[entry.instance_type].capacity["cpu"] for entry in world.cloud.running) <= 4000
+    assert world.await_event("FailedScheduling")
+
+
+def test_pods_fit_on_a_node_that_has_room(world: World) -> None:
+    world.add_provisioner()
+    world.add_node({"metadata": {"name": "roomy", "labels": {"karpenter.sh/provisioner-name": "default"}}})
+    world.add_pod("a")
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.nodes["roomy"].nominated_until > 0, "nomination")
+    assert world.cloud.requests == []
+    assert "roomy" in world.await_event("Nominated")["message"]
+
+
+@pytest.mark.parametrize("gone", ["node", "instance"])
+def test_a_node_that_vanished_before_the_state_saw_it_does_not_block_for_ever(world: World, gone: str) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    before = world.caught_up()
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.05, 600.0), SolveOptions()))
+    while not world.cloud.requests:
+        loop.reconcile(before)
+        world.clock.wait(world.stop, 0.02)
+    (node,) = world.kube.list(NODES)
+    world.kube.patch(NODES, node["metadata"]["name"], {"metadata": {"finalizers": None}})
+    world.kube.delete(NODES, node["metadata"]["name"])
+    if gone == "instance":
+        world.cloud.delete(node["spec"]["providerID"])
+    assert world.launcher.settle(before)
+    world.clock.ahead_seconds = 6.0
+    assert world.launcher.settle(before) == ()
+
+
+def test_a_provisioner_that_is_deleted_between_plan_and_launch_launches_nothing(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    stale = world.caught_up()
+    world.kube.delete(PROVISIONERS, "default")
+    world.until(lambda s: "default" not in s.provisioners)
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.02, 600.0), SolveOptions()))
+    for _ in range(10):
+        loop.reconcile(stale)
+        world.clock.wait(world.stop, 0.02)
+    assert world.cloud.requests == []
+    assert "Provisioner" in world.await_event("FailedScheduling")["message"]
+
+
+def test_pods_that_stay_or_fit_are_named_in_the_log_with_news_alone(world: World) -> None:
+    """They are planned for again and again; the reason, or the node, is said once."""
+    world.add_provisioner()
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.02, 0.05), SolveOptions()))
+    world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
+    with capture_logs() as logs:
+        for _ in range(3):
+            world.passes(loop, lambda _: len(logs) > 1, "it is said")
+            for _ in range(5):
+                loop.reconcile(world.caught_up())
+                world.clock.wait(world.stop, 0.05)
+        world.add_pod("small")
+        (name,) = world.passes(loop, nodes_are(1), "a node").nodes
+        world.add_pod("late", spec={"containers": [{"name": "c", "image": "i"}]})
+        world.passes(loop, lambda _: any("default/late" in entry.get("pods", ()) for entry in logs[3:]), "placed")
+        for _ in range(5):
+            loop.reconcile(world.caught_up())
+    alone, beside_nodes = [entry for entry in logs if entry["event"] == "Pods stay pending"]
+    assert alone["pods"] == beside_nodes["pods"] == ["default/huge"]
+    assert "cpu" in alone["because"]
+    assert "has no room" in beside_nodes["because"], "that there are nodes now is news"
+    (fits,) = [entry for entry in logs if entry["event"] == "Pods have room on a node"]
+    assert (fits["node"], fits["pods"], fits["pod_count"]) == (name, ["default/late"], 1)
+
+
+def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world: World) -> None:
+    """Launches add up: the second node's price before is the first one's price after."""
+    world.add_provisioner()
+    ledger = Ledger(world.clock)
+    loop = reconciler(world, ledger=ledger)
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}
+    for name in ("a", "b"):
+        world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
+    world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
+    with capture_logs() as logs:
+        world.passes(loop, nodes_are(2), "two nodes")
+    told = {entry["node"]: entry["pods"] for entry in logs if entry["event"] == "Pods have a node on its way"}
+    assert sorted(told.values()) == [["default/a"], ["default/b"]], "the log leads from the pod to its node"
+    assert told.keys() == {entry["node"] for entry in logs if entry["event"] == "Launched instance"}
+    first, second = ledger.entries(kind="launch")
+    assert first.decision.price_before == 0.0
+    assert second.decision.price_before == first.decision.price_after
+    assert second.decision.price_after == pytest.approx(sum(r.offerings[0].price for r in world.cloud.requests))
+    assert {*first.decision.pods, *second.decision.pods} == {"default/a", "default/b"}
+    assert first.decision.inputs == second.decision.inputs != ""
+    assert first.decision.details["instance"] in {instance.id for instance in world.cloud.running}
+    assert "m5.large" in first.decision.reason or "c5.large" in first.decision.reason
+    (skip,) = ledger.entries(kind="skip", subject="default/huge")
+    assert "cpu" in skip.decision.reason
+    loop.close()
+
+
+def test_what_the_fleet_gives_instead_is_costed_and_its_fit_checked_and_the_ledger_has_the_difference(
+    world: World,
+) -> None:
+    world.add_provisioner()
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}
+    world.add_pod("a", spec={"containers": [container]})
+    world.cloud.gives = PricedOffering(0.085, "c5.large", "eu-west-1a", "on-demand")
+    ledger = Ledger(world.clock)
+    world.passes(reconciler(world, ledger=ledger), lambda _: ledger.entries(kind="launch"), "a launch")
+    (entry, *_) = ledger.entries(kind="launch")
+    details = entry.decision.details
+    assert (details["instance_type"], details["price_per_hour"]) == ("c5.large", "0.08500")
+    assert details["planned"].startswith("c5.xlarge/")
+    assert details["planned_price_per_hour"] == "0.17000"
+    assert details["pods_short_of"] == "cpu"
+    assert entry.decision.price_after == pytest.approx((entry.decision.price_before or 0) + 0.085)
+
+
+def test_a_launch_that_failed_is_on_record_as_skipped(world: World) -> None:
+    world.add_provisioner()
+    world.add_pod("a")
+    world.cloud.create_errors.append(CloudError("quota: vCPU limit exceeded"))
+    ledger = Ledger(world.clock)
+    loop = reconciler(world, ledger=ledger)
+    world.passes(loop, lambda _: ledger.entries(), "a decision")
+    (entry,) = ledger.entries()
+    assert (entry.decision.kind, entry.decision.subject) == ("skip", "Pod/default/a")
+    assert "quota: vCPU limit exceeded" in entry.decision.reason
+    loop.close()
+
+
+def annotate(world: World, name: str, **annotations: str) -> None:
+    found = {f"karpenter.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    world.kube.patch(PROVISIONERS, name, {"metadata": {"annotations": found}})
+    world.until(lambda s: found.items() <= s.provisioners[name].object_annotations.items(), "annotated")
+
+
+def test_a_limit_that_binds_is_told_to_the_pod_and_the_provisioner_and_counted(world: World) -> None:
+    """Two nodes are planned, the limit has room for one."""
+    world.add_provisioner()
+    annotate(world, "default", price_limit="0.1")
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}
+    for name in ("a", "b"):
+        world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
+    metrics = Metrics(world.clock)
+    ledger = Ledger(world.clock, metrics)
+    loop = reconciler(world, ledger=ledger)
+    world.passes(loop, lambda _: ledger.entries(kind="skip"), "a refusal")
+    assert len(world.cloud.running) == 1
+    refusal = "annotation karpenter.sh/price-limit of Provisioner default"
+    assert refusal in ledger.entries(kind="skip")[0].decision.reason
+    told = world.await_event("LaunchLimited")
+    assert told["involvedObject"]["kind"] == "Provisioner"
+    assert refusal in told["message"]
+    assert refusal in world.await_event("FailedScheduling")["message"]
+    assert 'nodeless_guard_refusals{guard="provisioner-price",provisioner="default"} 1.0' in (
+        metrics.page({}).body.decode()
+    )
+    loop.close()
+
+
+def test_each_limit_is_told_to_the_pod_and_to_the_provisioner_when_it_binds(world: World) -> None:
+    """Those of the settings hold for all Provisioners together; each is told by its own event, with its own words."""
+    world.add_provisioner()
+    often, plan = BatchTimes(0.01, 0.02, 0.05), QUICK.solve
+    loop = reconciler(world)
+    world.add_pod("a")
+    for limits, words in (
+        (LaunchLimits(price_per_hour=0.001), "launchLimits.pricePerHour of the settings"),
+        (LaunchLimits(resources=FrozenMap({"cpu": 500})), "launchLimits.resources.cpu of the settings"),
+    ):
+        loop.tune(often, plan, limits)
+        assert world.passes(loop, partial(_told_of, world, words), words).nodes == {}
+    loop.tune(often, plan, LaunchLimits(nodes_per_minute=1))
+    world.passes(loop, nodes_are(1), "the one node of this minute")
+    world.add_pod("b", spec={"containers": [{"name": "c", "image": "i", "resources": BIG}]})
+    rate = "launchLimits.nodesPerMinute of the settings: 1 nodes were launched within a minute, 1 may be"
+    world.passes(loop, lambda _: _told(world, rate), "the rate binds")
+    assert len(world.cloud.running) == 1
+    annotate(world, "default", price_limit="cheap")
+    unreadable = "annotation karpenter.sh/price-limit: 'cheap' is no number"
+    world.passes(loop, lambda _: _told(world, unreadable), unreadable)
+    loop.close()
+
+
+def _told_of(world: World, words: str, _snapshot: Snapshot) -> bool:
+    return _told(world, words)
+
+
+def _told(world: World, words: str) -> bool:
+    """Whether both the pod's and the Provisioner's event say so."""
+    events = (world.said("LaunchLimited"), world.said("FailedScheduling"))
+    return all(any(words in event["message"] for event in found) for found in events)
+
+
+def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: World) -> None:
+    world.add_provisioner(requirements=[{"key": CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]}])
+    annotate(world, "default", on_demand_base="1")
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}
+    for name in ("a", "b"):
+        world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
+    loop = reconciler(world)
+    world.passes(loop, nodes_are(2), "two nodes")
+    assert sorted(instance.capacity_type for instance in world.cloud.running) == ["on-demand", "spot"]
+    told = world.await_event("OnDemandMix")
+    assert (told["type"], told["involvedObject"]["kind"]) == ("Normal", "Provisioner")
+    assert "1 of 2 new nodes on demand, at $0.0" in told["message"]
+    assert "karpenter.sh/on-demand-base 1, karpenter.sh/on-demand-percentage 0" in told["message"]
+    annotate(world, "default", on_demand_base="many")
+    world.add_pod("c", spec={"affinity": apart}, labels={"app": "x"})
+    world.passes(loop, nodes_are(3), "a third node")
+    world.passes(loop, lambda _: any("'many' is not 0 to" in e["message"] for e in world.said("OnDemandMix")), "said")
+    loop.close()
+
+
+def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(world: World) -> None:
+    """One unit of 1 cpu beside nothing: a node. It is not to be removed. A pod takes the room: a second node."""
+    world.add_provisioner()
+    annotate(world, "default", headroom='[{"cpu": "1", "count": 1}]')
+    metrics = Metrics(world.clock)
+    ledger = Ledger(world.clock, metrics)
+    loop = reconciler(world, ledger=ledger)
+    assert not loop.planned.is_set()
+    (name,) = world.passes(loop, nodes_are(1), "a node for nobody").nodes
+    assert loop.planned.is_set()
+    assert ledger.entries()[0].decision.pods == ("karpenter.sh/headroom-default-0-0",)
+    world.come_up(name)
+    world.clock.ahead_seconds += 60
+    kept = world.passes(loop, lambda s: s.nodes[name].nominated_until > world.clock.now(), "looked after")
+    assert len(kept.nodes) == 1
+    assert 'nodeless_headroom_units{provisioner="default",state="kept"} 1.0' in metrics.page({}).body.decode()
+    world.add_pod("real", node=name, spec={"containers": [{"name": "c", "image": "i", "resources": BIG}]})
+    world.clock.ahead_seconds += 60
+    world.passes(loop, nodes_are(2), "room again")
+    assert world.said("FailedScheduling") == []
+    loop.close()
+
+
+def test_the_first_headroom_after_a_start_waits_for_pods_but_for_no_quiet_time(world: World) -> None:
+    """Others wait until it is known which nodes are kept; pods that come all the time do not put that off."""
+    world.add_provisioner()
+    annotate(world, "default", headroom='[{"cpu": "1", "count": 1}]')
+    world.add_pod("a")
+    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.02, 5.0), SolveOptions()))
+    world.passes(loop, nodes_are(1), "the pod's node")
+    assert not loop.planned.is_set(), "the pods that wait come first"
+    loop.tune(BatchTimes(600.0, 600.0, 5.0), SolveOptions(), LaunchLimits())
+    world.add_pod("b")
+    world.passes(loop, lambda _: loop.planned.is_set(), "although the window for the next pod is open")
+    assert len(world.cloud.requests) >= 1
+    loop.close()
+
+
+def test_a_headroom_that_cannot_be_read_or_kept_is_said_to_its_provisioner_and_launches_nothing(world: World) -> None:
+    world.add_provisioner()
+    annotate(world, "default", headroom='[{"cpu": "some"}]')
+    loop = reconciler(world)
+    world.passes(loop, lambda _: world.said("HeadroomInvalid"), "said")
+    annotate(world, "default", headroom='[{"cpu": "900"}]')
+    world.clock.ahead_seconds += 60
+    world.passes(loop, lambda _: world.said("HeadroomUnmet"), "no type has that much")
+    told = world.await_event("HeadroomUnmet")
+    assert (told["type"], told["involvedObject"]["name"]) == ("Warning", "default")
+    assert "Headroom is not kept: " in told["message"]
+    assert "cpu" in told["message"]
+    assert world.cloud.requests == []
+    loop.close()

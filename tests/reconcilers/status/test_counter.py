@@ -1,0 +1,39 @@
+"""status.resources of Provisioners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.kube.resources import NODES, PROVISIONERS
+from controller.reconcilers.status.counter_reconciler import CounterReconciler
+from tests.reconcilers.conftest import World
+
+
+def counted(world: World) -> dict[str, Any]:
+    return dict(world.kube.get(PROVISIONERS, "default").get("status", {}).get("resources") or {})
+
+
+def test_capacity_is_summed_and_taken_back(world: World) -> None:
+    world.add_provisioner()
+    for name in ("one", "two"):
+        world.add_node({"metadata": {"name": name, "labels": {PROVISIONER_NAME: "default"}}}, ready=False)
+        world.come_up(name, {"cpu": "1930m", "memory": "7577Mi", "pods": "29", "nvidia.com/gpu": "0"})
+    world.add_node({"metadata": {"name": "stranger"}})
+    loop = CounterReconciler(kube=world.kube, informers=world.informers, clock=world.clock)
+    world.passes(loop, lambda _: counted(world))
+    assert counted(world) == {"cpu": "3860m", "memory": "15154Mi", "pods": "58"}
+    world.kube.delete(NODES, "one")
+    world.kube.delete(NODES, "two")
+    world.passes(loop, lambda _: not counted(world), "the sum of nothing")
+
+
+def test_a_sum_that_stands_is_not_written_again(world: World) -> None:
+    world.add_provisioner()
+    world.add_node({"metadata": {"name": "one", "labels": {PROVISIONER_NAME: "default"}}})
+    loop = CounterReconciler(kube=world.kube, informers=world.informers, clock=world.clock)
+    world.passes(loop, lambda _: counted(world))
+    version = world.kube.get(PROVISIONERS, "default")["metadata"]["resourceVersion"]
+    for _ in range(5):
+        loop.reconcile(world.caught_up())
+    assert world.kube.get(PROVISIONERS, "default")["metadata"]["resourceVersion"] == version
