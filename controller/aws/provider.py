@@ -28,7 +28,7 @@ from controller.aws.catalog.offline_catalog import RegionCatalog
 from controller.aws.catalog.price_book import Pricing
 from controller.aws.catalog.shipped_tables import shipped_prices
 from controller.aws.catalog.unavailable_offerings import UnavailableOfferings
-from controller.aws.launch.instance_launch import Launcher
+from controller.aws.launch.instance_launch import InstanceLauncher
 from controller.aws.launch.instances import Instances, instance_id
 from controller.aws.launch.launch_templates import LaunchTemplates
 from controller.aws.launch.node_parameters import NodeParameters
@@ -92,7 +92,7 @@ class AWSProvider:
             ec2, settings.cluster_name, settings.node_name_convention, self._type_labels, clock, recorder
         )
         self._launch_templates = LaunchTemplates(ec2, settings.cluster_name, clock)
-        self._launcher = Launcher(
+        self._launcher = InstanceLauncher(
             ec2=ec2,
             clock=clock,
             logger=logger,

@@ -35,7 +35,7 @@ from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
     DeprovisioningTimes,
 )
 from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
-from controller.reconcilers.deprovisioning.executor import Commands, CommandTimes, Wanted
+from controller.reconcilers.deprovisioning.executor import CommandExecutor, CommandTimes, Wanted
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
@@ -195,7 +195,7 @@ class Operator:
         wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
         if self._drift is not None:
             wanted["drift"] = self._drift.wanted
-        self._commands = Commands(
+        self._commands = CommandExecutor(
             kube=kube,
             informers=informers,
             events=events,

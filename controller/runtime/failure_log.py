@@ -21,7 +21,7 @@ class _Trouble:
     failures: int = 0
 
 
-class Troubles:
+class FailureLog:
     """Open troubles by what they are about. Safe for several threads."""
 
     def __init__(self, clock: Clock, log_name: str) -> None:

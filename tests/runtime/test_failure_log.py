@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from controller.errors import CloudError
-from controller.runtime.failure_log import FORGET_SECONDS, Troubles
+from controller.runtime.failure_log import FORGET_SECONDS, FailureLog
 from tests.manual_clock import ManualClock
 
 ERROR = CloudError("RequestLimitExceeded")
@@ -18,7 +18,7 @@ def aloud(logs: list[object]) -> list[tuple[str, str]]:
 def test_of_many_meetings_the_first_is_said_and_the_end_tells_how_many_there_were() -> None:
     clock = ManualClock()
     with capture_logs() as logs:
-        troubles = Troubles(clock, "test")
+        troubles = FailureLog(clock, "test")
         for _ in range(5):
             troubles.met("default", "throttled", "Launch failed", ERROR)
             clock.advance(2)
@@ -31,7 +31,7 @@ def test_of_many_meetings_the_first_is_said_and_the_end_tells_how_many_there_wer
 
 def test_another_sort_of_trouble_is_said_too_and_both_end_in_one_line() -> None:
     with capture_logs() as logs:
-        troubles = Troubles(ManualClock(), "test")
+        troubles = FailureLog(ManualClock(), "test")
         for sort in ("throttled", "unauthorized", "throttled"):
             troubles.met("default", sort, "Launch failed", ERROR)
         troubles.over("default", "Launches work again")
@@ -41,7 +41,7 @@ def test_another_sort_of_trouble_is_said_too_and_both_end_in_one_line() -> None:
 def test_what_nobody_met_for_long_is_news_when_it_is_met_again() -> None:
     clock = ManualClock()
     with capture_logs() as logs:
-        troubles = Troubles(clock, "test")
+        troubles = FailureLog(clock, "test")
         troubles.met("default", "throttled", "Launch failed", ERROR)
         clock.advance(FORGET_SECONDS + 1)
         troubles.met("default", "throttled", "Launch failed", ERROR)

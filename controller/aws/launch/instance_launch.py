@@ -75,7 +75,7 @@ class _Attempt:
     """It tells of now; otherwise it is the story of an earlier attempt, and the next one is due."""
 
 
-class Launcher:
+class InstanceLauncher:
     """Launches instances. Safe for many threads."""
 
     def __init__(

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import Catalog
-from controller.core.provisioning.offerings.snapshot_index import Surroundings
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
 
-NOWHERE = Surroundings(Snapshot())
+NOWHERE = SnapshotIndex(Snapshot())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Stage:
     going: frozenset[str] = frozenset()
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     options: SolveOptions = field(default_factory=SolveOptions)
-    around: Surroundings = field(default=NOWHERE, compare=False, repr=False)
+    around: SnapshotIndex = field(default=NOWHERE, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "around", self.around.at(self.snapshot))

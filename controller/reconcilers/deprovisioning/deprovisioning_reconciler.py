@@ -30,7 +30,7 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES
 from controller.machines.launcher import Launcher
-from controller.reconcilers.deprovisioning.executor import Commands
+from controller.reconcilers.deprovisioning.executor import CommandExecutor
 from controller.runtime.clock import Clock
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SILENT, Recorder
@@ -80,7 +80,7 @@ class DeprovisioningReconciler:
         events: EventRecorder,
         catalogs: Catalogs,
         launcher: Launcher,
-        commands: Commands,
+        commands: CommandExecutor,
         clock: Clock,
         adopted: threading.Event,
         times: DeprovisioningTimes | None = None,

@@ -68,7 +68,7 @@ Wanted = Callable[[Candidate, float], bool]
 """Whether a method still wants a candidate to go at a time (Unix seconds)."""
 
 
-class Commands:
+class CommandExecutor:
     """One for the whole process; used by one loop's thread. `wanted` are the methods, by name."""
 
     def __init__(

@@ -45,7 +45,7 @@ from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
 from controller.reconcilers.provisioning.plan_record import PlanRecord
 from controller.reconcilers.provisioning.preference_events import PreferenceNews
 from controller.runtime.clock import Clock
-from controller.runtime.failure_log import Troubles
+from controller.runtime.failure_log import FailureLog
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.telemetry.decision_ledger import Ledger
@@ -118,7 +118,7 @@ class ProvisioningReconciler:
         """Set when every pod that waited at the start was planned for once, and all headroom."""
         self._preferences = PreferenceNews(events, self.name)
         self._log = structlog.get_logger(self.name)
-        self._troubles = Troubles(clock, self.name)
+        self._troubles = FailureLog(clock, self.name)
         self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
 
     def tune(self, times: BatchTimes, solve: SolveOptions, limits: LaunchLimits) -> None:

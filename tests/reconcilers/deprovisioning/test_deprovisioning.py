@@ -52,7 +52,7 @@ from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
     DeprovisioningTimes,
 )
 from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
-from controller.reconcilers.deprovisioning.executor import Commands, CommandTimes, Wanted
+from controller.reconcilers.deprovisioning.executor import CommandExecutor, CommandTimes, Wanted
 from controller.runtime.loops import BackoffTimes
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
@@ -68,7 +68,7 @@ class Leader:
 
     world: World
     loop: DeprovisioningReconciler
-    commands: Commands
+    commands: CommandExecutor
     metrics: Metrics
     ledger: Ledger
 
@@ -106,7 +106,7 @@ def leader(
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
     ledger.look = lambda: (world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
-    commands = Commands(
+    commands = CommandExecutor(
         kube=world.kube,
         informers=world.informers,
         events=world.events,

@@ -17,8 +17,8 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
+from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types
 from controller.core.provisioning.optimize.covering import Coupling, Cover, Covering, Limit, cover
-from controller.core.provisioning.optimize.offers import Offers, find_offers
 from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
 from controller.core.provisioning.pods.selector_index import SelectorIndex
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
@@ -117,7 +117,7 @@ class _Bounder:
         """Solve the covering program."""
         host = [i for i in sorted(self.members) if self.groups[i].key.key == labels.HOSTNAME]
         zonal = [i for i in sorted(self.members) if self.groups[i].key.key == labels.ZONE]
-        offers = find_offers(self.catalog, self.mask_bits, by_zone=bool(zonal))
+        offers = find_bin_types(self.catalog, self.mask_bits, by_zone=bool(zonal))
         requests = self._requests(host)
         lumps = self._lumps(requests, zonal)
         items = np.array([lump[0] for lump in lumps], dtype=np.int64)
@@ -155,7 +155,7 @@ class _Bounder:
     def _host_cap(self, group: Group) -> float:
         return 1.0 if group.key.kind is Kind.ANTI_AFFINITY else float(group.key.max_skew)
 
-    def _capacity(self, offers: Offers, host: list[int]) -> Floats:
+    def _capacity(self, offers: BinTypes, host: list[int]) -> Floats:
         caps = np.array([self._host_cap(self.groups[i]) for i in host])
         own = self.catalog.allocatable[:, offers.config].T
         return np.concatenate([np.maximum(own, 0.0), np.broadcast_to(caps, (len(offers), len(host)))], axis=1)
@@ -209,7 +209,7 @@ class _Bounder:
         universe = self.domains.universe(group)
         return universe == frozenset(zones) and group.key.min_domains <= len(zones)
 
-    def _limits(self, offers: Offers, bins: int) -> tuple[Limit, ...]:
+    def _limits(self, offers: BinTypes, bins: int) -> tuple[Limit, ...]:
         found = []
         for number, pool in enumerate(self.catalog.pools):
             rows = np.flatnonzero(self.catalog.pool_of[offers.config] == number)
@@ -256,7 +256,7 @@ class _Bounder:
         asked = request > 0
         return bool((self.existing.free[asked][:, rows] >= request[asked][:, None]).all(axis=0).any())
 
-    def _answer(self, found: Cover, offers: Offers, lumps: list[list[int]]) -> Bound:
+    def _answer(self, found: Cover, offers: BinTypes, lumps: list[list[int]]) -> Bound:
         lost = sum(key not in self.without for key in self.solver.unplaced)
         worth = tuple(
             (self.classes[place].pods[0].key, float(found.worth[number]))

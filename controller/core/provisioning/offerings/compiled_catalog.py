@@ -8,7 +8,7 @@ import numpy as np
 
 from controller.core.api.pod import Resources, Toleration
 from controller.core.cloud import Catalog
-from controller.core.provisioning.offerings.option_table import OfferTable, Pool, TableCache
+from controller.core.provisioning.offerings.option_table import OptionTable, Pool, TableCache
 from controller.core.provisioning.pods.daemons import Daemon
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
 from controller.core.scheduling.requirements import Requirements
@@ -18,7 +18,7 @@ TABLES = TableCache()
 
 
 class CompiledCatalog:
-    """Arrays over configurations, T of them, and P pairs of zone and capacity type (see `OfferTable`).
+    """Arrays over configurations, T of them, and P pairs of zone and capacity type (see `OptionTable`).
 
     capacity, allocatable: R x T; allocatable is less the daemons' share. `slots` tells the slots (host ports,
     attachments) of an empty node of a type.
@@ -48,7 +48,7 @@ class CompiledCatalog:
     def __len__(self) -> int:
         return len(self.types)
 
-    def _use(self, table: OfferTable) -> None:
+    def _use(self, table: OptionTable) -> None:
         self.table = table
         self.types, self.pool_of, self.offerings = table.types, table.pool_of, table.offerings
         self.pairs, self.pair_index = table.pairs, table.pair_index
@@ -65,7 +65,7 @@ class CompiledCatalog:
             self.overhead += self.space.vector(daemon.requests)[:, None] * rows
         self.allocatable: Floats = empty - self.overhead
 
-    def _split(self, runs: Sequence[Bits]) -> OfferTable | None:
+    def _split(self, runs: Sequence[Bits]) -> OptionTable | None:
         """Configurations taken apart where a daemon runs in some of their zones (or capacity types), not in others;
         None: there are none such."""
         if all(((bits == 0) | (bits == self.available)).all() for bits in runs):

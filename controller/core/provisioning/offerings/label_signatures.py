@@ -14,7 +14,7 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 NOTHING = Requirements()
 
 
-class Signatures:
+class LabelSignatures:
     """Interned requirement sets over the catalog's open keys; 0 is the empty one, -1 a contradiction."""
 
     def __init__(self, catalog: CompiledCatalog) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from controller.core.api.pod import Toleration
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.label_signatures import Signatures
+from controller.core.provisioning.offerings.label_signatures import LabelSignatures
 from controller.core.provisioning.offerings.node_table import ExistingNodes
-from controller.core.provisioning.pods.relaxation import Choice, Level
+from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Bits, Bools, Floats
 from controller.core.scheduling.requirements import Requirements
 
@@ -43,11 +43,11 @@ class MaskCompiler:
     def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes) -> None:
         self.catalog = catalog
         self.existing = existing
-        self.signatures = Signatures(catalog)
+        self.signatures = LabelSignatures(catalog)
         self._masks: dict[object, Mask] = {}
         self._prices: dict[int, Floats] = {}
 
-    def variants(self, level: Level) -> list[tuple[Choice, ...]]:
+    def variants(self, level: RelaxationLevel) -> list[tuple[Choice, ...]]:
         """The level's choices, OR terms over open labels taken apart (a node settles such a label for one of them)."""
         options = []
         for terms in level.choices:
@@ -57,7 +57,7 @@ class MaskCompiler:
 
     def mask(
         self,
-        level: Level,
+        level: RelaxationLevel,
         choices: tuple[Choice, ...],
         pins: Requirements | None = None,
         tolerations: Tolerations = (),

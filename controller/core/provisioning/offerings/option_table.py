@@ -48,7 +48,7 @@ class CheapestFirst:
     offerings: list[PricedOffering]
 
 
-class OfferTable:
+class OptionTable:
     """Arrays over configurations, T of them, and P pairs of zone and capacity type. Shared: don't change them.
 
     price: T x P in $/hour, infinite where the offering is unavailable or the Provisioner rules it out.
@@ -84,7 +84,7 @@ class OfferTable:
         self._cheapest_first: dict[int, CheapestFirst] = {}
         self._resources: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
 
-    def taken(self, rows: list[int], available: list[int]) -> OfferTable:
+    def taken(self, rows: list[int], available: list[int]) -> OptionTable:
         """A table of these rows (some of them several times), each with these pairs alone."""
         made = copy(self)
         made.types = [self.types[row] for row in rows]
@@ -250,9 +250,9 @@ class TableCache:
 
     def __init__(self, size: int = 4) -> None:
         self._size = size
-        self._held: tuple[tuple[object, OfferTable], ...] = ()
+        self._held: tuple[tuple[object, OptionTable], ...] = ()
 
-    def table(self, pools: Sequence[Pool], catalog: Catalog) -> OfferTable:
+    def table(self, pools: Sequence[Pool], catalog: Catalog) -> OptionTable:
         """The table of these pools and their types; what is left of limits, and weights, make no difference."""
         key = tuple(
             (p.requirements, p.provisioner.labels, p.provisioner.taints, catalog[p.provisioner.name]) for p in pools
@@ -260,6 +260,6 @@ class TableCache:
         for held, table in self._held:
             if held == key:
                 return table
-        table = OfferTable(pools, catalog)
+        table = OptionTable(pools, catalog)
         self._held = ((key, table), *self._held[: self._size - 1])
         return table

@@ -29,14 +29,14 @@ MOST_SPACES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningPod:
     """A pod on node `node` (its place in a list of nodes). Terminating pods repel, and count for nothing else."""
 
     node: int
     pod: Pod
 
 
-class Surroundings:
+class SnapshotIndex:
     """A memo on one snapshot. Everything in it is shared: don't change it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -45,9 +45,9 @@ class Surroundings:
         self.place: dict[str, int] = {node.name: place for place, node in enumerate(self.nodes)}
         self._free: dict[tuple[str, ...], Floats] = {}
 
-    def at(self, snapshot: Snapshot) -> Surroundings:
+    def at(self, snapshot: Snapshot) -> SnapshotIndex:
         """Itself if it is of this very snapshot, else what the snapshot comes to."""
-        return self if self.snapshot is snapshot else Surroundings(snapshot)
+        return self if self.snapshot is snapshot else SnapshotIndex(snapshot)
 
     @cached_property
     def standing(self) -> StandingNodes:
@@ -70,19 +70,19 @@ class Surroundings:
         return tuple(node for node in self.nodes if node.leaving)
 
     @cached_property
-    def repelling(self) -> tuple[Running, ...]:
+    def repelling(self) -> tuple[RunningPod, ...]:
         """Pods with required anti-affinity, in the order of their nodes."""
         return tuple(one for one in self._running if one.pod.spec.required_pod_anti_affinity)
 
     @cached_property
-    def with_ports(self) -> tuple[Running, ...]:
+    def with_ports(self) -> tuple[RunningPod, ...]:
         """Pods that claim ports of their hosts."""
         return tuple(one for one in self._running if one.pod.spec.host_ports)
 
     @cached_property
-    def alike(self) -> Mapping[tuple[str, FrozenMap[str, str]], list[Running]]:
+    def alike(self) -> Mapping[tuple[str, FrozenMap[str, str]], list[RunningPod]]:
         """Running pods by namespace and labels: a selector matches all of them or none."""
-        found: dict[tuple[str, FrozenMap[str, str]], list[Running]] = defaultdict(list)
+        found: dict[tuple[str, FrozenMap[str, str]], list[RunningPod]] = defaultdict(list)
         for one in self._running:
             found[(one.pod.namespace, one.pod.labels)].append(one)
         return found
@@ -98,9 +98,9 @@ class Surroundings:
         return found
 
     @cached_property
-    def _running(self) -> tuple[Running, ...]:
+    def _running(self) -> tuple[RunningPod, ...]:
         return tuple(
-            Running(place, pod) for place, node in enumerate(self.nodes) for pod in node.pods if not pod.terminal
+            RunningPod(place, pod) for place, node in enumerate(self.nodes) for pod in node.pods if not pod.terminal
         )
 
     def free(self, space: ResourceSpace) -> Floats:

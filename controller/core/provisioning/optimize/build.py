@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.dual_prices import Prices
-from controller.core.provisioning.optimize.fill import SLACK, Taste, fill
-from controller.core.provisioning.optimize.stock import Stock
-from controller.core.provisioning.optimize.work import Work
+from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, fill
+from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 CANDIDATES = 12
@@ -58,12 +58,12 @@ class Packing:
     bins: list[Bin] = field(default_factory=list)
     left: Floats = field(default_factory=lambda: np.zeros(0))
 
-    def cost(self, stock: Stock) -> float:
+    def cost(self, stock: BinPackingProblem) -> float:
         """The objective: prices of new nodes, their own cost included, and far more for each unit left out."""
         return sum(float(stock.price[b.number]) for b in self.bins if not b.standing) + LOST * float(self.left.sum())
 
 
-def first_packing(stock: Stock) -> Packing:
+def first_packing(stock: BinPackingProblem) -> Packing:
     """The first plan itself, each node in the cheapest offer of its own type that lets its units in.
 
     Units of a node that no single offer stands for (they settle its open labels together) count as left out.
@@ -88,7 +88,7 @@ def first_packing(stock: Stock) -> Packing:
 class Pace:
     """Looks after the work of a build, and gives it up once it takes too much, early where that can be told."""
 
-    def __init__(self, work: Work, most: float) -> None:
+    def __init__(self, work: WorkBudget, most: float) -> None:
         self.work, self.most = work, most
         self.start = self.since = work.done
         self.size = 0.0
@@ -118,7 +118,9 @@ class Pace:
 class Builder:
     """Packs counts of a stock's units; `lefts` is what is left of each limit, `most` the work that it may do."""
 
-    def __init__(self, stock: Stock, counts: Floats, lefts: list[float], work: Work, most: float = math.inf) -> None:
+    def __init__(
+        self, stock: BinPackingProblem, counts: Floats, lefts: list[float], work: WorkBudget, most: float = math.inf
+    ) -> None:
         self.stock = stock
         self.counts = counts.copy()
         self.lefts = list(lefts)
@@ -127,7 +129,7 @@ class Builder:
         self.bins: list[Bin] = []
         self._retyped: dict[int, int] = {}
 
-    def build(self, taste: Taste, kept: Iterable[Bin] = ()) -> Packing | None:
+    def build(self, taste: FillStrategy, kept: Iterable[Bin] = ()) -> Packing | None:
         """All that can be placed, on existing rows and on new ones, beside new nodes that are kept as they are.
 
         None where that takes more work than it may.
@@ -147,7 +149,7 @@ class Builder:
         """What is packed by now, each bin in the cheapest offer that holds it."""
         return Packing([self._cheapest(one) for one in self.bins], self.counts)
 
-    def open(self, taste: Taste, prices: Prices | None = None) -> None:
+    def open(self, taste: FillStrategy, prices: Prices | None = None) -> None:
         """New nodes for what is left. With `prices` given, these are kept to the end."""
         if prices is not None:
             self._open_until(0.0, prices, taste)
@@ -164,7 +166,7 @@ class Builder:
                 self._open_until(0.0, prices, taste)
                 return
 
-    def _open_until(self, goal: float, prices: Prices, taste: Taste) -> None:
+    def _open_until(self, goal: float, prices: Prices, taste: FillStrategy) -> None:
         """New nodes until the worth of what is left is below the goal ($/hour), or no more can be opened."""
         while self.counts.any() and float(self.counts @ prices.worth) >= goal:
             if not self._open_one(prices, taste, self.stock.dependent) and not self._open_one(prices, taste):
@@ -172,7 +174,7 @@ class Builder:
             if not self.pace.goes_on(self.stock.size(self.counts)):
                 return
 
-    def fill_standing(self, prices: Prices, taste: Taste, rows: Ints) -> None:
+    def fill_standing(self, prices: Prices, taste: FillStrategy, rows: Ints) -> None:
         """Fill these existing rows in turn: with what the optimum puts there, then with what still fits."""
         filled = np.zeros((len(rows), len(self.counts)))
         planned = prices.standing_plan()
@@ -190,7 +192,7 @@ class Builder:
             if filled[place].any():
                 self.bins.append(Bin(True, row, filled[place]))
 
-    def _fill_row(self, row: int, filled: Floats, counts: Floats, prices: Prices, taste: Taste) -> Floats:
+    def _fill_row(self, row: int, filled: Floats, counts: Floats, prices: Prices, taste: FillStrategy) -> Floats:
         """What of these counts (D) goes into an existing row beside what is in it."""
         stock = self.stock
         active = np.flatnonzero((counts > 0) & stock.open_to[row])
@@ -235,7 +237,7 @@ class Builder:
             for place, limit in enumerate(self.stock.limits):
                 self.lefts[place] -= float(limit.takes[number]) * copies
 
-    def _open_one(self, prices: Prices, taste: Taste, focus: Bools | None = None) -> bool:
+    def _open_one(self, prices: Prices, taste: FillStrategy, focus: Bools | None = None) -> bool:
         """Open the offer that gets the most worth for its price, as often as it can be filled alike.
 
         With `focus`, one for these units, which go in before all others.

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, LPEstimate
 from controller.core.provisioning.optimize.covering import ROUNDS, Cover, Covering, Limit, cover
-from controller.core.provisioning.optimize.stock import Pressing, Stock
-from controller.core.provisioning.optimize.work import Work
+from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 NEAR = 60
@@ -33,7 +33,9 @@ class Prices:
     Only a shortlist of offers is looked at again and again: those that come near to being worth their price.
     """
 
-    def __init__(self, stock: Stock, counts: Floats, lefts: list[float], *, standing: bool, work: Work) -> None:
+    def __init__(
+        self, stock: BinPackingProblem, counts: Floats, lefts: list[float], *, standing: bool, work: WorkBudget
+    ) -> None:
         self.stock = stock
         self.counts = counts.copy()
         self.lefts = list(lefts)
@@ -42,13 +44,13 @@ class Prices:
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
         columns = np.arange(stock.dense)
         if not stock.pressing:
-            stock.pressing.append(Pressing(float(self._solve(columns).nodes.sum()), stock.size(self.counts)))
+            stock.pressing.append(LPEstimate(float(self._solve(columns).nodes.sum()), stock.size(self.counts)))
         pressing = self._find_pressing(stock.pressing[-1 if stock.size(self.counts) <= stock.pressing[-1].size else 0])
         columns = np.concatenate([columns, pressing])
         found = self._solve(columns)
         if len(stock.pressing) == 1:
             stock.floor = found.price
-        stock.pressing[1:] = [Pressing(float(found.nodes.sum()), stock.size(self.counts), pressing)]
+        stock.pressing[1:] = [LPEstimate(float(found.nodes.sum()), stock.size(self.counts), pressing)]
         self.found: Cover = found
         self.nodes = max(1.0, float(found.nodes.sum()))
         self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
@@ -65,7 +67,7 @@ class Prices:
             self.cost += limit.takes * dual
         self.shortlist, self.offer_prices, self.reach = self._near()
 
-    def _find_pressing(self, last: Pressing) -> Ints:
+    def _find_pressing(self, last: LPEstimate) -> Ints:
         """Host rules of which there is more to place than the nodes to come may take, and those that were such."""
         stock = self.stock
         if not stock.requests.shape[1] > stock.dense or not len(stock.capacity):

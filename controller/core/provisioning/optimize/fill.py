@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.provisioning.optimize.work import Work
+from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 SLACK = 1e-9
@@ -23,7 +23,7 @@ KEPT = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Taste:
+class FillStrategy:
     """How to fill.
 
     scarcity: the power by which a resource's price grows as the bin runs short of it. size: how much larger units are
@@ -38,7 +38,7 @@ class Taste:
     urge: float = 10.0
 
 
-class Units:
+class ItemArrays:
     """D sorts of units: requests D x W, of which the first `dense` columns are resources and the others host rules."""
 
     def __init__(self, requests: Floats, dense: int) -> None:
@@ -60,9 +60,9 @@ class Units:
     def __len__(self) -> int:
         return len(self.requests)
 
-    def some(self, which: Ints) -> Units:
+    def some(self, which: Ints) -> ItemArrays:
         """Only these."""
-        picked = Units.__new__(Units)
+        picked = ItemArrays.__new__(ItemArrays)
         picked.requests, picked.dense, picked.columns = self.requests[which], self.dense, self.columns
         picked.host_columns, picked.host_takes = self.host_columns[which], self.host_takes[which]
         picked.per_unit, picked.per_host = self.per_unit[:, which], self.per_host[which]
@@ -87,14 +87,14 @@ class Units:
 
 
 def fill(
-    units: Units,
+    units: ItemArrays,
     capacity: Floats,
     prices: Floats,
     allowed: Bools,
     counts: Floats,
     worth: Floats,
-    taste: Taste,
-    work: Work,
+    taste: FillStrategy,
+    work: WorkBudget,
 ) -> Floats:
     """K x D: K bins filled, each as if it alone could draw on all `counts`.
 
@@ -118,7 +118,14 @@ class _Filling:
     are bins that are full."""
 
     def __init__(
-        self, units: Units, free: Floats, prices: Floats, inverse: Floats, appeal: Floats, left: Floats, taste: Taste
+        self,
+        units: ItemArrays,
+        free: Floats,
+        prices: Floats,
+        inverse: Floats,
+        appeal: Floats,
+        left: Floats,
+        taste: FillStrategy,
     ) -> None:
         self.units, self.free, self.prices, self.inverse = units, free, prices, inverse
         self.appeal, self.left, self.taste = appeal, left, taste
@@ -127,7 +134,7 @@ class _Filling:
         self.row: Ints = np.arange(len(free))
         """And each bin."""
 
-    def run(self, taken: Floats, work: Work) -> None:
+    def run(self, taken: Floats, work: WorkBudget) -> None:
         """Fill all bins; K x D units go into `taken`."""
         steps = pairs = 0
         dense = self.units.dense

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import LOST, Bin, Builder, Packing
 from controller.core.provisioning.optimize.dual_prices import Prices
-from controller.core.provisioning.optimize.fill import Taste, fill
-from controller.core.provisioning.optimize.stock import Stock
-from controller.core.provisioning.optimize.work import Work
+from controller.core.provisioning.optimize.fill import FillStrategy, fill
+from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 PARTNERS = (2, 4, 1, 6, 3, 8)
@@ -56,7 +56,9 @@ class _Table:
 class Search:
     """Improves a packing of a stock's units."""
 
-    def __init__(self, stock: Stock, start: Packing, tastes: Sequence[Taste], work: Work) -> None:
+    def __init__(
+        self, stock: BinPackingProblem, start: Packing, tastes: Sequence[FillStrategy], work: WorkBudget
+    ) -> None:
         self.stock = stock
         self.tastes = tastes
         self.work = work
@@ -153,7 +155,7 @@ class Search:
     def _cost(self, bins: Sequence[Bin], left: Floats) -> float:
         return sum(float(self.stock.price[one.number]) for one in bins if not one.standing) + LOST * float(left.sum())
 
-    def _fill_gaps(self, builder: Builder, staying: Ints, worths: Prices, taste: Taste) -> dict[int, Bin]:
+    def _fill_gaps(self, builder: Builder, staying: Ints, worths: Prices, taste: FillStrategy) -> dict[int, Bin]:
         """Units that go into bins that stay: the bins as they then are, by their place."""
         stock, grown = self.stock, dict[int, Bin]()
         active = np.flatnonzero(builder.counts > 0)

@@ -15,27 +15,27 @@ import numpy as np
 
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.node_table import NodeTable
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
-from controller.core.provisioning.optimize.fill import Taste
+from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
-from controller.core.provisioning.optimize.stock import Stock
-from controller.core.provisioning.optimize.work import Work
-from controller.core.provisioning.packing.demands import Demand, demands
+from controller.core.provisioning.optimize.work_budget import WorkBudget
+from controller.core.provisioning.packing.items import Item, demands
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.rounds import Progress, Rounds
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.allocation import Share
+from controller.core.provisioning.topology.allocation import Allocation
+from controller.core.provisioning.topology.bundles import Bundle, Member, RuleSet, unit_rules
 from controller.core.provisioning.topology.groups import Kind
 from controller.core.provisioning.topology.host_counts import HostCounts
-from controller.core.provisioning.topology.pieces import Member, Piece, RuleSet, unit_rules
 
-TASTES = (
-    Taste(),
-    Taste(scarcity=2.0, size=0.05, batch=0.6),
-    Taste(size=0.05, batch=0.6, floor=0.2),
-    Taste(size=0.2, batch=0.2),
-    Taste(scarcity=2.0, batch=0.2, floor=0.2),
-    Taste(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
+STRATEGIES = (
+    FillStrategy(),
+    FillStrategy(scarcity=2.0, size=0.05, batch=0.6),
+    FillStrategy(size=0.05, batch=0.6, floor=0.2),
+    FillStrategy(size=0.2, batch=0.2),
+    FillStrategy(scarcity=2.0, batch=0.2, floor=0.2),
+    FillStrategy(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
 )
 """Ways of filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
@@ -59,10 +59,10 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
     """
     packer = rounds.packer
     asked = demands(_leftovers(rounds, progress), rounds.scale)
-    stock = Stock(packer, asked)
+    stock = BinPackingProblem(packer, asked)
     if not stock.lots or (packer.table.count == packer.table.existing and not asked):
         return None
-    best = cheapest(stock, Work(SHARE_OF_BUDGET * budget_seconds))
+    best = cheapest(stock, WorkBudget(SHARE_OF_BUDGET * budget_seconds))
     if best.left.sum() > sum(demand.count for demand in asked):
         return None
     if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
@@ -70,11 +70,11 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
     return _Applied(packer, stock, limits).apply(best)
 
 
-def cheapest(stock: Stock, work: Work) -> Packing:
+def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
     """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
     best, in_vain = first_packing(stock), 0
     kept: list[Bin] = []
-    for taste in TASTES:
+    for taste in STRATEGIES:
         before = work.done
         most = max(AT_MOST, PER_LOT / SHARE_OF_BUDGET * len(stock.lots)) * (work.allowed - work.done)
         built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work, most).build(taste, kept)
@@ -91,15 +91,15 @@ def cheapest(stock: Stock, work: Work) -> Packing:
             return best
         if work.done + (work.done - before) > GREEDY * work.allowed:
             break
-    return best if work.over else Search(stock, best, TASTES, work).run()
+    return best if work.over else Search(stock, best, STRATEGIES, work).run()
 
 
-def _good(packing: Packing, stock: Stock) -> bool:
+def _good(packing: Packing, stock: BinPackingProblem) -> bool:
     """Whether there is nothing to be won."""
     return not packing.left.any() and packing.cost(stock) <= stock.floor * GOOD
 
 
-def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:
+def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocation]:
     """Pods that found no room and that no rule ties to others: what is required of them alone."""
     for one in progress:
         if one.left:
@@ -108,11 +108,11 @@ def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Share]:
             rules = RuleSet.of(unit_rules(rounds.topology, members))
             request = rounds.masks.catalog.space.vector(one.pod_class.requests)
             if not rules.domain and not any(r.group.key.kind is Kind.AFFINITY and r.obeys for r in rules.host):
-                piece = Piece(members, level, choices, request, one.left, rules, request.tobytes())
-                yield Share(piece, rounds.masks.mask(level, choices), None, one.left)
+                piece = Bundle(members, level, choices, request, one.left, rules, request.tobytes())
+                yield Allocation(piece, rounds.masks.mask(level, choices), None, one.left)
 
 
-def _bound(demand: Demand) -> bool:
+def _bound(demand: Item) -> bool:
     """Whether other pods' places may rest on this demand's."""
     return any(share.cell is not None for share in demand.shares) or bool(demand.rules)
 
@@ -120,7 +120,7 @@ def _bound(demand: Demand) -> bool:
 class _Applied:
     """Writes a packing down as rows and placements."""
 
-    def __init__(self, packer: Packer, stock: Stock, limits: Limits) -> None:
+    def __init__(self, packer: Packer, stock: BinPackingProblem, limits: Limits) -> None:
         self.stock = stock
         self.first = packer
         made = copy(packer)
@@ -170,5 +170,5 @@ class _Applied:
             if taken == count:
                 sources.pop(0)
 
-    def _place(self, demand: Demand, row: int, units: int) -> None:
+    def _place(self, demand: Item, row: int, units: int) -> None:
         self.packer.place(demand, np.array([row]), np.array([float(units)]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.provisioning.packing.demands import Demand
+from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.pricing import Candidates, Prices, candidates, dual_prices, promising
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
@@ -21,7 +21,7 @@ FILLED_AT_MOST = 1500
 ASCENT_ROUNDS = 150
 
 
-def fill(packer: Packer, demands: Sequence[Demand]) -> None:
+def fill(packer: Packer, demands: Sequence[Item]) -> None:
     """Place what can be placed, if the packer's style is to fill; what is left stays in each demand's `count`."""
     options, catalog = packer.options, packer.catalog
     if not packer.style.filled or len(demands) > FILLED_AT_MOST or not len(catalog):
@@ -50,7 +50,7 @@ class Filling:
 class Filler:
     """Opens rows for the demands of one packing round."""
 
-    def __init__(self, packer: Packer, demands: Sequence[Demand], offered: Candidates, prices: Prices) -> None:
+    def __init__(self, packer: Packer, demands: Sequence[Item], offered: Candidates, prices: Prices) -> None:
         self.packer = packer
         self.demands = demands
         self.offered = offered

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.label_signatures import Signatures
+from controller.core.provisioning.offerings.label_signatures import LabelSignatures
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.node_table import ExistingNodes, NodeTable
-from controller.core.provisioning.packing.demands import Demand
+from controller.core.provisioning.packing.items import Item
+from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
-from controller.core.provisioning.styles import Style
 from controller.core.provisioning.topology.host_counts import HostCounts
 
 
@@ -26,7 +26,7 @@ from controller.core.provisioning.topology.host_counts import HostCounts
 class Placement:
     """`counts[i]` units of the demand on row `rows[i]`."""
 
-    demand: Demand
+    demand: Item
     rows: list[int]
     counts: list[int]
 
@@ -48,10 +48,10 @@ class Packer:
         self,
         catalog: CompiledCatalog,
         existing: ExistingNodes,
-        signatures: Signatures,
+        signatures: LabelSignatures,
         limits: Limits,
         options: SolveOptions,
-        style: Style,
+        style: PackingStyle,
     ) -> None:
         self.catalog = catalog
         self.signatures = signatures
@@ -68,11 +68,11 @@ class Packer:
         weights = [pool.provisioner.weight for pool in catalog.pools]
         self.premium = weight_premiums(weights, options.weight_premium)[catalog.pool_of]
 
-    def limited_only(self, demand: Demand) -> bool:
+    def limited_only(self, demand: Item) -> bool:
         """Whether the demand depends on pools whose limits may run out."""
         return self._may_run_out and demand.mask.launchable and not demand.mask.bits[~self._scarce].any()
 
-    def in_turn(self, demands: Sequence[Demand]) -> list[Demand]:
+    def in_turn(self, demands: Sequence[Item]) -> list[Item]:
         """Demands in the order of placement: where limits may run out, those who depend on them come first: who has
         waited longest, then the small before the large, so that the limits go to the most pods."""
         self._scarce = self._find_scarce(demands)
@@ -91,13 +91,13 @@ class Packer:
             ),
         )
 
-    def _limit_share(self, demand: Demand) -> float:
+    def _limit_share(self, demand: Item) -> float:
         """The part of what is left of limits that a unit takes at least, of the pool where it takes least."""
         pools = np.unique(self.catalog.pool_of[demand.mask.bits != 0]).tolist()
         asked = dict(zip(self.catalog.space.names, demand.request.tolist(), strict=True))
         return min((self.limits.share(pool, asked) for pool in pools), default=0.0)
 
-    def _find_scarce(self, demands: Sequence[Demand]) -> Bools:
+    def _find_scarce(self, demands: Sequence[Item]) -> Bools:
         """Configurations of pools that could not hold all who may come, with a margin for what nodes waste."""
         scarce = np.zeros(len(self.catalog), dtype=np.bool_)
         limited = [pool for pool in range(len(self.catalog.pools)) if self.limits.limited(pool)]
@@ -111,7 +111,7 @@ class Packer:
                     scarce |= rows
         return scarce
 
-    def pack(self, demands: Sequence[Demand]) -> None:
+    def pack(self, demands: Sequence[Item]) -> None:
         """Place what can be placed; what is left stays in each demand's `count`."""
         self._expect(demands)
         self._first_open = 0
@@ -133,12 +133,12 @@ class Packer:
         has_room = np.all(self.table.free[:, rows] >= least[:, None], axis=0)
         self._first_open += int(has_room.argmax()) if has_room.any() else len(has_room)
 
-    def fill_standing(self, demands: Sequence[Demand]) -> None:
+    def fill_standing(self, demands: Sequence[Item]) -> None:
         """Place what fits on the rows that there are, and open none."""
         for demand in demands:
             self.fill_rows(demand)
 
-    def _expect(self, demands: Sequence[Demand]) -> None:
+    def _expect(self, demands: Sequence[Item]) -> None:
         """Note what is to be placed, by mask: what configurations may yet have to hold is then one product."""
         masks = {demand.mask.index: demand.mask for demand in demands}
         number = {index: position for position, index in enumerate(masks)}
@@ -157,7 +157,7 @@ class Packer:
         by_mask = [np.bincount(self._mask_of[first:last], weights=total, minlength=masks) for total in totals.T]
         return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
-    def fill_rows(self, demand: Demand, dearer: float = np.inf) -> None:
+    def fill_rows(self, demand: Item, dearer: float = np.inf) -> None:
         """Place as many as fit on the rows that there are, in their order, looking at a stretch of rows at a time.
 
         None on planned rows that would get dearer by more than the factor `dearer`.
@@ -172,7 +172,7 @@ class Packer:
                 self._fill(demand, rows, dearer)
             first, stretch = last, 4 * stretch
 
-    def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
+    def _with_room(self, demand: Item, first: int, last: int) -> Ints:
         """The rows from `first` up to `last` that resources, host rules, labels and taints let one more unit onto."""
         free = self.table.free
         fits = [free[column, first:last] >= amount for column, amount in demand.asked]
@@ -186,7 +186,7 @@ class Packer:
         rows = roomy.nonzero()[0] + first
         return rows[self._allowed(demand, rows)] if len(rows) else rows
 
-    def _allowed(self, demand: Demand, rows: Ints) -> Bools:
+    def _allowed(self, demand: Item, rows: Ints) -> Bools:
         """Per row (in ascending order), whether labels and taints let the demand onto it."""
         table, mask = self.table, demand.mask
         standing = int(rows.searchsorted(table.existing)) if table.existing else 0
@@ -196,7 +196,7 @@ class Packer:
             fine &= self.signatures.compatible(table.signature[planned], mask.signature)
         return fine if not standing else np.concatenate([mask.existing[rows[:standing]], fine])
 
-    def _gets_dearer(self, demand: Demand, row: int, factor: float) -> bool:
+    def _gets_dearer(self, demand: Item, row: int, factor: float) -> bool:
         """Whether the demand leaves a row no offering that costs at most `factor` times what it can be had for now."""
         table = self.table
         if factor == np.inf or row < table.existing:
@@ -205,7 +205,7 @@ class Packer:
         left = pairs & demand.mask.bits.item(config)
         return left != pairs and self.catalog.least(config, left) > factor * self.catalog.least(config, pairs)
 
-    def _not_dearer(self, demand: Demand, rows: Ints, factor: float) -> Ints:
+    def _not_dearer(self, demand: Item, rows: Ints, factor: float) -> Ints:
         """Of these rows (ascending), those that the demand does not make dearer by more than the factor."""
         if factor == np.inf:
             return rows
@@ -221,7 +221,7 @@ class Packer:
         dearer = price > factor * self.catalog.cheapest(pairs[narrowed], config)
         return np.delete(rows, len(rows) - len(planned) + narrowed[dearer]) if dearer.any() else rows
 
-    def _fill(self, demand: Demand, rows: Ints, dearer: float) -> None:
+    def _fill(self, demand: Item, rows: Ints, dearer: float) -> None:
         """Place units on rows that have room for one at least, as many as fit. The first row does not get dearer; the
         others are judged where it does not take all, which is seldom."""
         if demand.count == 1 or self._takes_all(demand, rows[:1]):
@@ -236,7 +236,7 @@ class Packer:
             rows, takes = rows[used], takes[used]
         self.place(demand, rows, takes)
 
-    def _takes_all(self, demand: Demand, row: Ints) -> bool:
+    def _takes_all(self, demand: Item, row: Ints) -> bool:
         """Whether one row has room for all units that are left: looked at first, as it is the usual case."""
         free, count = self.table.free[:, row[0]].tolist(), demand.count
         for column, amount in demand.asked:
@@ -248,7 +248,7 @@ class Packer:
                 return False
         return True
 
-    def _room(self, demand: Demand, rows: Ints) -> Floats:
+    def _room(self, demand: Item, rows: Ints) -> Floats:
         """Per row with room for one, how many units of the demand it can take (or all there are)."""
         room: Floats = np.full(len(rows), float(demand.count))
         for column, amount in demand.asked:
@@ -258,7 +258,7 @@ class Packer:
             np.minimum(room, self.hosts.cap(rule, rows), out=room)
         return room
 
-    def place(self, demand: Demand, rows: Ints, counts: Floats) -> None:
+    def place(self, demand: Item, rows: Ints, counts: Floats) -> None:
         """Record pods on rows, and take what they use."""
         if len(rows) == 1:
             self._place_on(demand, int(rows[0]), int(counts[0]))
@@ -271,7 +271,7 @@ class Packer:
         self._narrow(demand, rows[rows >= table.existing])
         self._note(demand, rows.tolist(), counts.astype(np.int64).tolist())
 
-    def _place_on(self, demand: Demand, row: int, units: int) -> None:
+    def _place_on(self, demand: Item, row: int, units: int) -> None:
         """The same for one row, which is the usual case."""
         table = self.table
         table.free[:, row] -= demand.request if units == 1 else demand.request * units
@@ -283,25 +283,25 @@ class Packer:
             self._settle(demand, [row])
         self._note(demand, [row], [units])
 
-    def _narrow(self, demand: Demand, planned: Ints) -> None:
+    def _narrow(self, demand: Item, planned: Ints) -> None:
         """Planned rows keep the zones and capacity types, and the open labels, that the demand allows."""
         table = self.table
         table.pairs[planned] &= demand.mask.bits[table.config[planned]]
         self._settle(demand, planned.tolist())
 
-    def _settle(self, demand: Demand, planned: list[int]) -> None:
+    def _settle(self, demand: Item, planned: list[int]) -> None:
         wanted, signature = demand.mask.signature, self.table.signature
         if wanted:
             for row in planned:
                 signature[row] = self.signatures.merge(int(signature[row]), wanted)
 
-    def _note(self, demand: Demand, rows: list[int], counts: list[int]) -> None:
+    def _note(self, demand: Item, rows: list[int], counts: list[int]) -> None:
         placed = sum(counts)
         demand.count -= placed
         demand.placed += placed
         self.placements.append(Placement(demand, rows, counts))
 
-    def open_rows(self, demand: Demand, number: int) -> None:
+    def open_rows(self, demand: Item, number: int) -> None:
         """Open new rows for what is left, while a configuration and its pool's limits allow."""
         while demand.count:
             choice = self._choose(demand, number)
@@ -314,7 +314,7 @@ class Packer:
             self._open(demand, config, each, copies)
             self._left[number] = demand.count
 
-    def _open(self, demand: Demand, config: int, each: int, copies: int) -> None:
+    def _open(self, demand: Item, config: int, each: int, copies: int) -> None:
         first = self.open_blank(config, copies)
         counts = np.full(copies, float(each))
         counts[-1] = min(each, demand.count - each * (copies - 1))
@@ -329,7 +329,7 @@ class Packer:
         self.limits.spend(int(catalog.pool_of[config]), config, copies)
         return first
 
-    def room_on_new(self, demand: Demand) -> Floats:
+    def room_on_new(self, demand: Item) -> Floats:
         """Per configuration, how many pods of the demand an empty node would hold."""
         most = min((self.hosts.empty_cap(rule) for rule in demand.rules), default=np.inf)
         room: Floats = np.full(len(self.catalog), min(most, float(demand.count)))
@@ -339,7 +339,7 @@ class Packer:
         room[demand.mask.bits == 0] = 0
         return np.maximum(room, 0, out=room)
 
-    def _choose(self, demand: Demand, number: int) -> tuple[int, int, int | None] | None:
+    def _choose(self, demand: Item, number: int) -> tuple[int, int, int | None] | None:
         """The configuration to open, pods per node, and how many nodes the limits allow (None: any number)."""
         room = self.room_on_new(demand)
         fine = (room > 0) & self.limits.allows(len(room))
@@ -349,7 +349,7 @@ class Packer:
         config = int(rows[np.argmin(self._scores(demand, rows, number))])
         return config, int(room[config]), self.limits.copies(int(self.catalog.pool_of[config]), config)
 
-    def _scores(self, demand: Demand, rows: Ints, number: int) -> Floats:
+    def _scores(self, demand: Item, rows: Ints, number: int) -> Floats:
         """What it would cost to hold all that is expected in nodes of each configuration alone.
 
         Of demands that depend on limits which may run out: what part of the limits, first of all.

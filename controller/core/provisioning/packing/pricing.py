@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.packing.demands import Demand
+from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 MANY, KEPT = 400, 16
@@ -39,7 +39,7 @@ class Candidates:
     allowed: Bools
 
 
-def candidates(catalog: CompiledCatalog, demands: Sequence[Demand], node_cost: float, premium: Floats) -> Candidates:
+def candidates(catalog: CompiledCatalog, demands: Sequence[Item], node_cost: float, premium: Floats) -> Candidates:
     """The offerings that some demand is allowed on. `premium`: a factor on the price, per configuration."""
     masks = {demand.mask.index: demand.mask for demand in demands}
     number = {index: position for position, index in enumerate(masks)}

@@ -10,23 +10,23 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.pod import Resources
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
-from controller.core.provisioning.packing.demands import Demand, demands
 from controller.core.provisioning.packing.filling import fill
+from controller.core.provisioning.packing.items import Item, demands
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.shrinking import shrink
 from controller.core.provisioning.pods.pod_classes import PodClass
-from controller.core.provisioning.pods.relaxation import Choice, Level
+from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.allocation import Allocator, Share
-from controller.core.provisioning.topology.bundles import Bundler
+from controller.core.provisioning.topology.allocation import Allocation, Allocator
+from controller.core.provisioning.topology.bundler import Bundler
+from controller.core.provisioning.topology.bundles import Bundle, Member, RuleSet, unit_rules
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import Group, Kind, Topology
-from controller.core.provisioning.topology.pieces import Member, Piece, RuleSet, unit_rules
 
 PLANNED = "\0planned"
 """The domain under which host groups count what the plan places; rows have the details."""
 
-Step = tuple[int, Level, tuple[Choice, ...]]
+Step = tuple[int, RelaxationLevel, tuple[Choice, ...]]
 """A level's number, the level, and a variant of its choices."""
 
 
@@ -134,13 +134,13 @@ class Rounds:
         self.retry |= self.bundler.waits
         self.bundler.waits = False
 
-    def _count_hosts(self, share: Share, placed: int) -> None:
+    def _count_hosts(self, share: Allocation, placed: int) -> None:
         """Once a matched pod stands on some host, those with affinity to it must join it there."""
         for rule in share.piece.rules.host:
             if rule.matched and placed:
                 rule.group.most[PLANNED] += placed * rule.matched
 
-    def _pack(self, shares: list[Share]) -> list[Demand]:
+    def _pack(self, shares: list[Allocation]) -> list[Item]:
         asked = demands(shares, self.scale)
         asked = self.packer.in_turn(asked)
         fill(self.packer, asked)
@@ -150,7 +150,7 @@ class Rounds:
             self.packer.pack(left)
         return asked
 
-    def _return(self, share: Share, amount: int, by_class: dict[int, Progress]) -> None:
+    def _return(self, share: Allocation, amount: int, by_class: dict[int, Progress]) -> None:
         """Units that found no room: their counts go back, and their cell is not tried again at this step."""
         self.allocator.take_back(share, amount)
         if share.cell is not None:
@@ -159,13 +159,13 @@ class Rounds:
             for member in share.piece.members:
                 by_class[member.pod_class.index].blocked.add(share.cell.values)
 
-    def _piece(self, one: Progress) -> Piece:
+    def _piece(self, one: Progress) -> Bundle:
         number, level, choices = one.steps[one.step]
         members = (Member(one.pod_class, 1, number),)
         request, key = self._request(one.pod_class)
         rules = self._rules(members)
         blocked = set(one.blocked) if one.blocked else set()
-        return Piece(members, level, choices, request, one.left, rules, key, blocked=blocked)
+        return Bundle(members, level, choices, request, one.left, rules, key, blocked=blocked)
 
     def _request(self, pod_class: PodClass) -> tuple[Floats, bytes]:
         found = self._requests.get(pod_class.requests)
@@ -182,7 +182,7 @@ class Rounds:
             found = self._rule_sets[id(involved)] = RuleSet.of(unit_rules(self.topology, members))
         return found
 
-    def _find_universes(self, pieces: list[Piece]) -> None:
+    def _find_universes(self, pieces: list[Bundle]) -> None:
         """Spread groups count the domains of nodes there are, and of nodes that this batch may launch."""
         groups = {
             rule.group.index: rule.group

@@ -31,7 +31,7 @@ Choice = tuple[Requirements, ...]
 
 @made_quickly
 @dataclass(frozen=True, slots=True)
-class Level:
+class RelaxationLevel:
     """Everything demanded of a node at one step of relaxation."""
 
     required: tuple[Choice, ...]
@@ -78,7 +78,7 @@ def required_choices(spec: PodSpec) -> tuple[Choice, ...]:
     return tuple(choices)
 
 
-def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferences: bool) -> Iterator[Level]:
+def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferences: bool) -> Iterator[RelaxationLevel]:
     """The levels of a pod, strictest first; the last holds what is required and nothing else."""
     affinity = _heaviest_first(spec.preferred_pod_affinity)
     anti_affinity = _heaviest_first(spec.preferred_pod_anti_affinity)
@@ -88,8 +88,8 @@ def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferen
     required = required_choices(spec)
     dropped: list[str] = []
 
-    def level(*, avoid: bool) -> Level:
-        return Level(
+    def level(*, avoid: bool) -> RelaxationLevel:
+        return RelaxationLevel(
             required,
             tuple(preferred[:1]),
             volumes,

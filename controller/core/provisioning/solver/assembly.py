@@ -20,7 +20,7 @@ from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.placed_pods import Part, PlacedPods
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
-from controller.core.provisioning.topology.pieces import Member
+from controller.core.provisioning.topology.bundles import Member
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 _Alike = tuple[int, int, frozenset[int], bytes, int]

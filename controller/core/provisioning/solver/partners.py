@@ -15,11 +15,11 @@ from controller.core.api import labels
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
-from controller.core.provisioning.offerings.snapshot_index import Running
+from controller.core.provisioning.offerings.snapshot_index import RunningPod
 from controller.core.provisioning.pods.slots import is_slot
 from controller.core.provisioning.resource_space import Floats, ResourceSpace
 from controller.core.provisioning.topology.groups import Group, Kind
-from controller.core.provisioning.topology.running_pods import World
+from controller.core.provisioning.topology.running_pods import RunningPods
 
 SHOWN = 3
 """How many partners a reason names before it says how many more there are."""
@@ -28,7 +28,7 @@ SHOWN = 3
 class Partners:
     """Answers for the pods that run already. `free`: R x E, what the plan leaves of the existing rows."""
 
-    def __init__(self, world: World, existing: ExistingNodes, free: Floats, space: ResourceSpace) -> None:
+    def __init__(self, world: RunningPods, existing: ExistingNodes, free: Floats, space: ResourceSpace) -> None:
         self.world = world
         self.existing = existing
         self.free = free
@@ -51,7 +51,7 @@ class Partners:
             "it must stand beside, so that both are placed on one node"
         )
 
-    def _hindrance(self, one: Running, mask: Mask, request: Floats) -> str:
+    def _hindrance(self, one: RunningPod, mask: Mask, request: Floats) -> str:
         name = self.world.nodes[one.node].name
         row = self.existing.rows.get(name)
         if row is None:

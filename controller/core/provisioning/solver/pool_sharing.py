@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from controller.core.api import labels
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.flexibility import runner_up, within_spread
-from controller.core.provisioning.offerings.snapshot_index import Surroundings
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
 
@@ -27,7 +27,7 @@ FREE_PREMIUM = 0.02
 
 
 def share_pools(
-    plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, around: Surroundings
+    plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, around: SnapshotIndex
 ) -> SchedulingPlan:
     """The plan with spot nodes' offerings dealt out; nodes that could only be spread at a price stay as they are."""
     if options.spot_pool_share >= 1.0:
@@ -92,7 +92,7 @@ class _Sharing:
             for workload, count in own.items():
                 self.total[workload] += count
 
-    def count_standing(self, around: Surroundings, places: AbstractSet[int]) -> None:
+    def count_standing(self, around: SnapshotIndex, places: AbstractSet[int]) -> None:
         """Replicas that run on these of the nodes around."""
         for workload in tuple(self.total):
             for place, count in around.replicas.get(workload, {}).items():

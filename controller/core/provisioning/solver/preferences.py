@@ -30,7 +30,7 @@ from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompi
 from controller.core.provisioning.offerings.option_table import PAIR_KEYS
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.pods.pod_classes import PodClass
-from controller.core.provisioning.pods.relaxation import Level, required_choices, term_requirements
+from controller.core.provisioning.pods.relaxation import RelaxationLevel, required_choices, term_requirements
 from controller.core.provisioning.pods.selector_index import SelectorIndex, with_label_keys
 from controller.core.provisioning.resource_space import Floats
 from controller.core.scheduling.label_selectors import matches
@@ -46,7 +46,7 @@ class _Case:
     """A class without its preferences, and what one of its pods costs so."""
 
     pod_class: PodClass
-    required: Level
+    required: RelaxationLevel
     request: Floats
     cost: float
 
@@ -74,7 +74,7 @@ class Preferences:
         spec, premium = pod_class.spec, self.options.preference_premium
         if premium is None or not (taints or wishes(spec)):
             return spec, taints
-        required = Level(required_choices(spec), (), pod_class.volumes.choices, spec.tolerations)
+        required = RelaxationLevel(required_choices(spec), (), pod_class.volumes.choices, spec.tolerations)
         request = self.catalog.space.vector(pod_class.requests)
         case = _Case(pod_class, required, request, self._cost(required, request))
         if not np.isfinite(case.cost):
@@ -147,7 +147,7 @@ class Preferences:
         ]
         return float(np.mean([cost for cost in costs if np.isfinite(cost)] or [ANY_NUMBER]))
 
-    def _cost(self, level: Level, request: Floats, pins: Pins = None, most: float = ANY_NUMBER) -> float:
+    def _cost(self, level: RelaxationLevel, request: Floats, pins: Pins = None, most: float = ANY_NUMBER) -> float:
         """The least share of a new node's price that a pod of the level pays, `most` of its kind on a node at most."""
         variants = self.masks.variants(level)
         return min(

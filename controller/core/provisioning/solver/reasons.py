@@ -17,11 +17,11 @@ from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.offerings.option_table import PAIR_KEYS
-from controller.core.provisioning.pods.relaxation import Choice, Level
+from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.pods.slots import is_slot
 from controller.core.provisioning.resource_space import Bools, Floats
+from controller.core.provisioning.topology.bundles import UnitRule
 from controller.core.provisioning.topology.groups import Group, Kind
-from controller.core.provisioning.topology.pieces import UnitRule
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
@@ -34,7 +34,7 @@ NO_PROVISIONER = "there is no Provisioner: create one"
 class Question:
     """What was asked for in vain."""
 
-    level: Level
+    level: RelaxationLevel
     mask: Mask
     request: Floats
 

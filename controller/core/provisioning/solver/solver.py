@@ -14,10 +14,11 @@ from controller.core.provisioning.offerings.compiled_catalog import CompiledCata
 from controller.core.provisioning.offerings.limits import Limits, headroom
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.offerings.option_table import Pool
-from controller.core.provisioning.offerings.snapshot_index import Surroundings
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.packing.packer import Packer, weight_premiums
 from controller.core.provisioning.packing.rounds import Progress, Rounds, Step, size_scale
+from controller.core.provisioning.packing_style import PackingStyle, otherwise, styles
 from controller.core.provisioning.plan import (
     DearPreference,
     SchedulingPlan,
@@ -39,34 +40,33 @@ from controller.core.provisioning.solver.partners import Partners
 from controller.core.provisioning.solver.pool_sharing import share_pools
 from controller.core.provisioning.solver.preferences import Preferences, wishes
 from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
-from controller.core.provisioning.styles import Style, otherwise, styles
+from controller.core.provisioning.topology.bundles import Member, unit_rules
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import Topology
-from controller.core.provisioning.topology.pieces import Member, unit_rules
-from controller.core.provisioning.topology.running_pods import World, selector_keys
+from controller.core.provisioning.topology.running_pods import RunningPods, selector_keys
 from controller.core.provisioning.topology.seeding import seed
 
 DEFAULTS = SolveOptions()
 
 
 def solve(
-    problem: SchedulingProblem, options: SolveOptions = DEFAULTS, around: Surroundings | None = None
+    problem: SchedulingProblem, options: SolveOptions = DEFAULTS, around: SnapshotIndex | None = None
 ) -> SchedulingPlan:
     """Place the pending pods on the nodes there are and on new ones, for little money. Never raises for a bad pod.
 
     `around`: what the problem's snapshot comes to, for those who solve many problems on one.
     """
-    known = around if around is not None else Surroundings(problem.snapshot)
+    known = around if around is not None else SnapshotIndex(problem.snapshot)
     return within_commitments(problem, lambda each: Solver(each, options, known).solve())
 
 
 class Solver:
     """One problem being solved."""
 
-    def __init__(self, problem: SchedulingProblem, options: SolveOptions, around: Surroundings | None = None) -> None:
+    def __init__(self, problem: SchedulingProblem, options: SolveOptions, around: SnapshotIndex | None = None) -> None:
         self.problem = problem
         self.options = options
-        self.around = around if around is not None else Surroundings(problem.snapshot)
+        self.around = around if around is not None else SnapshotIndex(problem.snapshot)
         self.unplaced: dict[PodKey, str] = {}
         gone = problem.without_nodes
         self.stays: Bools = np.array([node.name not in gone for node in self.around.nodes], dtype=np.bool_)
@@ -129,9 +129,9 @@ class Solver:
             for taint in taints
         )
 
-    def world(self, index: SelectorIndex) -> World:
+    def world(self, index: SelectorIndex) -> RunningPods:
         """The pods of all nodes that stay, those that take no more included: topology counts what runs there."""
-        return World(self.around, self.stays, lambda: self.batch, index)
+        return RunningPods(self.around, self.stays, lambda: self.batch, index)
 
     def domains(self) -> Domains:
         """The values of topology keys, on nodes that stay and on new ones."""
@@ -209,7 +209,7 @@ class Solver:
         paid = sum(node.offering.price * premium[node.provisioner] for node in plan.new_nodes)
         return float(paid + len(plan.new_nodes) * self.options.node_cost_per_hour)
 
-    def attempt(self, style: Style, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
+    def attempt(self, style: PackingStyle, *, careful: bool = False) -> tuple[Rounds, list[Progress]]:
         """A first packing in one style, and how far each class came. `careful`: unit by unit."""
         packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
         index = SelectorIndex(self.namespaces)

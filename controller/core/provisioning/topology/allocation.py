@@ -15,11 +15,11 @@ from itertools import product
 import numpy as np
 
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler, Tolerations
+from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.pods.relaxation import Choice
-from controller.core.provisioning.styles import Style
+from controller.core.provisioning.topology.bundles import Bundle, RuleSet, UnitRule
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import Kind
-from controller.core.provisioning.topology.pieces import Piece, RuleSet, UnitRule
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 ABSENT = "\0absent"
@@ -40,10 +40,10 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Share:
+class Allocation:
     """`count` units of a piece for one cell."""
 
-    piece: Piece
+    piece: Bundle
     mask: Mask
     cell: Cell | None
     count: int
@@ -82,7 +82,7 @@ class _Terms:
 class _Dealing:
     """A piece being dealt out."""
 
-    piece: Piece
+    piece: Bundle
     terms: _Terms
     cells: list[Cell]
     left: int
@@ -96,7 +96,7 @@ class _Dealing:
 class Allocator:
     """Deals pieces out to cells, and keeps the groups' counts."""
 
-    def __init__(self, masks: MaskCompiler, domains: Domains, style: Style) -> None:
+    def __init__(self, masks: MaskCompiler, domains: Domains, style: PackingStyle) -> None:
         self.masks = masks
         self.domains = domains
         self.style = style
@@ -104,16 +104,16 @@ class Allocator:
         self._cells: dict[object, list[Cell]] = {}
         self._terms: dict[int, _Terms] = {}
 
-    def allocate(self, pieces: Sequence[Piece], *, single: bool = False) -> list[Share]:
+    def allocate(self, pieces: Sequence[Bundle], *, single: bool = False) -> list[Allocation]:
         """Shares for all that can be dealt out. `single`: one unit of each piece (then ask again)."""
-        shares: list[Share] = []
+        shares: list[Allocation] = []
         dealings = []
         for piece in pieces:
             if piece.rules.domain:
                 dealings.append(self._dealing(piece))
             else:
                 mask = self.masks.mask(piece.level, piece.choices, None, piece.tolerations)
-                shares.append(Share(piece, mask, None, piece.count))
+                shares.append(Allocation(piece, mask, None, piece.count))
         dealings.sort(key=self._turn)
         self._measure_reach(dealings)
         while dealings:
@@ -135,7 +135,7 @@ class Allocator:
         first = dealing.piece.pod_class
         return (dealing.terms.obeys != self.style.bound_first, -first.waited, len(dealing.cells), first.name)
 
-    def _dealing(self, piece: Piece) -> _Dealing:
+    def _dealing(self, piece: Bundle) -> _Dealing:
         terms = self._terms.get(id(piece.rules))
         if terms is None:
             terms = self._terms[id(piece.rules)] = _Terms.of(piece.rules)
@@ -151,7 +151,7 @@ class Allocator:
             cells = [cell for cell in cells if cell.values not in piece.blocked]
         return _Dealing(piece, terms, cells, piece.count)
 
-    def _settled(self, piece: Piece) -> tuple[tuple[Choice, ...], Tolerations]:
+    def _settled(self, piece: Bundle) -> tuple[tuple[Choice, ...], Tolerations]:
         """The piece's choices and tolerations, with those of spreads that may count it, and then surely do."""
         level = piece.level
         choices = piece.choices
@@ -171,7 +171,7 @@ class Allocator:
 
     def _find_cells(
         self,
-        piece: Piece,
+        piece: Bundle,
         base: Mask,
         must: tuple[bool, ...],
         pins: Requirements | None,
@@ -209,7 +209,7 @@ class Allocator:
                         reach[rule.group.index][cell.values[place]] += dealing.left
         self._reach = reach
 
-    def _deal(self, dealing: _Dealing, shares: list[Share], *, single: bool) -> None:
+    def _deal(self, dealing: _Dealing, shares: list[Allocation], *, single: bool) -> None:
         given: dict[tuple[str, ...], int] = defaultdict(int)
         if not single:
             self._deal_evenly(dealing, given)
@@ -221,7 +221,7 @@ class Allocator:
             self._give(dealing, best, dealing.left if unlimited else 1, given)
         if given:
             by_values = {cell.values: cell for cell in dealing.cells}
-            shares.extend(Share(dealing.piece, by_values[v].mask, by_values[v], n) for v, n in given.items() if n)
+            shares.extend(Allocation(dealing.piece, by_values[v].mask, by_values[v], n) for v, n in given.items() if n)
 
     def _unlimited(self, dealing: _Dealing) -> bool:
         """Nothing but affinity holds: all may go to one cell."""
@@ -265,7 +265,7 @@ class Allocator:
                 group.least[value] += amount * rule.matched
             group.owners[value] += amount * rule.owned
 
-    def take_back(self, share: Share, amount: int) -> None:
+    def take_back(self, share: Allocation, amount: int) -> None:
         """Units that found no room in their cell after all."""
         if share.cell is None:
             return

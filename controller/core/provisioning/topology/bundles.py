@@ -1,207 +1,143 @@
-"""Pods that must share a host are bundled: one unit that goes to one node, with all that it needs there.
+"""Pieces: pods of a class (or of several that must share a node) on their way to a place, and the rules they bring.
 
-A class with affinity over kubernetes.io/hostname joins those that it must stand beside. Targets that ask for nothing
-themselves lend one pod; the rest of them go where they like. What one node cannot hold is cut down evenly; what is left
-may only join rows where the bundle went (kube-scheduler would not put it elsewhere).
+A unit is what is placed at once: usually one pod; for pods that must share a host, all of them together.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
+from controller.core.api import labels
+from controller.core.api.pod import Toleration
+from controller.core.provisioning.pods.pod_classes import PodClass
+from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.domains import Domains
-from controller.core.provisioning.topology.groups import Kind, Topology
-from controller.core.provisioning.topology.pieces import Member, Piece, RuleSet, UnitRule, unit_rules
+from controller.core.provisioning.topology.groups import Group, Kind, Topology
 
 
-class Bundler:
-    """Turns pieces into pieces, bundles among them."""
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`pods` pods of a class in every unit, at the class's level `number`."""
 
-    def __init__(self, topology: Topology, masks: MaskCompiler, domains: Domains) -> None:
-        self.topology = topology
-        self.masks = masks
-        self.domains = domains
-        self._attempts: dict[frozenset[int], int] = defaultdict(int)
-        self._targets_first: set[frozenset[int]] = set()
-        self.waits = False
-        """Some bundle was held back for a round, so a round without progress is not the end."""
-
-    def bundle(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """The pieces, those that must share a host replaced by bundles and what is left over of them."""
-        components = self._components(pieces)
-        bundled: dict[int, int] = defaultdict(int)
-        made: list[Piece] = []
-        for component in components:
-            piece = self._bundle([pieces[index] for index in component])
-            if piece is None:
-                continue
-            made.append(piece)
-            sizes = {member.pod_class.index: member.pods for member in piece.members}
-            for index in component:
-                bundled[index] += sizes.get(pieces[index].pod_class.index, 0)
-        for index, piece in enumerate(pieces):
-            piece.count -= bundled[index]
-            if piece.count:
-                made.append(piece)
-        return made
-
-    def _components(self, pieces: Sequence[Piece]) -> list[list[int]]:
-        """Pieces linked by a host affinity whose first pod is still to be placed."""
-        leader = list(range(len(pieces)))
-
-        def find(index: int) -> int:
-            while leader[index] != index:
-                leader[index] = leader[leader[index]]
-                index = leader[index]
-            return index
-
-        touched: dict[int, list[int]] = defaultdict(list)
-        owned: set[int] = set()
-        for index, piece in enumerate(pieces):
-            for rule in piece.rules:
-                if _bootstraps(rule):
-                    touched[rule.group.index].append(index)
-                    if rule.obeys:
-                        owned.add(rule.group.index)
-        if not owned:
-            return []
-        for group, members in sorted(touched.items()):
-            if group in owned:
-                for index in members[1:]:
-                    leader[find(index)] = find(members[0])
-        components: dict[int, list[int]] = defaultdict(list)
-        for index, piece in enumerate(pieces):
-            if any(_bootstraps(rule) and rule.group.index in owned for rule in piece.rules):
-                components[find(index)].append(index)
-        return [sorted(found) for _, found in sorted(components.items())]
-
-    def _bundle(self, pieces: list[Piece]) -> Piece | None:
-        """The next bundle to try of a component: all owners; one pod of each; then one owner after the other.
-
-        First with the targets beside them. Once that failed the targets go first, wherever they can; only if none found
-        a place do the owners start alone.
-        """
-        owners = [p for p in pieces if any(_bootstraps(rule) and rule.obeys for rule in p.rules)]
-        key = frozenset(p.pod_class.index for p in pieces)
-        kinds = len(owners) + 2
-        for attempt in range(self._attempts[key], 2 * kinds):
-            self._attempts[key] = attempt
-            if attempt >= kinds and key not in self._targets_first:
-                self._targets_first.add(key)
-                self.waits = True
-                return None
-            step = attempt % kinds
-            chosen = owners if step < 2 else [owners[step - 2]]
-            counts = {p.pod_class.index: p.count if step == 0 else 1 for p in chosen}
-            made = self._with_targets(pieces if attempt < kinds else chosen, chosen, counts)
-            if made is not None:
-                made.component = key
-                return made
-        return None
-
-    def failed(self, piece: Piece) -> None:
-        """A bundle found no place: try a smaller one next time."""
-        self._attempts[piece.component] += 1
-
-    def _with_targets(self, pieces: list[Piece], owners: list[Piece], counts: dict[int, int]) -> Piece | None:
-        """A bundle of these owners and a pod of each target beside them; None: no node can hold it.
-
-        Targets that ask for nothing may be bound first, anywhere: from then on owners need one beside them, although
-        they match their own rule.
-        """
-        needed = {r.group.index for p in owners for r in p.rules if _bootstraps(r) and r.obeys}
-        chosen, brought = list(owners), set[int]()
-        for piece in sorted(pieces, key=lambda p: (p.count, p.name)):
-            adds = {r.group.index for r in piece.rules if _bootstraps(r) and r.matched and not r.obeys}
-            if piece.pod_class.index not in counts and adds & (needed - brought):
-                counts[piece.pod_class.index] = 1
-                chosen.append(piece)
-                brought |= adds
-        if needed - {r.group.index for p in chosen for r in p.rules if r.matched}:
-            return None
-        return self._cut_to_fit(sorted(chosen, key=lambda p: p.name), counts)
-
-    def _cut_to_fit(self, pieces: list[Piece], counts: dict[int, int]) -> Piece | None:
-        """The largest even share of the bundle that some node can hold; None: not even one pod of each."""
-        low, high = 0.0, 1.0
-        best = self._joined(pieces, counts)
-        if self._fits(best):
-            return best
-        best = self._joined(pieces, dict.fromkeys(counts, 1))
-        if not self._fits(best):
-            return None
-        for _ in range(12):
-            middle = (low + high) / 2
-            share = self._joined(pieces, {index: max(1, int(count * middle)) for index, count in counts.items()})
-            if self._fits(share):
-                low, best = middle, share
-            else:
-                high = middle
-        return best
-
-    def _joined(self, pieces: list[Piece], counts: dict[int, int]) -> Piece:
-        members = tuple(Member(m.pod_class, counts[p.pod_class.index], m.number) for p in pieces for m in p.members)
-        request: Floats = np.sum([p.request * counts[p.pod_class.index] for p in pieces], axis=0)
-        first = pieces[0]
-        level = first.level
-        choices = tuple(terms for piece in pieces for terms in piece.choices)
-        joined = Piece(members, level, tuple(dict.fromkeys(choices)), request, 1)
-        joined.bundled = True
-        joined.rules = RuleSet.of(unit_rules(self.topology, members), bundled=True)
-        joined.request_key = request.tobytes()
-        joined.tolerations = tuple(
-            dict.fromkeys((p.level.tolerations, p.level.avoids_preferred_taints) for p in pieces)
-        )
-        return joined
-
-    def _fits(self, piece: Piece) -> bool:
-        if any(
-            rule.group.key.kind is Kind.SPREAD and rule.obeys and rule.matched > rule.group.key.max_skew
-            for rule in piece.rules
-        ):
-            return False
-        if self._quarrels(piece) or not self._has_an_order(piece):
-            return False
-        mask = self.masks.mask(piece.level, piece.choices, None, piece.tolerations)
-        return bool(np.isfinite(self.domains.cost(mask, piece.request)))
-
-    def _has_an_order(self, piece: Piece) -> bool:
-        """Whether kube-scheduler could bind the members one after the other: each finds the affinity it asks for."""
-        waiting, there = list(piece.members), set[int]()
-        while waiting:
-            for member in waiting:
-                involved = self.topology.involvements(member.pod_class, member.number)
-                asked = [one for one in involved if one.owner and one.group.key.kind is Kind.AFFINITY]
-                if all(one.group.anywhere or one.group.index in there or one.matched for one in asked):
-                    there.update(one.group.index for one in involved if one.matched)
-                    waiting.remove(member)
-                    break
-            else:
-                return False
-        return True
-
-    def _quarrels(self, piece: Piece) -> bool:
-        """Whether one pod of the unit has anti-affinity to another."""
-        owners: dict[int, int] = defaultdict(int)
-        matched: dict[int, int] = defaultdict(int)
-        alone: dict[int, bool] = {}
-        for member in piece.members:
-            for one in self.topology.involvements(member.pod_class, member.number):
-                index = one.group.index
-                if one.group.key.kind is Kind.ANTI_AFFINITY:
-                    owners[index] += member.pods * one.owner
-                    matched[index] += member.pods * one.matched
-                    alone[index] = one.owner and one.matched
-        return any(
-            owners[index] and matched[index] and not (owners[index] == matched[index] == 1 and alone[index])
-            for index in owners
-        )
+    pod_class: PodClass
+    pods: int
+    number: int
 
 
-def _bootstraps(rule: UnitRule) -> bool:
-    return rule.group.key.kind is Kind.AFFINITY and rule.host and not rule.group.anywhere
+@dataclass(frozen=True, slots=True)
+class UnitRule:
+    """One unit and one group: pods that the group's selector matches, pods that own its (required) rule.
+
+    `obeys`: the unit must find the rule kept where it goes. `free`: it obeys no rule at all, so kube-scheduler may bind
+    it after all others.
+    """
+
+    group: Group
+    matched: int
+    owned: int
+    obeys: bool
+    free: bool = False
+
+    @property
+    def host(self) -> bool:
+        """The group counts by node, not by label value."""
+        return self.group.key.key == labels.HOSTNAME
+
+    @property
+    def identity(self) -> tuple[int, int, int, bool, bool]:
+        """Equal for rules that are alike."""
+        return (self.group.index, self.matched, self.owned, self.obeys, self.free)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """A unit's rules, sorted into those that label values decide and those that rows decide."""
+
+    every: tuple[UnitRule, ...] = ()
+    domain: tuple[UnitRule, ...] = ()
+    host: tuple[UnitRule, ...] = ()
+    keys: tuple[str, ...] = ()
+    """The label keys that a cell of the unit has values for."""
+    identity: tuple[tuple[int, int, int, bool, bool], ...] = ()
+    """Equal for units that rows treat alike."""
+
+    @classmethod
+    def of(cls, rules: tuple[UnitRule, ...], *, bundled: bool = False) -> RuleSet:
+        """Sort rules. `bundled`: the unit brings its own affinity targets, so it needs none on its row."""
+        domain = tuple(rule for rule in rules if not rule.host)
+        host = host_rules(rules, bundled=bundled)
+        keys = tuple(sorted({r.group.key.key for r in domain if r.group.batch_owners or r.obeys}))
+        return cls(rules, domain, host, keys, tuple(rule.identity for rule in host))
+
+    def __iter__(self) -> Iterator[UnitRule]:
+        return iter(self.every)
+
+
+NO_RULES = RuleSet()
+
+
+@dataclass(slots=True)
+class Bundle:
+    """`count` units of the same members, at one level, with one variant of its choices."""
+
+    members: tuple[Member, ...]
+    level: RelaxationLevel
+    choices: tuple[Choice, ...]
+    request: Floats
+    count: int
+    rules: RuleSet = NO_RULES
+    request_key: bytes = b""
+    """The request as bytes, to tell requests apart."""
+    tolerations: tuple[tuple[tuple[Toleration, ...], bool], ...] = ()
+    """Of bundles: every member's tolerations, and whether it avoids PreferNoSchedule taints; else the level's hold."""
+    bundled: bool = False
+    """Its units bring what their host affinity asks for."""
+    component: frozenset[int] = frozenset()
+    """Of bundles: the classes that it was made from."""
+    blocked: set[tuple[str, ...]] = field(default_factory=set)
+    """Cells that had no room when they were tried."""
+
+    @property
+    def pod_class(self) -> PodClass:
+        """The class that the piece is called by."""
+        return self.members[0].pod_class
+
+    @property
+    def name(self) -> str:
+        """What to call it by, and to sort by."""
+        return self.pod_class.name
+
+
+def unit_rules(topology: Topology, members: tuple[Member, ...]) -> tuple[UnitRule, ...]:
+    """The rules of a unit, its members' taken together. An affinity that the unit itself satisfies is not obeyed."""
+    matched: dict[int, int] = defaultdict(int)
+    owned: dict[int, int] = defaultdict(int)
+    obeys: set[int] = set()
+    groups: dict[int, Group] = {}
+    for member in members:
+        for one in topology.involvements(member.pod_class, member.number):
+            index = one.group.index
+            groups[index] = one.group
+            matched[index] += member.pods * one.matched
+            owned[index] += member.pods * (one.owner and one.required)
+            if one.owner:
+                obeys.add(index)
+    return tuple(
+        UnitRule(group, matched[index], owned[index], index in obeys, not obeys)
+        for index, group in sorted(groups.items())
+    )
+
+
+def host_rules(rules: tuple[UnitRule, ...], *, bundled: bool) -> tuple[UnitRule, ...]:
+    """The rules that rows decide. `bundled`: the unit brings its own affinity targets, so it needs none there, unless
+    some stand already: kube-scheduler then lets no pod be the first of a new host."""
+    found = []
+    for rule in rules:
+        if not rule.host:
+            continue
+        first = rule.group.key.kind is Kind.AFFINITY and not rule.group.anywhere
+        own = bundled and first and rule.matched > 0
+        found.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
+    return tuple(found)

@@ -16,9 +16,9 @@ from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodAffinityTerm, Toleration
 from controller.core.provisioning.pods.pod_classes import PodClass
-from controller.core.provisioning.pods.relaxation import Choice, Level
+from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.pods.selector_index import with_label_keys
-from controller.core.provisioning.topology.running_pods import World, term_selector
+from controller.core.provisioning.topology.running_pods import RunningPods, term_selector
 
 
 class Kind(Enum):
@@ -104,7 +104,7 @@ class Involvement:
 class _OwnRules:
     """What a level obeys: its groups, each with whether it must; `identity` is equal for levels that are alike."""
 
-    level: Level
+    level: RelaxationLevel
     groups: tuple[tuple[Group, bool], ...]
     identity: tuple[tuple[int, bool], ...]
 
@@ -113,7 +113,7 @@ _RulesKey = tuple[int, str, FrozenMap[str, str] | None]
 """A level, its pods' namespace, and their labels where its rules ask for them."""
 
 
-def _asks_own_labels(level: Level) -> bool:
+def _asks_own_labels(level: RelaxationLevel) -> bool:
     """Whether a rule depends on the labels of the pod that has it (matchLabelKeys and the like)."""
     if not (level.spread or level.affinity or level.anti_affinity):
         return False
@@ -126,7 +126,7 @@ def _asks_own_labels(level: Level) -> bool:
 class Topology:
     """All groups of the batch. Add every class at every level first, then ask."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RunningPods) -> None:
         self.world = world
         self.index = world.index
         self.groups: dict[GroupKey, Group] = {}
@@ -154,14 +154,14 @@ class Topology:
             self._listed.append(group)
         return group
 
-    def add(self, pod_class: PodClass, number: int, level: Level) -> None:
+    def add(self, pod_class: PodClass, number: int, level: RelaxationLevel) -> None:
         """Register the rules of a class at its level `number`."""
         own = self._rules_of(pod_class, level)
         for group, _ in own.groups:
             group.batch_owners += len(pod_class)
         self._own[(pod_class.index, number)] = own.identity
 
-    def _rules_of(self, pod_class: PodClass, level: Level) -> _OwnRules:
+    def _rules_of(self, pod_class: PodClass, level: RelaxationLevel) -> _OwnRules:
         """The level's rules; classes at the same level share them where rules do not ask for their pods' own labels."""
         key: _RulesKey = (id(level), pod_class.namespace, None)
         found = self._rules.get(key)
@@ -176,7 +176,7 @@ class Topology:
             found = self._rules[key] = _OwnRules(level, groups, identity)
         return found
 
-    def _own_groups(self, pod_class: PodClass, level: Level) -> Iterator[tuple[Group, bool]]:
+    def _own_groups(self, pod_class: PodClass, level: RelaxationLevel) -> Iterator[tuple[Group, bool]]:
         """Every group that the level obeys, and whether it must."""
         for constraint in level.spread:
             required = constraint.when_unsatisfiable != "ScheduleAnyway"
@@ -201,7 +201,7 @@ class Topology:
             group = self._group(GroupKey(Kind.ANTI_AFFINITY, term.topology_key, (self._selector(pod_class, term),)))
             yield group, term in pod_class.spec.required_pod_anti_affinity
 
-    def _affinity(self, pod_class: PodClass, level: Level) -> list[tuple[Group, bool]]:
+    def _affinity(self, pod_class: PodClass, level: RelaxationLevel) -> list[tuple[Group, bool]]:
         """Required terms count pods that match all of them (kube-scheduler); preferred ones stand alone."""
         required = pod_class.spec.required_pod_affinity
         joint = tuple(sorted({self._selector(pod_class, term) for term in required}))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
+from controller.core.provisioning.topology.bundles import UnitRule
 from controller.core.provisioning.topology.groups import Kind
-from controller.core.provisioning.topology.pieces import UnitRule
 
 
 class HostCounts:

@@ -6,41 +6,41 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from controller.core.api.pod import PodAffinityTerm, PodKey, PodSpec
-from controller.core.provisioning.offerings.snapshot_index import Running, Surroundings
+from controller.core.provisioning.offerings.snapshot_index import RunningPod, SnapshotIndex
 from controller.core.provisioning.pods.selector_index import SelectorIndex, with_label_keys
 from controller.core.provisioning.resource_space import Bools
 
 
-class World:
+class RunningPods:
     """Running pods of every node that stays, our own and others', those of the batch left out.
 
     `stays` tells of each of `around.nodes` whether it does. `batch` is asked once some pod runs that matters.
     """
 
     def __init__(
-        self, around: Surroundings, stays: Bools, batch: Callable[[], frozenset[PodKey]], index: SelectorIndex
+        self, around: SnapshotIndex, stays: Bools, batch: Callable[[], frozenset[PodKey]], index: SelectorIndex
     ) -> None:
         self.nodes = around.nodes
         self.index = index
         self._around = around
         self._stays: list[bool] = stays.tolist()
         self._batch = batch
-        self._matched: dict[int, list[Running]] | None = None
+        self._matched: dict[int, list[RunningPod]] | None = None
 
-    def _here(self, running: Iterable[Running]) -> Iterator[Running]:
+    def _here(self, running: Iterable[RunningPod]) -> Iterator[RunningPod]:
         stays = self._stays
         return (one for one in running if stays[one.node] and (one.pod.namespace, one.pod.name) not in self._batch())
 
-    def repelling(self) -> Iterator[tuple[Running, PodAffinityTerm]]:
+    def repelling(self) -> Iterator[tuple[RunningPod, PodAffinityTerm]]:
         """Every required anti-affinity term of a running pod."""
         for one in self._here(self._around.repelling):
             for term in one.pod.spec.required_pod_anti_affinity:
                 yield one, term
 
-    def matched(self, selector: int) -> list[Running]:
+    def matched(self, selector: int) -> list[RunningPod]:
         """The running pods that a selector matches. Ask once all selectors are in the index."""
         if self._matched is None:
-            found: dict[int, list[Running]] = defaultdict(list)
+            found: dict[int, list[RunningPod]] = defaultdict(list)
             for (namespace, labels), running in self._around.alike.items():
                 numbers = self.index.matching(namespace, labels)
                 here = list(self._here(running)) if numbers else []
@@ -49,7 +49,7 @@ class World:
             self._matched = found
         return self._matched.get(selector, [])
 
-    def matching(self, selectors: tuple[int, ...]) -> list[Running]:
+    def matching(self, selectors: tuple[int, ...]) -> list[RunningPod]:
         """The running pods that all of some selectors match."""
         running = self.matched(selectors[0])
         for selector in selectors[1:]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.core.api import labels
-from controller.core.provisioning.offerings.snapshot_index import Running
+from controller.core.provisioning.offerings.snapshot_index import RunningPod
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import Group, Kind, Topology
 from controller.core.provisioning.topology.host_counts import HostCounts
@@ -35,12 +35,12 @@ def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[
                 group.owners[value] += 1
 
 
-def _counts(group: Group, one: Running) -> bool:
+def _counts(group: Group, one: RunningPod) -> bool:
     """Pods on their way out repel until they are gone; no rule should lean on them."""
     return group.key.kind is Kind.ANTI_AFFINITY or not one.pod.terminating
 
 
-def _seed_domains(group: Group, running: list[Running], domains: Domains) -> None:
+def _seed_domains(group: Group, running: list[RunningPod], domains: Domains) -> None:
     codes, cells = domains.standing.columns.column(group.key.key)
     eligible = domains.eligible(group) if group.key.kind is Kind.SPREAD else None
     for one in running:

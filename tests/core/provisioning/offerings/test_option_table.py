@@ -8,7 +8,7 @@ from controller.core.api import labels as keys
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import solve
-from controller.core.provisioning.offerings.option_table import MOST_ANSWERS, OfferTable, Pool, TableCache
+from controller.core.provisioning.offerings.option_table import MOST_ANSWERS, OptionTable, Pool, TableCache
 from controller.core.provisioning.problem import pool_requirements
 from controller.core.scheduling.requirements import Requirement, Requirements
 from tests.core.provisioning.plans import solved
@@ -20,7 +20,7 @@ def kinds(price: float = 0.1) -> tuple[InstanceType, ...]:
     return (instance_type(price=price), instance_type(name="c5.large", offered=(Offering(ZONES[0], keys.SPOT, 0.05),)))
 
 
-def table(cache: TableCache, pool: Provisioner, types: tuple[InstanceType, ...], left: int = 0) -> OfferTable:
+def table(cache: TableCache, pool: Provisioner, types: tuple[InstanceType, ...], left: int = 0) -> OptionTable:
     return cache.table([Pool(pool, pool_requirements(pool), {"cpu": left})], {pool.name: types})
 
 

@@ -11,7 +11,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.workloads import DaemonSet
 from controller.core.deprovisioning.removal_simulation import Stage, simulate
 from controller.core.provisioning import solve
-from controller.core.provisioning.offerings.snapshot_index import Surroundings
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.clusters import clusters
 from tests.core.provisioning.plans import FIRST, judged, solved
@@ -49,7 +49,7 @@ def never_there(posed: SchedulingProblem, name: str) -> SchedulingProblem:
 @given(clusters())
 def test_a_node_thought_away_is_as_one_that_was_never_there(posed: SchedulingProblem) -> None:
     """One after the other on the same surroundings, and then all of them again."""
-    around = Surroundings(posed.snapshot)
+    around = SnapshotIndex(posed.snapshot)
     whole = solved(posed, FIRST)
     for name in posed.snapshot.nodes:
         assert solve(thought_away(posed, name), FIRST, around) == solve(never_there(posed, name), FIRST)
@@ -63,7 +63,7 @@ def test_free_room_follows_what_the_batch_asks_for() -> None:
     here = state_node(node=node(name="n", capacity=own, allocatable=own), pods=[taken])
     plain = problem(pending=[pending_pod(requests={"cpu": "1"})], nodes=[here])
     greedy = replace(plain, pending=(pending_pod(requests={"cpu": "1", "example.com/card": "1"}),))
-    around = Surroundings(plain.snapshot)
+    around = SnapshotIndex(plain.snapshot)
     assert [placed.node for placed in judged(solve(plain, FIRST, around), plain).existing] == ["n"]
     assert not solve(greedy, FIRST, around).existing
 
@@ -110,5 +110,5 @@ def test_replicas_of_a_node_thought_away_count_for_no_pool() -> None:
     full = state_node(node=node(name="b"), pods=[running_pod(node="b", requests={"cpu": "2"})])
     waiting = [pending_pod(requests={"cpu": "1500m"}, owner=owner) for _ in range(2)]
     posed = problem(pending=waiting, nodes=[here, full], catalog=types)
-    around = Surroundings(posed.snapshot)
+    around = SnapshotIndex(posed.snapshot)
     assert solve(thought_away(posed, "a"), FIRST, around) == solve(never_there(posed, "a"), FIRST)

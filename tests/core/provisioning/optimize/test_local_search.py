@@ -11,6 +11,7 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import (
     CANDIDATES,
     FEW,
@@ -22,12 +23,11 @@ from controller.core.provisioning.optimize.build import (
     first_packing,
 )
 from controller.core.provisioning.optimize.local_search import Search
-from controller.core.provisioning.optimize.refine import AT_MOST, TASTES, cheapest
-from controller.core.provisioning.optimize.stock import Stock
-from controller.core.provisioning.optimize.work import Work
+from controller.core.provisioning.optimize.refine import AT_MOST, STRATEGIES, cheapest
+from controller.core.provisioning.optimize.work_budget import WorkBudget
+from controller.core.provisioning.packing_style import QUICK
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.solver import Solver
-from controller.core.provisioning.styles import QUICK
 from tests.core.provisioning.plans import WEB, near, solved
 from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node
 
@@ -37,13 +37,13 @@ KINDS = [
 ]
 
 
-def stock_of(posed: SchedulingProblem) -> Stock:
+def stock_of(posed: SchedulingProblem) -> BinPackingProblem:
     """The units that a first plan placed."""
     rounds, _ = Solver(posed, SolveOptions()).attempt(QUICK)
-    return Stock(rounds.packer, [])
+    return BinPackingProblem(rounds.packer, [])
 
 
-def scattered(stock: Stock, cheapest_type: str) -> Packing:
+def scattered(stock: BinPackingProblem, cheapest_type: str) -> Packing:
     """Each unit in a node of its own."""
     types = [stock.catalog.types[config].name for config in stock.offers.config.tolist()]
     number = types.index(cheapest_type)
@@ -55,9 +55,9 @@ def scattered(stock: Stock, cheapest_type: str) -> Packing:
     return Packing(bins, np.zeros(len(stock.counts)))
 
 
-def searched(stock: Stock, start: Packing, seconds: float = 5.0) -> Packing:
+def searched(stock: BinPackingProblem, start: Packing, seconds: float = 5.0) -> Packing:
     """The search's packing; it holds what the start held, within every bin's room."""
-    found = Search(stock, start, TASTES, Work(seconds)).run()
+    found = Search(stock, start, STRATEGIES, WorkBudget(seconds)).run()
     held = np.sum([one.units for one in found.bins], axis=0) + found.left
     assert held.tolist() == (np.sum([one.units for one in start.bins], axis=0) + start.left).tolist()
     for one in found.bins:
@@ -151,7 +151,7 @@ def test_existing_nodes_get_what_each_of_them_is_rich_in() -> None:
     assert solved(problem(pending=pods, nodes=rich, catalog=KINDS), SolveOptions()).new_nodes == ()
 
 
-def many_sorts() -> Stock:
+def many_sorts() -> BinPackingProblem:
     """Thirty sorts of pods, four of each: a build of many nodes, and of room on two that exist."""
     pods = [pending_pod(requests={"cpu": f"{300 + 20 * (n // 4)}m", "memory": f"{200 + 40 * n}Mi"}) for n in range(120)]
     nodes = [
@@ -163,9 +163,9 @@ def many_sorts() -> Stock:
 
 def built(most: float) -> tuple[Packing | None, float]:
     """A build that may do so much work, and what it did."""
-    stock, work = many_sorts(), Work(1.0)
+    stock, work = many_sorts(), WorkBudget(1.0)
     lefts = [limit.left for limit in stock.limits]
-    return Builder(stock, stock.counts, lefts, work, most).build(TASTES[0]), work.done
+    return Builder(stock, stock.counts, lefts, work, most).build(STRATEGIES[0]), work.done
 
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.9])
@@ -193,7 +193,7 @@ def test_a_build_that_may_do_more_work_than_it_takes_is_the_one_without_end() ->
 
 def test_where_a_build_is_given_up_the_search_begins_with_the_first_plan() -> None:
     """A hundredth of a second is too little for a build of all: the plan still is whole, and no dearer."""
-    stock, work = many_sorts(), Work(0.01)
+    stock, work = many_sorts(), WorkBudget(0.01)
     best = cheapest(stock, work)
     assert not best.left.any()
     assert best.cost(stock) <= first_packing(stock).cost(stock)
@@ -201,7 +201,7 @@ def test_where_a_build_is_given_up_the_search_begins_with_the_first_plan() -> No
 
 
 def test_a_build_that_runs_late_looks_at_fewer_offers() -> None:
-    work = Work(1.0)
+    work = WorkBudget(1.0)
     pace = Pace(work, most=0.4)
     work.done = LATE * 0.4 - 0.01
     assert pace.candidates == CANDIDATES

@@ -8,7 +8,7 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.packing.pricing import Candidates, dual_prices, promising
-from controller.core.provisioning.styles import QUICK, STYLES, styles
+from controller.core.provisioning.packing_style import QUICK, STYLES, styles
 from tests.core.provisioning.plans import FIRST, in_zones, solved
 from tests.factories import (
     ZONES,

@@ -16,14 +16,14 @@ import numpy as np
 
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
 from controller.core.provisioning.offerings.mask_compiler import Mask
+from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types
 from controller.core.provisioning.optimize.covering import Limit
-from controller.core.provisioning.optimize.fill import Units
-from controller.core.provisioning.optimize.offers import Offers, find_offers
-from controller.core.provisioning.packing.demands import Demand
+from controller.core.provisioning.optimize.fill import ItemArrays
+from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
+from controller.core.provisioning.topology.bundles import UnitRule
 from controller.core.provisioning.topology.groups import Kind
-from controller.core.provisioning.topology.pieces import UnitRule
 
 SHORT = 150
 """Up to so many offers are all looked at."""
@@ -41,12 +41,12 @@ MATCHED_ONLY = 1e-6
 class Part:
     """`units` of a demand in every unit of a lot."""
 
-    demand: Demand
+    demand: Item
     units: int
 
 
 @dataclass(slots=True)
-class Lot:
+class ItemType:
     """`count` units that are alike. parts: of one unit. A plain lot draws on several demands, one after the other."""
 
     parts: tuple[Part, ...]
@@ -56,21 +56,21 @@ class Lot:
     existing: Bools
     signature: int
     rules: tuple[UnitRule, ...]
-    sources: list[tuple[Demand, int]]
+    sources: list[tuple[Item, int]]
     """Of a plain lot: the demands that its units are of, and how many of each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class FixedPlacement:
     """Units that stay on the existing row where the first plan put them."""
 
     row: int
-    demand: Demand
+    demand: Item
     units: int
 
 
 @dataclass(frozen=True, slots=True)
-class Pressing:
+class LPEstimate:
     """A divisible optimum's nodes, for how much there was to place, and the columns of host rules that it counted."""
 
     nodes: float
@@ -78,18 +78,18 @@ class Pressing:
     columns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-class Stock:
+class BinPackingProblem:
     """Lots and the bins for them, as arrays.
 
     requests: D x W, the resources first, then a column per host rule. counts: D. Bins are the existing rows (room
     E x W, open_to E x D), and the offers: capacity B x W, price B (what the objective counts, $/hour), allowed B x D.
     """
 
-    def __init__(self, packer: Packer, extra: Sequence[Demand]) -> None:
+    def __init__(self, packer: Packer, extra: Sequence[Item]) -> None:
         self.packer = packer
         self.catalog: CompiledCatalog = packer.catalog
-        self.lots: list[Lot] = []
-        self.frozen: list[Frozen] = []
+        self.lots: list[ItemType] = []
+        self.frozen: list[FixedPlacement] = []
         self._plain: dict[tuple[object, ...], int] = {}
         self.stands: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """Per row of the first plan, the lots on it, and how many units of each."""
@@ -103,7 +103,7 @@ class Stock:
         self._find_standing()
         self.limits = self._find_limits()
         self.dense = len(self.catalog.space)
-        self.units = Units(self.requests, self.dense)
+        self.units = ItemArrays(self.requests, self.dense)
         self.shortlist = self._shorten()
         self.dependent: Bools = self._find_dependent()
         """Per lot: it can only go to new nodes, all of them of Provisioners with limits."""
@@ -114,7 +114,7 @@ class Stock:
         """Per resource, one over what all lots ask for together: by it, parts of the whole are told."""
         self.floor = 0.0
         """$/hour: the divisible optimum of all lots, the first that was asked for."""
-        self.pressing: list[Pressing] = []
+        self.pressing: list[LPEstimate] = []
         """Of the first divisible optimum, host rules left out, and of the last."""
         kinds: dict[tuple[bytes, bytes], int] = {}
         named = [kinds.setdefault((lot.bits.tobytes(), lot.existing.tobytes()), len(kinds)) for lot in self.lots]
@@ -122,7 +122,7 @@ class Stock:
         """Per lot: equal for those that labels and taints let into the same bins."""
 
     def _collect(self) -> None:
-        by_row: dict[int, list[tuple[Demand, int]]] = defaultdict(list)
+        by_row: dict[int, list[tuple[Item, int]]] = defaultdict(list)
         for placement in self.packer.placements:
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 if count:
@@ -134,26 +134,28 @@ class Stock:
                     self.stands[row].append((self._add_plain(demand, count), count))
             bound = [(demand, count) for demand, count in held if id(demand) in together]
             if bound and row < self.packer.table.existing:
-                self.frozen.extend(Frozen(row, demand, count) for demand, count in bound)
+                self.frozen.extend(FixedPlacement(row, demand, count) for demand, count in bound)
             elif bound:
                 self.stands[row].append((len(self.lots), 1))
                 self._add_cluster(bound)
 
-    def _together(self, held: Iterable[tuple[Demand, int]]) -> set[int]:
+    def _together(self, held: Iterable[tuple[Item, int]]) -> set[int]:
         """The demands on a row that one needs the other of: those with a host affinity, and what it matches there."""
         asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is Kind.AFFINITY and r.obeys}
         if not asked:
             return set()
         return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)}
 
-    def _add_plain(self, demand: Demand, count: int) -> int:
+    def _add_plain(self, demand: Item, count: int) -> int:
         """Units that depend on no other; the number of their lot."""
         key = (demand.mask.index, demand.request.tobytes(), tuple(rule.identity for rule in demand.rules))
         number = self._plain.setdefault(key, len(self.lots))
         if number == len(self.lots):
             mask = demand.mask
             self.lots.append(
-                Lot((Part(demand, 1),), 0, demand.request, mask.bits, mask.existing, mask.signature, demand.rules, [])
+                ItemType(
+                    (Part(demand, 1),), 0, demand.request, mask.bits, mask.existing, mask.signature, demand.rules, []
+                )
             )
         lot = self.lots[number]
         lot.count += count
@@ -163,13 +165,13 @@ class Stock:
             lot.sources.append((demand, count))
         return number
 
-    def _add_cluster(self, held: list[tuple[Demand, int]]) -> None:
+    def _add_cluster(self, held: list[tuple[Item, int]]) -> None:
         masks: list[Mask] = [demand.mask for demand, _ in held]
         signature = 0
         for mask in masks:
             signature = self.packer.signatures.merge(signature, mask.signature)
         self.lots.append(
-            Lot(
+            ItemType(
                 parts=tuple(Part(demand, count) for demand, count in held),
                 count=1,
                 request=np.sum([demand.request * count for demand, count in held], axis=0),
@@ -269,12 +271,12 @@ class Stock:
                 found.append(Limit(takes, float(left)))
         return tuple(found)
 
-    def _offers(self) -> tuple[Offers, Ints, Bools]:
+    def _offers(self) -> tuple[BinTypes, Ints, Bools]:
         """The offers; where lots settle open labels, once for each way in which they do."""
         masks: dict[bytes, int] = {}
         of_lot = [masks.setdefault(lot.bits.tobytes(), len(masks)) for lot in self.lots]
         bits = [np.frombuffer(key, dtype=np.uint64) for key in masks]
-        offers = find_offers(self.catalog, bits, by_zone=False)
+        offers = find_bin_types(self.catalog, bits, by_zone=False)
         lets_in = offers.allowed[:, of_lot] if of_lot else np.zeros((len(offers), 0), dtype=np.bool_)
         signatures = np.array([lot.signature for lot in self.lots], dtype=np.int64)
         kinds = sorted(set(signatures.tolist()) | {0})
@@ -288,7 +290,7 @@ class Stock:
             signature.append(np.full(len(useful), kind, dtype=np.int64))
             tables.append(fine[useful])
         rows = np.concatenate(picked)
-        again = Offers(
+        again = BinTypes(
             offers.config[rows],
             offers.pair[rows],
             offers.price[rows],
@@ -353,7 +355,7 @@ def _cap(rule: UnitRule) -> float:
     return 1.0 if rule.group.key.kind is Kind.ANTI_AFFINITY else float(rule.group.key.max_skew)
 
 
-def _joined_rules(held: list[tuple[Demand, int]]) -> tuple[UnitRule, ...]:
+def _joined_rules(held: list[tuple[Item, int]]) -> tuple[UnitRule, ...]:
     """The rules of demands that stand together, affinity over hosts left out: they bring what it asks for."""
     groups: dict[int, UnitRule] = {}
     for demand, count in held:

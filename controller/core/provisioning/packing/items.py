@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.allocation import Share
-from controller.core.provisioning.topology.pieces import UnitRule
+from controller.core.provisioning.topology.allocation import Allocation
+from controller.core.provisioning.topology.bundles import UnitRule
 
 
 @dataclass(slots=True)
-class Demand:
+class Item:
     """`count` units with the same request, mask and host rules. `shares` say whose they are, in order of placement."""
 
     index: int
     mask: Mask
     request: Floats
     rules: tuple[UnitRule, ...]
-    shares: list[Share]
+    shares: list[Allocation]
     count: int = 0
     """Units still to be placed."""
     placed: int = 0
@@ -36,19 +36,19 @@ class Demand:
         return not self.mask.launchable
 
 
-def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
+def demands(shares: Iterable[Allocation], scale: Floats) -> list[Item]:
     """The shares as demands, those without a choice first, then the largest units.
 
     `scale` is one over the largest amount of each resource that a node may have.
     """
-    found: dict[tuple[object, ...], Demand] = {}
+    found: dict[tuple[object, ...], Item] = {}
     sizes: dict[bytes, tuple[list[tuple[int, float]], float]] = {}
     for share in shares:
         piece = share.piece
         key = (share.mask.index, piece.request_key, piece.rules.identity)
         demand = found.get(key)
         if demand is None:
-            demand = found[key] = Demand(len(found), share.mask, piece.request, piece.rules.host, [])
+            demand = found[key] = Item(len(found), share.mask, piece.request, piece.rules.host, [])
             if piece.request_key not in sizes:
                 largest = float((piece.request * scale).max(initial=0.0))
                 asked = [(column, amount) for column, amount in enumerate(piece.request.tolist()) if amount]
@@ -66,6 +66,6 @@ def demands(shares: Iterable[Share], scale: Floats) -> list[Demand]:
     return ordered
 
 
-def _turn(demand: Demand) -> tuple[bool, int, float, str, int]:
+def _turn(demand: Item) -> tuple[bool, int, float, str, int]:
     scarce = demand.standing_only
     return (not scarce, -demand.waited if scarce else 0, -demand.size, demand.shares[0].piece.name, demand.mask.index)

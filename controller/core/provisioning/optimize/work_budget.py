@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Work:
+class WorkBudget:
     """Seconds that the work done so far is about worth, by fixed figures: those of a core at about 3 GHz."""
 
     allowed: float

@@ -11,7 +11,7 @@ FEW_PODS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class PackingStyle:
     """filled: nodes are filled by what pods are worth; else pods are packed class by class, which is faster.
 
     portions: a pod kind takes at most this part of the room it could have before the next choice, so that fillings stay
@@ -29,16 +29,16 @@ class Style:
     settled: bool = False
 
 
-QUICK = Style(filled=False)
-STYLES = (Style(), QUICK)
+QUICK = PackingStyle(filled=False)
+STYLES = (PackingStyle(), QUICK)
 
 
-def styles(options: SolveOptions, pods: int) -> tuple[Style, ...]:
+def styles(options: SolveOptions, pods: int) -> tuple[PackingStyle, ...]:
     """The ways to try for a first plan of so many pods; what budget there is, refinement spends on it."""
     return STYLES if options.budget_seconds > 0 and pods <= FEW_PODS else (QUICK,)
 
 
-def otherwise(style: Style, *, unsettled: bool) -> tuple[Style, ...]:
+def otherwise(style: PackingStyle, *, unsettled: bool) -> tuple[PackingStyle, ...]:
     """The same in other orders, which may place pods that it left. `unsettled`: what spreads count was not known."""
     bound_first, settled = replace(style, bound_first=True), replace(style, settled=True)
     return (bound_first, settled, replace(settled, bound_first=True)) if unsettled else (bound_first,)

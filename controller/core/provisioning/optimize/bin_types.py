@@ -16,7 +16,7 @@ from controller.core.provisioning.resource_space import Bits, Bools, Floats, Int
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class BinTypes:
     """B offers. allowed: B x M, whether a demand with mask m may go there. zone: its place among `zones`."""
 
     config: Ints
@@ -30,7 +30,7 @@ class Offers:
         return len(self.config)
 
 
-def find_offers(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: bool) -> Offers:
+def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: bool) -> BinTypes:
     """The offers for demands with these masks (T bit sets over pairs, each)."""
     zones = tuple(sorted({zone for zone, _ in catalog.pairs}))
     zone_of = np.array([zones.index(zone) for zone, _ in catalog.pairs], dtype=np.int64)
@@ -39,7 +39,7 @@ def find_offers(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: boo
     open_to: Bools = (table[:, :, None] >> shifts) & np.uint64(1) != 0
     kept = _undominated(catalog.price, open_to, zone_of if by_zone else None)
     config, pair = np.nonzero(kept)
-    return Offers(
+    return BinTypes(
         config.astype(np.int64),
         pair.astype(np.int64),
         catalog.price[config, pair],
