@@ -3,6 +3,8 @@ SHELL := /bin/bash
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 KUBE ?= embedded
 RUN := $(UV) run --quiet --locked
+# What the commands start (tests of the image, for one) calls uv by its name.
+export PATH := $(abspath .uv/bin):$(PATH)
 # The tests' many processes import the same packages: the first to come compiles them for all.
 unexport PYTHONDONTWRITEBYTECODE
 
