@@ -20,8 +20,8 @@ from typing import Any
 
 import orjson
 
+from bench.pod_batches import parse_pods
 from controller.core.api import labels
-from controller.core.api.batches import parse_pods
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.parse import (

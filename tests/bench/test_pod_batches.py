@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.api.batches import AT_ONCE, parse_pods
+from bench.pod_batches import AT_ONCE, parse_pods
 from controller.core.api.document import Document
 from controller.core.api.parse import parse_pod
 from controller.core.api.pod import Pod
