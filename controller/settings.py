@@ -150,6 +150,7 @@ class Settings:
             preference_premium=self.preference_premium,
             price_spread=self.alternative_price_tolerance,
             spot_offerings=self.spot_offerings,
+            spot_pool_share=self.spot_pool_share,
         )
 
 

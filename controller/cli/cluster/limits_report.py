@@ -18,7 +18,6 @@ from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods
 from controller.core.guards.mix import mix_of
 from controller.core.guards.spending import RATE_SECONDS, LaunchLimits, price_limit
 from controller.core.machines.provisioner_limits import total, usage
-from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import StateNode
@@ -147,7 +146,7 @@ def _headroom(present: Present, provisioner: Provisioner, now: float) -> Iterato
         return
     stage = replace(present.snapshot, pods=FrozenMap({**present.snapshot.pods, **{unit.key: unit for unit in units}}))
     problem = build(stage, present.view.types, pods=units, skipped=present.view.problems)
-    plan = solve(problem, SolveOptions(0.0))
+    plan = solve(problem, replace(present.options, budget_seconds=0.0))
     kept = sum(len(placement.pods) for placement in plan.existing)
     reasons: Iterable[str] = (left.reason for left in plan.unplaced)
     yield _kept(provisioner.name, "headroom", kept, len(units), next(iter(reasons), "nodes for it are to come"))

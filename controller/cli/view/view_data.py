@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.cli.cluster.cluster_view import Present
@@ -16,7 +16,6 @@ from controller.cli.figures import HOURS_A_MONTH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.decisions.decision import Entry
-from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import provisionable
 from controller.core.provisioning.solver.reasons import NO_PROVISIONER
 from controller.core.provisioning.solver.solver import solve
@@ -80,8 +79,7 @@ def outlook_of(present: Present, now: float) -> Outlook:
     pods = [pod for pod in present.snapshot.pods.values() if provisionable(pod)]
     if not 0 < len(pods) <= MOST_PLANNED:
         return Outlook(tuple(_waiting(pods, {})), bounds(present, now))
-    options = present.options
-    plan = solve(present.problem(), SolveOptions(0.0, options.weight_premium))
+    plan = solve(present.problem(), replace(present.options, budget_seconds=0.0))
     found = foresee(present, plan, now)
     reasons = found.reasons()
     if not present.snapshot.provisioners:  # somebody else's cluster: what its own nodes lack is all there is to say

@@ -17,6 +17,7 @@ from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import within_spread
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from controller.settings import Settings
 from tests.core.provisioning.plans import FIRST, WEB, near, solved
 from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
 
@@ -58,6 +59,16 @@ def test_whatever_ec2_picks_no_pool_carries_more_than_its_share() -> None:
 def test_a_share_of_one_leaves_every_node_all_pools() -> None:
     plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=1.0))
     assert set(carried(plan).values()) == {8}
+
+
+def test_the_setting_reaches_the_plan() -> None:
+    """`aws.spotPoolShare`, by way of the options that plans are made with."""
+    posed = problem(pending=replicas(8), catalog=alike(8))
+    halves, whole = (
+        solved(posed, Settings.parse({"aws.clusterName": "c", "aws.spotPoolShare": share}).solve_options())
+        for share in ("0.5", "1")
+    )
+    assert (max(carried(halves).values()), max(carried(whole).values())) == (4, 8)
 
 
 def test_replicas_that_run_already_count() -> None:
