@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY
@@ -14,6 +13,7 @@ from controller.core.cloud import Catalog, InstanceType, TypeSource
 from controller.core.provisioning.offerings.usable import unusable
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, NodeTemplateError, ValidationError
+from controller.runtime.executors import INLINE, Executor
 
 CATALOG_WORKERS = 8
 
@@ -66,9 +66,9 @@ def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate
 class Catalogs:
     """Asks the cloud for the instance types of Provisioners, several at a time. The provider caches, this does not."""
 
-    def __init__(self, cloud: TypeSource) -> None:
+    def __init__(self, cloud: TypeSource, executor: Executor = INLINE) -> None:
         self._cloud = cloud
-        self._pool = ThreadPoolExecutor(CATALOG_WORKERS, thread_name_prefix="catalog")
+        self._executor = executor
         self._verdicts: dict[str, tuple[Provisioner, tuple[InstanceType, ...], str]] = {}
 
     def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
@@ -78,7 +78,7 @@ class Catalogs:
             for name, provisioner in sorted(snapshot.provisioners.items())
             if provisioner.deleted_at is None and (names is None or name in names)
         ]
-        answers = self._pool.map(lambda provisioner: self._types(snapshot, provisioner), chosen)
+        answers = self._executor.map(lambda provisioner: self._types(snapshot, provisioner), chosen)
         types: dict[str, tuple[InstanceType, ...]] = {}
         problems: dict[str, str] = {}
         for provisioner, answer in zip(chosen, answers, strict=True):
@@ -107,7 +107,3 @@ class Catalogs:
         verdict = unusable(provisioner, types)
         self._verdicts[provisioner.name] = (provisioner, types, verdict)
         return verdict
-
-    def close(self) -> None:
-        """End the pool's threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)

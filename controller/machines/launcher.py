@@ -7,7 +7,6 @@ Node, and nobody plans while a launch is unsettled, so that no pod gets a second
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +35,7 @@ from controller.kube.client import KubeClient
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES
 from controller.runtime.clock import Clock
+from controller.runtime.executors import Lock
 from controller.runtime.loops import ItemBackoff
 
 
@@ -79,7 +79,7 @@ class Launcher:
         self._times = times or LaunchTimes()
         self._log = structlog.get_logger("launcher")
         self._backoff = ItemBackoff(clock, "launcher")
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._unsettled: dict[str, _Launch] = {}
         self._asked: set[str] = set()
         """Launch tokens for which the cloud has not answered yet."""

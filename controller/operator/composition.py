@@ -10,7 +10,7 @@ import structlog
 
 from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.template_status import TemplateStatus
-from controller.cloud.catalogs import Catalogs
+from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.cloud.drift_checks import Drift, Images, NetworkSource
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import Catalog, CloudProvider
@@ -30,6 +30,7 @@ from controller.reconcilers.bookkeeping.decision_store import DecisionsReconcile
 from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
 from controller.reconcilers.bookkeeping.memory_store import MemoryReconciler
 from controller.reconcilers.bookkeeping.refresh_reconciler import RefreshReconciler
+from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
     DeprovisioningReconciler,
     DeprovisioningTimes,
@@ -49,6 +50,7 @@ from controller.reconcilers.status.counter_reconciler import CounterReconciler
 from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
 from controller.runtime import metrics
 from controller.runtime.clock import Clock
+from controller.runtime.executors import ThreadExecutors
 from controller.runtime.loops import BackoffTimes, Loop, Reconciler
 from controller.runtime.metrics import SILENT, Recorder
 from controller.settings import Settings
@@ -118,32 +120,37 @@ class Operator:
         self._times = times or OperatorTimes()
         self._clock = clock
         self._stop = stop
+        self._executors = ThreadExecutors()
         self.informers = Informers(kube, Cluster(), clock)
         self.events = EventRecorder(kube, clock)
         cloud = MeasuredCloud(cloud, recorder, clock)
-        self._catalogs = Catalogs(cloud)
+        self._catalogs = Catalogs(cloud, self._executors.executor("catalog", CATALOG_WORKERS))
         self._ledger.look = self._look
         self.adopted = threading.Event()
+        self._context = ReconcilerContext(
+            kube=kube,
+            informers=self.informers,
+            events=self.events,
+            cloud=cloud,
+            catalogs=self._catalogs,
+            launcher=Launcher(kube=kube, informers=self.informers, cloud=cloud, clock=clock, times=self._times.launch),
+            clock=clock,
+            ledger=self._ledger,
+            executors=self._executors,
+            stop=stop,
+            adopted=self.adopted,
+            planned=threading.Event(),
+        )
         self._drift: Drift | None = None
         if images is not None and settings.drift_enabled:
             network = None if resolve is None else NetworkSource(lambda each: resolve(each).ids(), cloud.list)
             self._drift = Drift(self.informers, images, clock, network)
-        acting = self._reconcilers(settings, kube, cloud)
+        acting = self._reconcilers(settings)
         if resolve is not None:
-            acting.append(NodeTemplatesReconciler(kube=kube, events=self.events, resolve=resolve, clock=clock))
+            acting.append(NodeTemplatesReconciler(self._context, resolve))
         if interruptions is not None:
             queue, spot_lost = interruptions
-            acting.append(
-                InterruptionReconciler(
-                    kube=kube,
-                    informers=self.informers,
-                    events=self.events,
-                    queue=queue,
-                    spot_lost=spot_lost,
-                    clock=clock,
-                    ledger=self._ledger,
-                )
-            )
+            acting.append(InterruptionReconciler(self._context, queue, spot_lost))
         if advise is not None:
             acting.append(AdviceReconciler(events=self.events, advise=advise))
         if memory is not None:
@@ -166,92 +173,40 @@ class Operator:
             recorder=self._recorder,
         )
 
-    def _reconcilers(self, settings: Settings, kube: KubeClient, cloud: CloudProvider) -> list[Reconciler]:
-        informers, events, catalogs, clock = self.informers, self.events, self._catalogs, self._clock
-        launcher = Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock, times=self._times.launch)
-        budgets = settings.disruption_budgets
-        solve, batch = settings.solve_options(), _batch_times(settings)
+    def _reconcilers(self, settings: Settings) -> list[Reconciler]:
+        context, times = self._context, self._times
+        solve, budgets = settings.solve_options(), settings.disruption_budgets
+        limits = settings.launch_limits or LaunchLimits()
         self._provisioning = ProvisioningReconciler(
-            informers=informers,
-            events=events,
-            catalogs=catalogs,
-            launcher=launcher,
-            clock=clock,
-            stop=self._stop,
-            adopted=self.adopted,
-            options=ProvisioningOptions(batch, solve, limits=settings.launch_limits or LaunchLimits()),
-            ledger=self._ledger,
+            context, ProvisioningOptions(_batch_times(settings), solve, limits=limits)
         )
         self._termination = TerminationReconciler(
-            kube=kube,
-            informers=informers,
-            events=events,
-            cloud=cloud,
-            clock=clock,
-            times=self._times.termination,
-            recorder=self._recorder,
-            grace_period_seconds=settings.termination_grace_period_seconds,
+            context, times=times.termination, grace_period_seconds=settings.termination_grace_period_seconds
         )
         wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
         if self._drift is not None:
             wanted["drift"] = self._drift.wanted
         self._commands = CommandExecutor(
-            kube=kube,
-            informers=informers,
-            events=events,
-            launcher=launcher,
-            clock=clock,
-            stop=self._stop,
-            wanted=wanted,
-            times=self._times.commands,
-            surge=settings.surge_single_replicas,
-            solve=solve,
-            ledger=self._ledger,
+            context, wanted=wanted, times=times.commands, surge=settings.surge_single_replicas, solve=solve
         )
-        self._garbage = GarbageCollectionReconciler(
-            kube=kube,
-            events=events,
-            cloud=cloud,
-            launcher=launcher,
-            clock=clock,
-            adopted=self.adopted,
-            times=self._times.garbage,
-            ledger=self._ledger,
-        )
+        self._garbage = GarbageCollectionReconciler(context, times.garbage)
         self._deprovisioning = DeprovisioningReconciler(
-            informers=informers,
-            events=events,
-            catalogs=catalogs,
-            launcher=launcher,
-            commands=self._commands,
-            clock=clock,
-            adopted=self.adopted,
-            times=self._times.deprovisioning,
-            kube=kube,
-            drift=self._drift,
-            recorder=self._recorder,
-            budgets=budgets,
+            context, commands=self._commands, times=times.deprovisioning, drift=self._drift, budgets=budgets
         )
-        self._emptiness = EmptinessReconciler(
-            kube=kube,
-            informers=informers,
-            events=events,
-            clock=clock,
-            budgets=budgets,
-            ledger=self._ledger,
-            planned=self._provisioning.planned,
+        self._emptiness = EmptinessReconciler(context, budgets)
+        self._observation = ObservationReconciler(
+            catalogs=self._catalogs, clock=self._clock, recorder=self._recorder, solve=solve
         )
-        self._observation = ObservationReconciler(catalogs=catalogs, clock=clock, recorder=self._recorder, solve=solve)
         return [
             self._provisioning,
             self._termination,
             self._deprovisioning,
-            RegistrationReconciler(kube=kube, informers=informers, cloud=cloud, catalogs=catalogs, clock=clock),
+            RegistrationReconciler(context),
             self._emptiness,
-            CounterReconciler(kube=kube, informers=informers, clock=clock),
-            ConditionsReconciler(kube=kube, events=events, catalogs=catalogs, clock=clock),
-            DiskPressureReconciler(events=events),
-            ConsistencyReconciler(events=events, catalogs=catalogs, clock=clock, recorder=self._recorder),
+            CounterReconciler(context),
+            ConditionsReconciler(context),
+            DiskPressureReconciler(events=self.events),
+            ConsistencyReconciler(context),
             self._observation,
             self._garbage,
         ]
@@ -314,10 +269,7 @@ class Operator:
         """End everything after `stop` was set; False when some action at hand did not end in time."""
         deadline = self._clock.monotonic() + timeout_seconds
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
-        self._provisioning.close()
-        self._commands.close()
-        self._termination.close()
-        self._catalogs.close()
+        self._executors.close()
         self._flush_decisions()
         self.events.stop()
         self.informers.stop()

@@ -33,7 +33,10 @@ from controller.kube.resources import (
     Resource,
 )
 from controller.machines.launcher import Launcher
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.clock import SystemClock
+from controller.runtime.executors import ThreadExecutors
+from controller.telemetry.decision_ledger import Ledger
 from sandbox.apiserver import Running, serve
 from tests.reconcilers.cloud import MemoryCloud
 
@@ -65,10 +68,34 @@ class World:
     cloud: MemoryCloud = field(default_factory=MemoryCloud)
     clock: SettableClock = field(default_factory=SettableClock)
     stop: threading.Event = field(default_factory=threading.Event)
+    planned: threading.Event = field(default_factory=threading.Event)
+    """For loops that set it; in `context` it is set."""
 
     @cached_property
     def catalogs(self) -> Catalogs:
         return Catalogs(self.cloud)
+
+    @cached_property
+    def executors(self) -> ThreadExecutors:
+        return ThreadExecutors()
+
+    @cached_property
+    def context(self) -> ReconcilerContext:
+        """As it is once a leader has adopted all instances and planned once."""
+        return ReconcilerContext(
+            kube=self.kube,
+            informers=self.informers,
+            events=self.events,
+            cloud=self.cloud,
+            catalogs=self.catalogs,
+            launcher=self.launcher,
+            clock=self.clock,
+            ledger=Ledger(self.clock),
+            executors=self.executors,
+            stop=self.stop,
+            adopted=raised(),
+            planned=raised(),
+        )
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -196,6 +223,13 @@ class World:
         return found[0]
 
 
+def raised() -> threading.Event:
+    """A flag that is set."""
+    flag = threading.Event()
+    flag.set()
+    return flag
+
+
 def apply_fault(world: World, fault: Mapping[str, Any] | None) -> None:
     """Tell the API server to misbehave; None: all is well again."""
     sent = Request(
@@ -243,6 +277,6 @@ def world(tmp_path: Path) -> Iterator[World]:
             yield made
         finally:
             made.stop.set()
-            made.catalogs.close()
+            made.executors.close()
             events.stop()
             informers.stop()

@@ -13,7 +13,7 @@ from controller.cli.inputs.objects import Objects, read_objects
 from controller.cli.inputs.scenario import cluster_of
 from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, Source, kube_client, live_types, offline_types
 from controller.cli.inputs.sources import read_cluster as read
-from controller.cloud.catalogs import Catalogs, CatalogView
+from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs, CatalogView
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import INSTANCE_TYPE, REGION, ZONE
 from controller.core.api.strict import Report
@@ -24,6 +24,7 @@ from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
 from controller.kube.client import KubeClient
+from controller.runtime.executors import ThreadExecutors
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import MOST_SHOWN
 
@@ -105,11 +106,8 @@ def arrange(objects: Objects, where: Where, kube: KubeClient | None = None) -> P
     cluster, settings = cluster_of(objects.placed)
     snapshot = cluster.snapshot()
     source = source_for(region_of(snapshot), settings, where, objects.catalog)
-    catalogs = Catalogs(source.types)
-    try:
-        view = catalogs.view(snapshot)
-    finally:
-        catalogs.close()
+    with ThreadExecutors() as executors:
+        view = Catalogs(source.types, executors.executor("catalog", CATALOG_WORKERS)).view(snapshot)
     teach(cluster, view)
     known = EMPTY if where.catalog == LIVE else prices_on_record(decisions(kube, limit=MOST_SHOWN))
     return Present(cluster.snapshot(), settings, source, view, kube, known)

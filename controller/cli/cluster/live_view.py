@@ -18,7 +18,7 @@ import structlog
 from controller.cli.cluster.cluster_view import Present, Where, region_of, source_for, teach
 from controller.cli.cluster.decision_log import on_record, prices_on_record
 from controller.cli.inputs.sources import LIVE, Source, kube_client
-from controller.cloud.catalogs import Catalogs
+from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.core.api.document import Document, mapping
 from controller.core.api.frozen import EMPTY
 from controller.core.decisions.decision import Entry
@@ -32,6 +32,7 @@ from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, NODES, PODS, R
 from controller.kube.watcher import Watcher
 from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP as RECORD
 from controller.runtime.clock import Clock, SystemClock
+from controller.runtime.executors import Executor, ThreadExecutors
 from controller.settings import CONFIG_MAP, Settings
 from controller.telemetry.decision_ledger import MOST_SHOWN
 
@@ -111,6 +112,7 @@ class Watched:
     record: Kept
     chosen: Kept | None
     notes: tuple[str, ...]
+    executor: Executor
     _settings: Settings = field(default_factory=lambda: Settings(cluster_name=""))
     _types: _Types | None = None
     _last: Present | None = None
@@ -153,14 +155,9 @@ class Watched:
         stale = own is not None and self.where.catalog == LIVE and now - own.since > PRICES_SECONDS
         if own is None or own.key != (region, settings) or stale:
             source = source_for(region, settings, self.where)
-            self.close()
-            self._types = own = _Types((region, settings), source, Catalogs(source.types), now)
+            catalogs = Catalogs(source.types, self.executor)
+            self._types = own = _Types((region, settings), source, catalogs, now)
         return own
-
-    def close(self) -> None:
-        """End the catalogs' threads."""
-        if self._types is not None:
-            self._types.catalogs.close()
 
 
 @contextmanager
@@ -180,21 +177,20 @@ def watched(where: Where, selector: str = "", clock: Clock | None = None) -> Ite
             followed.append(Watcher(CONFIG_MAPS, kube, kept.take, clock, field_selector=f"metadata.name={name}"))
     cluster = Cluster([resource.kind for resource in resources])
     informers = Informers(kube, cluster, clock, resources)
-    found = Watched(kube, where, clock, informers, config, record, chosen, notes)
-    with _silence():
+    with _silence(), ThreadExecutors() as executors:
+        catalogs = executors.executor("catalog", CATALOG_WORKERS)
         try:
             informers.start()
             for watcher in followed:
                 watcher.start()
             _wait(informers, followed)
-            yield found
+            yield Watched(kube, where, clock, informers, config, record, chosen, notes, catalogs)
         finally:
             for watcher in followed:
                 watcher.request_stop()
             informers.stop()
             for watcher in followed:
                 watcher.stop()
-            found.close()
 
 
 def readable(

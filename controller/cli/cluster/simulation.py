@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from controller.cli.inputs.scenario import Scenario
-from controller.cloud.catalogs import Catalogs
+from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.cloud import InstanceType, TypeSource
@@ -16,6 +16,7 @@ from controller.core.provisioning.bound.gap import Gap, explain_gap
 from controller.core.provisioning.bound.lower_bound import Bound, bound
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import StateNode
+from controller.runtime.executors import ThreadExecutors
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,8 @@ def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0
 
     `gap`: take the price above the bound apart, too; that costs several plans more.
     """
-    catalogs = Catalogs(source)
-    try:
-        view = catalogs.view(scenario.snapshot)
-    finally:
-        catalogs.close()
+    with ThreadExecutors() as executors:
+        view = Catalogs(source, executors.executor("catalog", CATALOG_WORKERS)).view(scenario.snapshot)
     problem = build(scenario.snapshot, view.types, skipped=view.problems)
     options = replace(scenario.settings.solve_options(), budget_seconds=budget_seconds)
     plan = solve(problem, options)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import structlog
 
-from controller.cloud.catalogs import Catalogs, CatalogView
+from controller.cloud.catalogs import CatalogView
 from controller.cloud.drift_checks import Drift
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.backoff import resting
@@ -25,15 +24,12 @@ from controller.core.deprovisioning.removal_simulation import Stage
 from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError, NodelessError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
+from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.machines.launcher import Launcher
+from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
-from controller.runtime.clock import Clock
 from controller.runtime.loops import ItemBackoff
-from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SILENT, Recorder
+from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION
 
 EXPIRATION = Method("expiration", "expired", expiration.because)
 
@@ -75,43 +71,28 @@ class DeprovisioningReconciler:
 
     def __init__(
         self,
+        context: ReconcilerContext,
         *,
-        informers: Informers,
-        events: EventRecorder,
-        catalogs: Catalogs,
-        launcher: Launcher,
         commands: CommandExecutor,
-        clock: Clock,
-        adopted: threading.Event,
         times: DeprovisioningTimes | None = None,
-        kube: KubeClient | None = None,
         drift: Drift | None = None,
-        recorder: Recorder = SILENT,
         budgets: tuple[Budget, ...] = (),
     ) -> None:
-        """`drift` None: the feature gate is off; else `kube` is what hashes are written with.
-
-        `budgets` are those of Provisioners without their own.
-        """
-        self._informers = informers
-        self._events = events
-        self._catalogs = catalogs
-        self._launcher = launcher
+        """`drift` None: the feature gate is off. `budgets` are those of Provisioners without their own."""
+        self._kube, self._informers, self._events = context.kube, context.informers, context.events
+        self._catalogs, self._launcher = context.catalogs, context.launcher
+        self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
         self._commands = commands
-        self._clock = clock
-        self._recorder = recorder
-        self._adopted = adopted
         self._times = times or DeprovisioningTimes()
         self._log = structlog.get_logger(self.name)
-        self._failing = ItemBackoff(clock, self.name)
-        self._due_at = clock.monotonic()
+        self._failing = ItemBackoff(self._clock, self.name)
+        self._due_at = self._clock.monotonic()
         self._cursors: dict[str, int] = {}
         self._searched = consolidation.BEGIN
         self._proposed: dict[frozenset[str], tuple[Command, float]] = {}
         self._quiet: tuple[int, float] | None = None
         self._said: dict[str, str] = {}
         self._eligible: dict[str, int] = {}
-        self._kube = kube
         self._drift = drift
         self._budgets = budgets
         self._methods: Mapping[str, Plan] = {"expiration": self._expiration}
@@ -261,7 +242,7 @@ class DeprovisioningReconciler:
     def _stamp(self, candidate: Candidate, annotations: Mapping[str, str]) -> None:
         """Give a node the hashes that it lacks: from now on a change will be seen."""
         node = candidate.node.node
-        if not annotations or self._kube is None or node.deleted_at is not None or not self._failing.ready(node.uid):
+        if not annotations or node.deleted_at is not None or not self._failing.ready(node.uid):
             return
         try:
             written = self._kube.patch(NODES, node.name, {"metadata": {"annotations": dict(annotations)}})

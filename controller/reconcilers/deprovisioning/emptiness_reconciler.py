@@ -6,8 +6,6 @@ pods is not empty for want of use.
 
 from __future__ import annotations
 
-import threading
-
 import structlog
 
 from controller.core.api.frozen import EMPTY
@@ -21,13 +19,10 @@ from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import ConflictError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
+from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import IDLE_SECONDS, ItemBackoff
-from controller.telemetry.decision_ledger import Ledger
 
 MARK_TIMEOUT_SECONDS = 5.0
 
@@ -37,28 +32,14 @@ class EmptinessReconciler:
 
     name = "emptiness"
 
-    def __init__(
-        self,
-        *,
-        kube: KubeClient,
-        informers: Informers,
-        events: EventRecorder,
-        clock: Clock,
-        budgets: tuple[Budget, ...] = (),
-        ledger: Ledger | None = None,
-        planned: threading.Event | None = None,
-    ) -> None:
+    def __init__(self, context: ReconcilerContext, budgets: tuple[Budget, ...] = ()) -> None:
         """`budgets` are those of Provisioners without their own. Until `planned` is set nobody knows which nodes pods
         or headroom are expected on: what the leader before nominated is forgotten, and no node is called empty."""
-        self._planned = planned
+        self._kube, self._informers, self._events = context.kube, context.informers, context.events
+        self._clock, self._ledger, self._planned = context.clock, context.ledger, context.planned
         self._budgets = budgets
-        self._kube = kube
-        self._informers = informers
-        self._events = events
-        self._clock = clock
-        self._ledger = ledger or Ledger(clock)
         self._log = structlog.get_logger(self.name)
-        self._nodes = ItemBackoff(clock, self.name)
+        self._nodes = ItemBackoff(self._clock, self.name)
 
     def tune(self, budgets: tuple[Budget, ...]) -> None:
         """Keep to these budgets from the next pass on, where a Provisioner has none of its own."""
@@ -66,7 +47,7 @@ class EmptinessReconciler:
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Stamp, clear or delete; the soonest time at which a verdict may change by itself."""
-        if not snapshot.synced or (self._planned is not None and not self._planned.is_set()):
+        if not snapshot.synced or not self._planned.is_set():
             return 1.0
         owned = [node for node in snapshot.nodes.values() if PROVISIONER_NAME in node.node.labels]
         self._nodes.keep({node.node.uid for node in owned})

@@ -8,7 +8,6 @@ record and cordon are taken off in one patch, and replacements that nobody uses 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -28,17 +27,13 @@ from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import KubeError, NodelessError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
-from controller.machines.launcher import Launcher
+from controller.kube.events import ObjectRef
+from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.node_writes import STATE_TIMEOUT_SECONDS, NodeWrites
 from controller.reconcilers.deprovisioning.replacement_launches import Replacements, launch_requests
 from controller.reconcilers.deprovisioning.surge_rollout import Surge
-from controller.runtime.clock import Clock
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZED
-from controller.telemetry.decision_ledger import Ledger
 
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 TORN = "its record is incomplete"
@@ -73,28 +68,18 @@ class CommandExecutor:
 
     def __init__(
         self,
+        context: ReconcilerContext,
         *,
-        kube: KubeClient,
-        informers: Informers,
-        events: EventRecorder,
-        launcher: Launcher,
-        clock: Clock,
-        stop: threading.Event,
         wanted: Mapping[str, Wanted],
         times: CommandTimes | None = None,
         solve: SolveOptions | None = None,
         surge: bool = False,
-        ledger: Ledger | None = None,
     ) -> None:
-        self._ledger = ledger or Ledger(clock)
-        self._nodes = NodeWrites(kube=kube, informers=informers, events=events, clock=clock, ledger=self._ledger)
-        self._surge = Surge(kube, events) if surge else None
-        self._replacements = Replacements(
-            informers=informers, events=events, launcher=launcher, stop=stop, ledger=self._ledger
-        )
-        self._informers = informers
-        self._events = events
-        self._clock = clock
+        self._nodes = NodeWrites(context)
+        self._surge = Surge(context.kube, context.events) if surge else None
+        self._replacements = Replacements(context)
+        self._informers, self._events = context.informers, context.events
+        self._clock, self._ledger = context.clock, context.ledger
         self._wanted = wanted
         self._times = times or CommandTimes()
         self._solve = solve or SolveOptions()
@@ -103,7 +88,7 @@ class CommandExecutor:
         self._refused_since: dict[str, float] = {}
         self._surging_since: dict[str, float] = {}
         self._measured: set[str] = set()
-        self._failing = ItemBackoff(clock, "deprovisioning")
+        self._failing = ItemBackoff(self._clock, "deprovisioning")
 
     def held_back(self, method: str, snapshot: Snapshot) -> frozenset[str]:
         """Names of the Provisioners for which the last command of this method failed a while ago."""
@@ -346,7 +331,3 @@ class CommandExecutor:
         self._log.warning(
             "Command rolled back", id=record.id, method=record.method, nodes=record.nodes, because=because
         )
-
-    def close(self) -> None:
-        """Launches that did not begin never do; those at hand end."""
-        self._replacements.close()

@@ -22,12 +22,9 @@ from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import StateNode
 from controller.errors import ConflictError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
+from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.runtime.clock import Clock
-from controller.telemetry.decision_ledger import Ledger
+from controller.reconcilers.context import ReconcilerContext
 
 STATE_TIMEOUT_SECONDS = 5.0
 
@@ -35,14 +32,9 @@ STATE_TIMEOUT_SECONDS = 5.0
 class NodeWrites:
     """Writes that may be repeated: a node that is gone, or another of its name, is never an error."""
 
-    def __init__(
-        self, *, kube: KubeClient, informers: Informers, events: EventRecorder, clock: Clock, ledger: Ledger
-    ) -> None:
-        self._kube = kube
-        self._informers = informers
-        self._events = events
-        self._clock = clock
-        self._ledger = ledger
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._informers, self._events = context.kube, context.informers, context.events
+        self._clock, self._ledger = context.clock, context.ledger
         self._log = structlog.get_logger("deprovisioning")
 
     def record(self, nodes: Iterable[StateNode], record: Record) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from controller.cloud.catalogs import CatalogView, template_of
@@ -19,11 +17,10 @@ from controller.core.machines.provisioner_limits import usage
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
-from controller.machines.launcher import Launcher
+from controller.kube.events import ObjectRef
+from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.node_writes import STATE_TIMEOUT_SECONDS
-from controller.telemetry.decision_ledger import Ledger
+from controller.runtime.executors import Job
 
 WORKERS = 10
 
@@ -31,26 +28,17 @@ WORKERS = 10
 class Replacements:
     """Launches by command id. What another process launched is known by the tokens on record alone."""
 
-    def __init__(
-        self,
-        *,
-        informers: Informers,
-        events: EventRecorder,
-        launcher: Launcher,
-        stop: threading.Event,
-        ledger: Ledger,
-    ) -> None:
-        self._informers = informers
-        self._events = events
-        self._launcher = launcher
-        self._ledger = ledger
-        self._stop = stop
-        self._launches: dict[str, list[Future[CloudInstance]]] = {}
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replace")
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
+        self._launcher, self._stop = context.launcher, context.stop
+        self._launches: dict[str, list[Job[CloudInstance]]] = {}
+        self._executor = context.executors.executor("replace", WORKERS)
 
     def begin(self, command_id: str, requests: Iterable[LaunchRequest], method: str, text: str) -> None:
         """Launch all of them side by side. `text` is the command in words."""
-        self._launches[command_id] = [self._pool.submit(self._launch, request, method, text) for request in requests]
+        self._launches[command_id] = [
+            self._executor.submit(self._launch, request, method, text) for request in requests
+        ]
 
     def began(self, command_id: str) -> bool:
         """Whether this process launched for the command."""
@@ -72,10 +60,6 @@ class Replacements:
         self._launches = {
             key: jobs for key, jobs in self._launches.items() if key in command_ids or self.under_way(key)
         }
-
-    def close(self) -> None:
-        """Launches that did not begin never do; those at hand end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _launch(self, request: LaunchRequest, method: str, text: str) -> CloudInstance:
         if self._stop.is_set():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import structlog
 
-from controller.cloud.catalogs import Catalogs
 from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.machines.consistency import Issue, issues
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.runtime.clock import Clock
-from controller.runtime.metrics import CONSISTENCY_ERRORS, SILENT, Recorder
+from controller.kube.events import ObjectRef
+from controller.reconcilers.context import ReconcilerContext
+from controller.runtime.metrics import CONSISTENCY_ERRORS
 
 AGAIN_SECONDS = 600.0
 """Between two looks at one node (the peer's value)."""
@@ -22,11 +21,9 @@ class ConsistencyReconciler:
 
     name = "consistency"
 
-    def __init__(self, *, events: EventRecorder, catalogs: Catalogs, clock: Clock, recorder: Recorder = SILENT) -> None:
-        self._events = events
-        self._catalogs = catalogs
-        self._clock = clock
-        self._recorder = recorder
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._events, self._catalogs = context.events, context.catalogs
+        self._clock, self._recorder = context.clock, context.recorder
         self._looked_at: dict[str, float] = {}
         self._log = structlog.get_logger(self.name)
 

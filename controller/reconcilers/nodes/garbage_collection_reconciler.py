@@ -6,7 +6,6 @@ begin only when all of it is in the cluster state (invariant 4). Later passes ke
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,19 +13,16 @@ from functools import partial
 import structlog
 
 from controller.core.api.parse import parse_node
-from controller.core.cloud import CloudInstance, CloudProvider
+from controller.core.cloud import CloudInstance
 from controller.core.decisions.decision import Decision, instance_details, node_details
 from controller.core.machines.collection import CollectionPlan, CollectionTimes, Removal, plan_collection
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.machines.launcher import Launcher
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import CONSISTENCY_ERRORS
-from controller.telemetry.decision_ledger import Ledger
 
 ADOPTABLE = frozenset({"pending", "running"})
 GOING = frozenset({"shutting-down", "terminated"})
@@ -51,32 +47,17 @@ class GarbageCollectionReconciler:
 
     name = "garbagecollection"
 
-    def __init__(
-        self,
-        *,
-        kube: KubeClient,
-        events: EventRecorder,
-        cloud: CloudProvider,
-        launcher: Launcher,
-        clock: Clock,
-        adopted: threading.Event,
-        times: GarbageTimes | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        """`adopted` is set after the first pass that finds every instance on record."""
-        self._kube = kube
-        self._events = events
-        self._cloud = cloud
-        self._launcher = launcher
-        self._clock = clock
-        self._ledger = ledger or Ledger(clock)
-        self._adopted = adopted
+    def __init__(self, context: ReconcilerContext, times: GarbageTimes | None = None) -> None:
+        """Sets the context's `adopted` after the first pass that finds a Node for every instance."""
+        self._kube, self._events, self._cloud = context.kube, context.events, context.cloud
+        self._launcher, self._adopted = context.launcher, context.adopted
+        self._clock, self._ledger = context.clock, context.ledger
         self._times = times or GarbageTimes()
         self._log = structlog.get_logger(self.name)
-        self._items = ItemBackoff(clock, self.name)
+        self._items = ItemBackoff(self._clock, self.name)
         self._passes = 0
-        self._sure_at = clock.monotonic()
-        self._due_at = clock.monotonic()
+        self._sure_at = self._clock.monotonic()
+        self._due_at = self._clock.monotonic()
 
     def wait_for_sight(self) -> None:
         """A process died a moment ago: what it launched last may not be seen yet, and nobody plans before it is."""

@@ -22,18 +22,15 @@ from controller.core.machines.interruption_messages import (
 )
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
+from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.runtime.clock import Clock, SystemClock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.metrics import (
     INTERRUPTION_ACTIONS,
     INTERRUPTION_DELETED,
     INTERRUPTION_LATENCY,
     INTERRUPTION_RECEIVED,
 )
-from controller.telemetry.decision_ledger import Ledger
 
 
 class Queue(Protocol):
@@ -55,25 +52,11 @@ class InterruptionReconciler:
 
     name = "interruption"
 
-    def __init__(
-        self,
-        *,
-        kube: KubeClient,
-        informers: Informers,
-        events: EventRecorder,
-        queue: Queue,
-        spot_lost: SpotLost,
-        clock: Clock | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._kube = kube
-        self._informers = informers
-        self._events = events
+    def __init__(self, context: ReconcilerContext, queue: Queue, spot_lost: SpotLost) -> None:
+        self._kube, self._informers, self._events = context.kube, context.informers, context.events
+        self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
         self._queue = queue
         self._spot_lost = spot_lost
-        self._clock = clock or SystemClock()
-        self._ledger = ledger or Ledger(self._clock)
-        self._recorder = self._ledger.recorder
         self._log = structlog.get_logger(self.name)
         self.counts: Counter[str] = Counter()
         """Messages by kind; those that could not be read are under `malformed`."""

@@ -7,21 +7,18 @@ from typing import Any
 
 import structlog
 
-from controller.cloud.catalogs import Catalogs, CatalogView
+from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE
 from controller.core.api.node import Node
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudProvider
 from controller.core.machines.node_documents import node_document
 from controller.core.machines.registration import needs_instance, registration_patch
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.informers import Informers
 from controller.kube.resources import NODES
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CATALOG_RETRY_SECONDS = 5.0
@@ -35,15 +32,11 @@ class RegistrationReconciler:
 
     name = "registration"
 
-    def __init__(
-        self, *, kube: KubeClient, informers: Informers, cloud: CloudProvider, catalogs: Catalogs, clock: Clock
-    ) -> None:
-        self._kube = kube
-        self._informers = informers
-        self._cloud = cloud
-        self._catalogs = catalogs
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._informers = context.kube, context.informers
+        self._cloud, self._catalogs = context.cloud, context.catalogs
         self._log = structlog.get_logger(self.name)
-        self._nodes = ItemBackoff(clock, self.name)
+        self._nodes = ItemBackoff(context.clock, self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Bring every node's metadata up to date."""

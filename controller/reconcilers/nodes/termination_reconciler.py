@@ -7,7 +7,6 @@ itself alone.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import structlog
@@ -16,7 +15,6 @@ from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERM
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_node, parse_pod
 from controller.core.api.pod import Pod
-from controller.core.cloud import CloudProvider
 from controller.core.machines.detachment import attached
 from controller.core.machines.draining import deadline, grace_period_seconds, holds, next_step
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -29,17 +27,18 @@ from controller.errors import (
     NotFoundError,
     TooManyRequestsError,
 )
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
+from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
+from controller.runtime.executors import Job
 from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
-from controller.runtime.metrics import SILENT, TERMINATION_TIME, Recorder
+from controller.runtime.metrics import TERMINATION_TIME
 from controller.telemetry.logged_pods import named
 
 GOING = frozenset({"shutting-down", "terminated"})
 """Instance states from which there is no way back."""
+WORKERS = 10
+"""Nodes worked on at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +62,24 @@ class TerminationReconciler:
 
     def __init__(
         self,
+        context: ReconcilerContext,
         *,
-        kube: KubeClient,
-        informers: Informers,
-        events: EventRecorder,
-        cloud: CloudProvider,
-        clock: Clock,
         times: TerminationTimes | None = None,
         grace_period_seconds: float | None = None,
-        workers: int = 10,
-        recorder: Recorder = SILENT,
     ) -> None:
         """`grace_period_seconds`: how long a node may drain where its Provisioner does not say; None: no end."""
-        self._kube = kube
-        self._informers = informers
-        self._events = events
-        self._cloud = cloud
-        self._clock = clock
-        self._recorder = recorder
+        self._kube, self._informers, self._events = context.kube, context.informers, context.events
+        self._cloud, self._clock, self._recorder = context.cloud, context.clock, context.recorder
         self._times = times or TerminationTimes()
         self._log = structlog.get_logger(self.name)
-        self._nodes = ItemBackoff(clock, self.name)
-        self._evictions = ItemBackoff(clock, self.name, self._times.eviction)
+        self._nodes = ItemBackoff(self._clock, self.name)
+        self._evictions = ItemBackoff(self._clock, self.name, self._times.eviction)
         self._grace_period_seconds = grace_period_seconds
         self._checked_at: dict[str, float] = {}
         self._drained_at: dict[str, float] = {}
-        self._under_way: dict[str, Future[None]] = {}
+        self._under_way: dict[str, Job[None]] = {}
         """Steps that have not ended, by the node's uid."""
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="terminate")
+        self._executor = context.executors.executor("terminate", WORKERS)
 
     def tune(self, grace_period_seconds: float | None) -> None:
         """Drain no longer than this from the next pass on, where a Provisioner does not say."""
@@ -113,8 +102,8 @@ class TerminationReconciler:
         for node in leaving:
             uid = node.node.uid
             if uid not in self._under_way and self._nodes.ready(uid):
-                self._under_way[uid] = self._pool.submit(self._step_safely, node, snapshot)
-        wait(self._under_way.values(), self._times.pass_seconds)
+                self._under_way[uid] = self._executor.submit(self._step_safely, node, snapshot)
+        self._executor.wait(self._under_way.values(), self._times.pass_seconds)
         return self._times.poll_seconds
 
     def _step_safely(self, node: StateNode, snapshot: Snapshot) -> None:
@@ -284,10 +273,6 @@ class TerminationReconciler:
             # The API server sets it to the end of the grace period, which is none for nodes.
             took = max(0.0, self._clock.now() - node.deleted_at)
             self._recorder.observe(TERMINATION_TIME, took, node.labels.get(PROVISIONER_NAME, ""))
-
-    def close(self) -> None:
-        """Steps that did not begin never do; those at hand end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def finalizing(node: Node) -> bool:

@@ -7,7 +7,6 @@ node` and `Initialized node` to `Pods run`. Pods that are planned for again and 
 from __future__ import annotations
 
 import re
-import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -17,6 +16,7 @@ from cachetools import LRUCache
 
 from controller.core.api.pod import Pod, PodKey
 from controller.core.provisioning.plan import SchedulingPlan, UnplacedPod
+from controller.runtime.executors import Lock
 from controller.telemetry.logged_pods import named
 
 MOST_REMEMBERED = 50_000
@@ -37,7 +37,7 @@ class PlanLog:
     def __init__(self, name: str) -> None:
         self._log = structlog.get_logger(name)
         self._counts: tuple[int, ...] = ()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._said: LRUCache[PodKey, str] = LRUCache(MOST_REMEMBERED)
         """What was said last of a pod that stays, or goes to a node that there is."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -11,6 +10,7 @@ from controller.core.decisions.decision import Decision, digest, launch_details
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.decisions.standing import Standing
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from controller.runtime.executors import Lock
 from controller.telemetry.decision_ledger import Ledger
 
 METHOD = "provisioning"
@@ -22,7 +22,7 @@ class PlanRecord:
     def __init__(self, ledger: Ledger, problem: SchedulingProblem) -> None:
         self._ledger = ledger
         self._problem = problem
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._launched_price = 0.0
 
     @cached_property

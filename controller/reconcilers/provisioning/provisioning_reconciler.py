@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
 
-from controller.cloud.catalogs import Catalogs, CatalogView, template_of
+from controller.cloud.catalogs import CatalogView, template_of
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
@@ -37,18 +35,15 @@ from controller.errors import (
     NodelessError,
     ValidationError,
 )
-from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.informers import Informers
-from controller.machines.launcher import Launcher
+from controller.kube.events import ObjectRef
+from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
 from controller.reconcilers.provisioning.plan_record import PlanRecord
 from controller.reconcilers.provisioning.preference_events import PreferenceNews
-from controller.runtime.clock import Clock
 from controller.runtime.failure_log import FailureLog
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
-from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.logged_pods import named
 
 NOT_READY_SECONDS = 0.5
@@ -82,44 +77,25 @@ class ProvisioningReconciler:
 
     name = "provisioning"
 
-    def __init__(
-        self,
-        *,
-        informers: Informers,
-        events: EventRecorder,
-        catalogs: Catalogs,
-        launcher: Launcher,
-        clock: Clock,
-        stop: threading.Event,
-        adopted: threading.Event,
-        options: ProvisioningOptions | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        """`adopted` is set once every instance that an earlier process launched has its Node."""
-        self._ledger = ledger or Ledger(clock)
-        self._informers = informers
-        self._events = events
-        self._catalogs = catalogs
-        self._launcher = launcher
-        self._clock = clock
-        self._stop = stop
-        self._adopted = adopted
+    def __init__(self, context: ReconcilerContext, options: ProvisioningOptions | None = None) -> None:
+        self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
+        self._catalogs, self._launcher = context.catalogs, context.launcher
+        self._clock, self._stop = context.clock, context.stop
+        self._adopted, self._planned = context.adopted, context.planned
         self._options = options or ProvisioningOptions()
         self._window = BatchWindow()
         self._known_types: dict[str, tuple[InstanceType, ...]] = {}
-        self._held_back = ItemBackoff(clock, self.name, self._options.hold_back)
+        self._held_back = ItemBackoff(self._clock, self.name, self._options.hold_back)
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._plans = PlanLog(self.name)
-        self._guards = GuardEvents(events, self._ledger.recorder)
-        self._headroom_at = clock.monotonic()
+        self._guards = GuardEvents(self._events, self._ledger.recorder)
+        self._headroom_at = self._clock.monotonic()
         self._scheduled = False
-        self.planned = threading.Event()
-        """Set when every pod that waited at the start was planned for once, and all headroom."""
-        self._preferences = PreferenceNews(events, self.name)
+        self._preferences = PreferenceNews(self._events, self.name)
         self._log = structlog.get_logger(self.name)
-        self._troubles = FailureLog(clock, self.name)
-        self._pool = ThreadPoolExecutor(self._options.launch_workers, thread_name_prefix="launch")
+        self._troubles = FailureLog(self._clock, self.name)
+        self._pool = context.executors.executor("launch", self._options.launch_workers)
 
     def tune(self, times: BatchTimes, solve: SolveOptions, limits: LaunchLimits) -> None:
         """Batch, plan and launch like this from the next pass on."""
@@ -132,11 +108,11 @@ class ProvisioningReconciler:
         now, times = self._clock.monotonic(), self._options.times
         self._window = self._window.observe(now, _waiting(snapshot), times)
         closes_at = self._window.closes_at(times)
-        first = self._scheduled and not self.planned.is_set()  # others wait for it: it does not wait for a quiet time
+        first = self._scheduled and not self._planned.is_set()  # others wait for it: it does not wait for a quiet time
         if (closes_at is None or first) and now >= self._headroom_at:
             self._headroom_at = now + HEADROOM_SECONDS
             self._keep_headroom(snapshot)
-            self.planned.set()
+            self._planned.set()
         if closes_at is None or closes_at > now:
             return max(0.0, min(self._window.wait_seconds(now, times), HEADROOM_SECONDS))
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
@@ -316,10 +292,6 @@ class ProvisioningReconciler:
         self._plans.stay_pending(pods, reason)
         for pod in _known(snapshot, pods):
             self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
-
-    def close(self) -> None:
-        """Launches that did not begin never do; those at hand end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import structlog
 
-from controller.cloud.catalogs import Catalogs
 from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
 from controller.core.state.snapshot import InvalidObject, Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.events import ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CHECK_SECONDS = 30.0
@@ -25,13 +23,11 @@ class ConditionsReconciler:
 
     name = "conditions"
 
-    def __init__(self, *, kube: KubeClient, events: EventRecorder, catalogs: Catalogs, clock: Clock) -> None:
-        self._kube = kube
-        self._events = events
-        self._catalogs = catalogs
-        self._clock = clock
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._events = context.kube, context.events
+        self._catalogs, self._clock = context.catalogs, context.clock
         self._log = structlog.get_logger(self.name)
-        self._items = ItemBackoff(clock, self.name)
+        self._items = ItemBackoff(self._clock, self.name)
         self._said: dict[tuple[str, str], tuple[str, int, str]] = {}
         self._looked_at: tuple[object, ...] = ()
         self._due_at = 0.0

@@ -9,10 +9,8 @@ from controller.core.api.quantity import format_quantity
 from controller.core.machines.provisioner_limits import usage
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.informers import Informers
 from controller.kube.resources import PROVISIONERS
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 
@@ -21,11 +19,10 @@ class CounterReconciler:
 
     name = "counter"
 
-    def __init__(self, *, kube: KubeClient, informers: Informers, clock: Clock) -> None:
-        self._kube = kube
-        self._informers = informers
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._informers = context.kube, context.informers
         self._log = structlog.get_logger(self.name)
-        self._provisioners = ItemBackoff(clock, self.name)
+        self._provisioners = ItemBackoff(context.clock, self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Write the sums that changed. Not before the caches are synced: half a sum would look like free room."""

@@ -15,10 +15,9 @@ from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.events import ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES
-from controller.runtime.clock import Clock
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 REFRESH_SECONDS = 300.0
@@ -30,20 +29,11 @@ class NodeTemplatesReconciler:
 
     name = "nodetemplates"
 
-    def __init__(
-        self,
-        *,
-        kube: KubeClient,
-        events: EventRecorder,
-        resolve: Callable[[AWSNodeTemplate], TemplateStatus],
-        clock: Clock,
-    ) -> None:
-        self._kube = kube
-        self._events = events
+    def __init__(self, context: ReconcilerContext, resolve: Callable[[AWSNodeTemplate], TemplateStatus]) -> None:
+        self._kube, self._events, self._clock = context.kube, context.events, context.clock
         self._resolve = resolve
-        self._clock = clock
         self._log = structlog.get_logger(self.name)
-        self._templates = ItemBackoff(clock, self.name)
+        self._templates = ItemBackoff(self._clock, self.name)
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
         """By name: uid and generation, and when to look again."""
 

@@ -96,8 +96,6 @@ def leader(
     subnets: Callable[[], Collection[str]] | None = None,
     surge: bool = False,
 ) -> Leader:
-    adopted = threading.Event()
-    adopted.set()
     network = NetworkSource(lambda _template: (subnets(), ()), world.cloud.list) if subnets else None
     drift = Drift(world.informers, images, world.clock, network) if images else None
     wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
@@ -106,31 +104,9 @@ def leader(
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
     ledger.look = lambda: (world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
-    commands = CommandExecutor(
-        kube=world.kube,
-        informers=world.informers,
-        events=world.events,
-        launcher=world.launcher,
-        clock=world.clock,
-        stop=world.stop,
-        wanted=wanted,
-        times=times,
-        surge=surge,
-        ledger=ledger,
-    )
-    loop = DeprovisioningReconciler(
-        informers=world.informers,
-        events=world.events,
-        catalogs=world.catalogs,
-        launcher=world.launcher,
-        commands=commands,
-        clock=world.clock,
-        adopted=adopted,
-        times=DeprovisioningTimes(0.0, 0.0, 0.05),
-        kube=world.kube,
-        drift=drift,
-        recorder=metrics,
-    )
+    context = replace(world.context, ledger=ledger)
+    commands = CommandExecutor(context, wanted=wanted, times=times, surge=surge)
+    loop = DeprovisioningReconciler(context, commands=commands, times=DeprovisioningTimes(0.0, 0.0, 0.05), drift=drift)
     return Leader(world, loop, commands, metrics, ledger)
 
 
@@ -554,7 +530,7 @@ def test_a_replacement_is_not_taken_for_empty_while_it_waits_for_its_pods(world:
     world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsAfterEmpty": 0}})
     world.until(lambda s: s.provisioners["default"].ttl_seconds_after_empty == 0)
     come_up(world, new)
-    emptiness = EmptinessReconciler(kube=world.kube, informers=world.informers, events=world.events, clock=world.clock)
+    emptiness = EmptinessReconciler(world.context)
     for _ in range(4):
         emptiness.reconcile(world.caught_up())
     assert not world.caught_up().nodes[new].leaving

@@ -17,9 +17,7 @@ from tests.reconcilers.conftest import World, apply_fault
 
 
 def reconciler(world: World, ledger: Ledger | None = None) -> EmptinessReconciler:
-    return EmptinessReconciler(
-        kube=world.kube, informers=world.informers, events=world.events, clock=world.clock, ledger=ledger
-    )
+    return EmptinessReconciler(replace(world.context, ledger=ledger) if ledger else world.context)
 
 
 def empty_node(world: World, name: str = "node") -> str:
@@ -58,9 +56,7 @@ def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: Worl
     world.add_provisioner(ttlSecondsAfterEmpty=0)
     empty_node(world)
     planned = threading.Event()
-    loop = EmptinessReconciler(
-        kube=world.kube, informers=world.informers, events=world.events, clock=world.clock, planned=planned
-    )
+    loop = EmptinessReconciler(replace(world.context, planned=planned))
     some_passes(world, loop)
     metadata = world.node("node")["metadata"]
     assert "deletionTimestamp" not in metadata

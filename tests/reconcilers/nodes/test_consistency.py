@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.runtime.metrics import CONSISTENCY_CHECKS
+from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
 from tests.reconcilers.conftest import World
 from tests.telemetry.test_registry import values
@@ -16,7 +19,7 @@ def test_a_node_that_is_smaller_than_its_type_has_an_event(world: World) -> None
     world.add_node({"metadata": {"name": "small", "labels": labels}})
     world.add_node({"metadata": {"name": "stranger", "labels": {INSTANCE_TYPE: "m5.4xlarge"}}})
     metrics = Metrics(world.clock)
-    loop = ConsistencyReconciler(events=world.events, catalogs=world.catalogs, clock=world.clock, recorder=metrics)
+    loop = ConsistencyReconciler(replace(world.context, ledger=Ledger(world.clock, metrics)))
     for _ in range(3):
         loop.reconcile(world.caught_up())
     event = world.await_event("FailedConsistencyCheck")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import structlog
 
@@ -24,16 +25,8 @@ TIMES = GarbageTimes(0.02, 1000, 0.02, 0.02, CollectionTimes(registration_second
 def reconciler(
     world: World, adopted: threading.Event | None = None, ledger: Ledger | None = None
 ) -> GarbageCollectionReconciler:
-    return GarbageCollectionReconciler(
-        kube=world.kube,
-        events=world.events,
-        cloud=world.cloud,
-        launcher=world.launcher,
-        clock=world.clock,
-        adopted=adopted or threading.Event(),
-        times=TIMES,
-        ledger=ledger,
-    )
+    context = replace(world.context, adopted=adopted or threading.Event(), ledger=ledger or world.context.ledger)
+    return GarbageCollectionReconciler(context, TIMES)
 
 
 def some_passes(world: World, loop: GarbageCollectionReconciler) -> None:

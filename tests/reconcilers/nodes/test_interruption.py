@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,13 +63,9 @@ class Post:
         self.metrics = Metrics(world.clock)
         self.ledger = Ledger(world.clock, self.metrics)
         self.loop = InterruptionReconciler(
-            kube=world.kube,
-            informers=world.informers,
-            events=world.events,
-            queue=self.queue,
+            replace(world.context, ledger=self.ledger),
+            self.queue,
             spot_lost=lambda kind, zone: self.lost.append((kind, zone)),
-            clock=world.clock,
-            ledger=self.ledger,
         )
         world.add_provisioner()
         labels = {PROVISIONER_NAME: "default", INSTANCE_TYPE: "m5.large", ZONE: "eu-west-1a"}

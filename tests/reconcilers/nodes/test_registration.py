@@ -17,9 +17,7 @@ from tests.reconcilers.conftest import World
 
 
 def reconciler(world: World) -> RegistrationReconciler:
-    return RegistrationReconciler(
-        kube=world.kube, informers=world.informers, cloud=world.cloud, catalogs=world.catalogs, clock=world.clock
-    )
+    return RegistrationReconciler(world.context)
 
 
 def initialized(name: str) -> Any:

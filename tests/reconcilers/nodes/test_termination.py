@@ -30,14 +30,7 @@ TIMES = TerminationTimes(poll_seconds=0.02, instance_check_seconds=0.05, evictio
 
 
 def reconciler(world: World, **times: Any) -> TerminationReconciler:
-    return TerminationReconciler(
-        kube=world.kube,
-        informers=world.informers,
-        events=world.events,
-        cloud=world.cloud,
-        clock=world.clock,
-        times=replace(TIMES, **times),
-    )
+    return TerminationReconciler(world.context, times=replace(TIMES, **times))
 
 
 def leaving_node(world: World, *, number: int = 1, **changes: Any) -> CloudInstance:

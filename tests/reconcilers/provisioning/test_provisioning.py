@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,19 +34,8 @@ QUICK = ProvisioningOptions(BatchTimes(0.05, 0.5, 5.0), SolveOptions())
 def reconciler(
     world: World, options: ProvisioningOptions = QUICK, ledger: Ledger | None = None
 ) -> ProvisioningReconciler:
-    adopted = threading.Event()
-    adopted.set()
-    return ProvisioningReconciler(
-        informers=world.informers,
-        events=world.events,
-        catalogs=world.catalogs,
-        launcher=world.launcher,
-        clock=world.clock,
-        stop=world.stop,
-        adopted=adopted,
-        options=options,
-        ledger=ledger,
-    )
+    context = replace(world.context, planned=world.planned, ledger=ledger or world.context.ledger)
+    return ProvisioningReconciler(context, options)
 
 
 def nodes_are(count: int) -> Any:
@@ -376,7 +366,6 @@ def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world
     assert "m5.large" in first.decision.reason or "c5.large" in first.decision.reason
     (skip,) = ledger.entries(kind="skip", subject="default/huge")
     assert "cpu" in skip.decision.reason
-    loop.close()
 
 
 def test_what_the_fleet_gives_instead_is_costed_and_its_fit_checked_and_the_ledger_has_the_difference(
@@ -407,7 +396,6 @@ def test_a_launch_that_failed_is_on_record_as_skipped(world: World) -> None:
     (entry,) = ledger.entries()
     assert (entry.decision.kind, entry.decision.subject) == ("skip", "Pod/default/a")
     assert "quota: vCPU limit exceeded" in entry.decision.reason
-    loop.close()
 
 
 def annotate(world: World, name: str, **annotations: str) -> None:
@@ -437,7 +425,6 @@ def test_a_limit_that_binds_is_told_to_the_pod_and_the_provisioner_and_counted(w
     assert 'nodeless_guard_refusals{guard="provisioner-price",provisioner="default"} 1.0' in (
         metrics.page({}).body.decode()
     )
-    loop.close()
 
 
 def test_each_limit_is_told_to_the_pod_and_to_the_provisioner_when_it_binds(world: World) -> None:
@@ -461,7 +448,6 @@ def test_each_limit_is_told_to_the_pod_and_to_the_provisioner_when_it_binds(worl
     annotate(world, "default", price_limit="cheap")
     unreadable = "annotation karpenter.sh/price-limit: 'cheap' is no number"
     world.passes(loop, lambda _: _told(world, unreadable), unreadable)
-    loop.close()
 
 
 def _told_of(world: World, words: str, _snapshot: Snapshot) -> bool:
@@ -491,7 +477,6 @@ def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: Wo
     world.add_pod("c", spec={"affinity": apart}, labels={"app": "x"})
     world.passes(loop, nodes_are(3), "a third node")
     world.passes(loop, lambda _: any("'many' is not 0 to" in e["message"] for e in world.said("OnDemandMix")), "said")
-    loop.close()
 
 
 def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(world: World) -> None:
@@ -501,9 +486,9 @@ def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(w
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
     loop = reconciler(world, ledger=ledger)
-    assert not loop.planned.is_set()
+    assert not world.planned.is_set()
     (name,) = world.passes(loop, nodes_are(1), "a node for nobody").nodes
-    assert loop.planned.is_set()
+    assert world.planned.is_set()
     assert ledger.entries()[0].decision.pods == ("karpenter.sh/headroom-default-0-0",)
     world.come_up(name)
     world.clock.ahead_seconds += 60
@@ -514,7 +499,6 @@ def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(w
     world.clock.ahead_seconds += 60
     world.passes(loop, nodes_are(2), "room again")
     assert world.said("FailedScheduling") == []
-    loop.close()
 
 
 def test_the_first_headroom_after_a_start_waits_for_pods_but_for_no_quiet_time(world: World) -> None:
@@ -524,12 +508,11 @@ def test_the_first_headroom_after_a_start_waits_for_pods_but_for_no_quiet_time(w
     world.add_pod("a")
     loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.02, 5.0), SolveOptions()))
     world.passes(loop, nodes_are(1), "the pod's node")
-    assert not loop.planned.is_set(), "the pods that wait come first"
+    assert not world.planned.is_set(), "the pods that wait come first"
     loop.tune(BatchTimes(600.0, 600.0, 5.0), SolveOptions(), LaunchLimits())
     world.add_pod("b")
-    world.passes(loop, lambda _: loop.planned.is_set(), "although the window for the next pod is open")
+    world.passes(loop, lambda _: world.planned.is_set(), "although the window for the next pod is open")
     assert len(world.cloud.requests) >= 1
-    loop.close()
 
 
 def test_a_headroom_that_cannot_be_read_or_kept_is_said_to_its_provisioner_and_launches_nothing(world: World) -> None:
@@ -545,4 +528,3 @@ def test_a_headroom_that_cannot_be_read_or_kept_is_said_to_its_provisioner_and_l
     assert "Headroom is not kept: " in told["message"]
     assert "cpu" in told["message"]
     assert world.cloud.requests == []
-    loop.close()

@@ -12,7 +12,7 @@ from tests.reconcilers.conftest import World
 
 
 def reconciler(world: World) -> ConditionsReconciler:
-    return ConditionsReconciler(kube=world.kube, events=world.events, catalogs=world.catalogs, clock=world.clock)
+    return ConditionsReconciler(world.context)
 
 
 def active(world: World, name: str = "default") -> dict[str, Any]:

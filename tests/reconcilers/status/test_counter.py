@@ -20,7 +20,7 @@ def test_capacity_is_summed_and_taken_back(world: World) -> None:
         world.add_node({"metadata": {"name": name, "labels": {PROVISIONER_NAME: "default"}}}, ready=False)
         world.come_up(name, {"cpu": "1930m", "memory": "7577Mi", "pods": "29", "nvidia.com/gpu": "0"})
     world.add_node({"metadata": {"name": "stranger"}})
-    loop = CounterReconciler(kube=world.kube, informers=world.informers, clock=world.clock)
+    loop = CounterReconciler(world.context)
     world.passes(loop, lambda _: counted(world))
     assert counted(world) == {"cpu": "3860m", "memory": "15154Mi", "pods": "58"}
     world.kube.delete(NODES, "one")
@@ -31,7 +31,7 @@ def test_capacity_is_summed_and_taken_back(world: World) -> None:
 def test_a_sum_that_stands_is_not_written_again(world: World) -> None:
     world.add_provisioner()
     world.add_node({"metadata": {"name": "one", "labels": {PROVISIONER_NAME: "default"}}})
-    loop = CounterReconciler(kube=world.kube, informers=world.informers, clock=world.clock)
+    loop = CounterReconciler(world.context)
     world.passes(loop, lambda _: counted(world))
     version = world.kube.get(PROVISIONERS, "default")["metadata"]["resourceVersion"]
     for _ in range(5):

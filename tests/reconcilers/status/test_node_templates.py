@@ -26,7 +26,7 @@ class Resolver:
 
 
 def reconciler(world: World, resolver: Resolver) -> NodeTemplatesReconciler:
-    return NodeTemplatesReconciler(kube=world.kube, events=world.events, resolve=resolver, clock=world.clock)
+    return NodeTemplatesReconciler(world.context, resolver)
 
 
 def status(world: World) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""What the reconcilers of one process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.cloud.catalogs import Catalogs
+from controller.core.cloud import CloudProvider
+from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder
+from controller.kube.informers import Informers
+from controller.machines.launcher import Launcher
+from controller.runtime.clock import Clock
+from controller.runtime.executors import Executors, Flag
+from controller.runtime.metrics import Recorder
+from controller.telemetry.decision_ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcilerContext:
+    """Edges, clock and executors. A reconciler's constructor takes it, and besides what concerns that loop alone."""
+
+    kube: KubeClient
+    informers: Informers
+    events: EventRecorder
+    cloud: CloudProvider
+    catalogs: Catalogs
+    launcher: Launcher
+    clock: Clock
+    ledger: Ledger
+    executors: Executors
+    stop: Flag
+    """The process stops: nothing new is begun."""
+    adopted: Flag
+    """Every instance that an earlier process launched has its Node in the cluster state: pods may be planned for."""
+    planned: Flag
+    """All pods and headroom that waited at the start were planned for once: nodes may be called empty."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """Takes the measurements."""
+        return self.ledger.recorder

@@ -1,0 +1,119 @@
+"""How the shell runs work side by side: executors, the jobs they give back, and flags.
+
+Reconcilers are handed these and make no threads. In the process an executor is a thread pool (`ThreadExecutors`).
+Where a single thread runs everything, a job runs to its end when it is submitted (`INLINE`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+from concurrent import futures
+from typing import Final, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Lock = threading.Lock
+"""Guards state that the jobs of an executor share."""
+
+
+class Flag(Protocol):
+    """A condition that becomes true once and stays so; threads may share it."""
+
+    def is_set(self) -> bool:
+        """Whether the condition is true."""
+
+    def set(self) -> None:
+        """Make it true."""
+
+
+class Job(Protocol[T_co]):
+    """Work that was submitted."""
+
+    def done(self) -> bool:
+        """Whether it has ended, by a result or by an exception."""
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait for the result. Raises the work's own exception, and TimeoutError after `timeout` seconds."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end; the exception that the work raised, if it did."""
+
+
+class Executor(Protocol):
+    """Runs work side by side, as far as it has workers."""
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
+        """Begin `work(*args, **kwargs)`, or queue it until a worker is free."""
+
+    def map(self, work: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:
+        """Begin `work` on each of `items` at once; the results, in the items' order, as they are asked for."""
+
+    def wait(self, jobs: Collection[Job[T]], timeout_seconds: float) -> None:
+        """Wait until all of these jobs have ended, or the time is up."""
+
+
+class Executors(Protocol):
+    """Makes executors."""
+
+    def executor(self, name: str, workers: int) -> Executor:
+        """One that does up to `workers` jobs at a time. `name` is its threads'."""
+
+
+class _ThreadExecutor(futures.ThreadPoolExecutor):
+    def map(self, work: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:  # type: ignore[override]
+        return super().map(work, items)
+
+    def wait(self, jobs: Collection[Job[T]], timeout_seconds: float) -> None:
+        futures.wait([job for job in jobs if isinstance(job, futures.Future)], timeout_seconds)
+
+
+class ThreadExecutors:
+    """Thread pools, and the one place that ends them."""
+
+    def __init__(self) -> None:
+        self._pools: list[_ThreadExecutor] = []
+
+    def executor(self, name: str, workers: int) -> Executor:
+        """A pool of threads, made as they are needed."""
+        self._pools.append(_ThreadExecutor(workers, thread_name_prefix=name))
+        return self._pools[-1]
+
+    def __enter__(self) -> ThreadExecutors:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Begin no queued job any more. Those at hand run to their end, which is not waited for."""
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Inline:
+    """Both sides at once: every executor is the same, and does a job when it is submitted."""
+
+    def executor(self, name: str, workers: int) -> Executor:  # noqa: ARG002 - nothing runs side by side here
+        return self
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
+        job: futures.Future[T] = futures.Future()
+        try:
+            job.set_result(work(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - belongs to whoever asks the job for its result
+            job.set_exception(error)
+        return job
+
+    def map(self, work: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:
+        return [work(item) for item in items]
+
+    def wait(self, jobs: Collection[Job[T]], timeout_seconds: float) -> None:
+        """Every job has ended before anybody can ask."""
+
+
+INLINE: Final = _Inline()
+"""Executors for one thread: nothing runs side by side, and the order of work is that of the calls."""
