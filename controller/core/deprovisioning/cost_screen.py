@@ -52,11 +52,11 @@ class Screen:
         nodes = [n for n in stage.snapshot.nodes.values() if not n.leaving and n.name not in stage.going]
         self._space = ResourceSpace(pod.spec.requests for node in nodes for pod in node.pods)
         self._rows = {node.name: row for row, node in enumerate(nodes)}
-        self._places = np.array([stage.around.place[node.name] for node in nodes], dtype=np.int64)
-        self._free = stage.around.free(self._space)[:, self._places].clip(min=0.0)
+        self._places = np.array([stage.snapshot_index.place[node.name] for node in nodes], dtype=np.int64)
+        self._free = stage.snapshot_index.free(self._space)[:, self._places].clip(min=0.0)
         self._rooms, self._prices = _offers(stage.catalog, self._space)
         self._duals = self._find_duals()
-        self._standing = stage.around.standing
+        self._cluster_nodes = stage.snapshot_index.cluster_nodes
         self._reach = _reach(stage.snapshot, nodes)
         self._kinds: dict[Hashable, _Kind] = {}
 
@@ -106,9 +106,9 @@ class Screen:
             choices = (*required_choices(pod.spec), *self._reach.get(pod.key, ()))
         except ValueError:
             return np.ones(len(self._places), dtype=np.bool_), True  # the simulation says what is wrong with it
-        rows = self._standing.tolerated(pod.spec.tolerations)
+        rows = self._cluster_nodes.tolerated(pod.spec.tolerations)
         for terms in choices:
-            rows = rows & self._standing.choice(terms)
+            rows = rows & self._cluster_nodes.choice(terms)
         return rows[self._places], all(map(_may_be_new, choices))
 
     def _find_duals(self) -> list[Floats]:

@@ -28,7 +28,7 @@ NOWHERE = SnapshotIndex(Snapshot())
 class Stage:
     """What simulations run on. `going` are nodes that commands remove; `skipped` Provisioners that cannot be used.
 
-    `around` is what the snapshot comes to, found once for all simulations: `replace` hands it on.
+    `snapshot_index` is built once for all simulations: `replace` hands it on.
     """
 
     snapshot: Snapshot
@@ -36,10 +36,10 @@ class Stage:
     going: frozenset[str] = frozenset()
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     options: SolveOptions = field(default_factory=SolveOptions)
-    around: SnapshotIndex = field(default=NOWHERE, compare=False, repr=False)
+    snapshot_index: SnapshotIndex = field(default=NOWHERE, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "around", self.around.at(self.snapshot))
+        object.__setattr__(self, "snapshot_index", self.snapshot_index.at(self.snapshot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def simulate(stage: Stage, removed: Collection[StateNode]) -> Outcome:
         return Outcome()
     names = stage.going | {node.name for node in removed}
     others = _others(stage, {node.name for node in removed})
-    pending = stage.around.pending
+    pending = stage.snapshot_index.pending
     keys = {pod.key for pod in own}
     plan = _solve(stage, [*own, *others, *pending], names)
     if pending and _mixed(plan, keys):
@@ -78,14 +78,14 @@ def simulate(stage: Stage, removed: Collection[StateNode]) -> Outcome:
 
 def _others(stage: Stage, removed: AbstractSet[str]) -> list[Pod]:
     """Pods of all other nodes that go."""
-    going = {node.name for node in stage.around.leaving} | stage.going
+    going = {node.name for node in stage.snapshot_index.leaving} | stage.going
     others = (stage.snapshot.nodes.get(name) for name in sorted(going - removed))
     return [pod for node in others if node is not None for pod in leaving_pods(node)]
 
 
 def _solve(stage: Stage, pods: list[Pod], without: frozenset[str]) -> SchedulingPlan:
     problem = build(stage.snapshot, stage.catalog, pods=pods, without_nodes=without, skipped=stage.skipped)
-    return solve(problem, stage.options, stage.around)
+    return solve(problem, stage.options, stage.snapshot_index)
 
 
 def _mixed(plan: SchedulingPlan, keys: Collection[PodKey]) -> bool:

@@ -2,7 +2,7 @@
 
 A spot node that names one offering waits when that one is out of capacity, and dies with it. EC2 picks from what a
 fleet names by `price-capacity-optimized`: pools with capacity to spare first, cheap ones among these. So the price of a
-spot node is somewhere among those that are sent, not the cheapest; on-demand fleets take the lowest price.
+spot node is somewhere among those that are sent, not the cheapest; on-item fleets take the lowest price.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def within_spread(offerings: Sequence[PricedOffering], spread: float, spot_offer
 def expected_price(
     planned: PricedOffering, alternatives: Sequence[PricedOffering], spread: float, spot_offerings: int
 ) -> float:
-    """$ an hour that the node is expected to cost: the mean of what a spot fleet is asked for; on demand the cheapest.
+    """$ an hour that the node is expected to cost: the mean of what a spot fleet is asked for; on item the cheapest.
 
     Only offerings of the planned capacity type count: others are asked for when these have no capacity.
     """

@@ -17,7 +17,7 @@ from controller.core.provisioning.problem import pod_key
 
 
 @dataclass(slots=True)
-class Part:
+class PodSlice:
     """`count` pods of a class, from the one at `first` on in the class's order."""
 
     pod_class: PodClass
@@ -30,7 +30,7 @@ class PlacedPods(Sequence[PodKey]):
 
     __slots__ = ("_keys", "parts")
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[PodSlice]) -> None:
         self.parts = parts
         self._keys: tuple[PodKey, ...] | None = None
 

@@ -16,7 +16,7 @@ from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
 PREFERENCE_PREMIUM = 2.0
-"""Three times the price: what on-demand costs beside spot is mostly within it, a node for each small pod is not."""
+"""Three times the price: what on-item costs beside spot is mostly within it, a node for each small pod is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,12 +52,12 @@ class Reference:
         self.problem = problem
         self.fresh = itertools.count()
         self.daemons = [each.template for each in problem.snapshot.daemon_sets.values()]
-        self.machines = [self.standing(node) for node in problem.nodes]
+        self.machines = [self.existing(node) for node in problem.nodes]
         names = {*(machine.name for machine in self.machines), *problem.without_nodes}
-        leaving = (self.standing(node) for node in problem.snapshot.nodes.values() if node.name not in names)
+        leaving = (self.existing(node) for node in problem.snapshot.nodes.values() if node.name not in names)
         self.machines += [replace(machine, leaving=True) for machine in leaving]
 
-    def standing(self, node: StateNode) -> Machine:
+    def existing(self, node: StateNode) -> Machine:
         """A node, with room kept for the daemons that it will run."""
         found = Machine(node.name, node.node.labels, node.taints, node.allocatable, list(node.pods))
         running = {owner.uid for pod in node.pods for owner in pod.owners}
@@ -109,9 +109,9 @@ class Reference:
     def adopt(self, plan: SchedulingPlan) -> None:
         """Take over what a plan placed."""
         pods = {pod.key: pod for pod in self.problem.pending}
-        for standing in plan.existing:
-            machine = next(m for m in self.machines if m.name == standing.node)
-            machine.pods.extend(pods[key] for key in standing.pods)
+        for existing in plan.existing:
+            machine = next(m for m in self.machines if m.name == existing.node)
+            machine.pods.extend(pods[key] for key in existing.pods)
         for planned in plan.new_nodes:
             machine = next(
                 m
@@ -208,8 +208,8 @@ class Reference:
     def anti_affinity(self, machine: Machine, pod: Pod) -> bool:
         """InterPodAffinity, anti-affinity of the pod and of all that stand."""
         for other in [*self.machines, machine]:
-            for standing in other.pods:
-                for one, two in ((pod, standing), (standing, pod)):
+            for existing in other.pods:
+                for one, two in ((pod, existing), (existing, pod)):
                     for term in one.spec.required_pod_anti_affinity:
                         if wants(one, term, two) and same(other, machine, term.topology_key):
                             return False
@@ -222,8 +222,8 @@ def crowds(machine: Machine, pod: Pod) -> bool:
         rule.topology_key == keys.HOSTNAME
         and match(rule.label_selector, pod)
         and sum(match(rule.label_selector, p) for p in machine.pods) >= rule.max_skew
-        for standing in machine.pods
-        for rule in standing.spec.topology_spread
+        for existing in machine.pods
+        for rule in existing.spec.topology_spread
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.api.replicas import Pods
-from controller.core.provisioning.placed_pods import Part, PlacedPods, workloads
+from controller.core.provisioning.placed_pods import PlacedPods, PodSlice, workloads
 from controller.core.provisioning.pods.pod_classes import PodClass, classify
 from tests.core.provisioning.plans import SMALL
 from tests.factories import pod, replica_set_owner
@@ -44,7 +44,7 @@ def test_slices_are_what_handing_out_one_by_one_gives(pods: list[Pod], data: st.
     found = only_class(data.draw(st.permutations(pods)))
     first = data.draw(st.integers(0, len(pods) - 1))
     count = data.draw(st.integers(0, len(pods) - first))
-    lazy, chosen = PlacedPods([Part(found, first, count)]), eager[first : first + count]
+    lazy, chosen = PlacedPods([PodSlice(found, first, count)]), eager[first : first + count]
     assert len(lazy) == count
     assert workloads(lazy) == Counter(each.owners[0].uid for each in chosen if each.owners)
     assert lazy == tuple(sorted(each.key for each in chosen))
@@ -53,9 +53,9 @@ def test_slices_are_what_handing_out_one_by_one_gives(pods: list[Pod], data: st.
 
 def test_nodes_with_the_same_pods_are_equal_however_they_were_put_together() -> None:
     found = only_class([made(number, 0, None) for number in range(4)])
-    whole, parts = PlacedPods([Part(found, 0, 3)]), PlacedPods([Part(found, 2, 1), Part(found, 0, 2)])
+    whole, parts = PlacedPods([PodSlice(found, 0, 3)]), PlacedPods([PodSlice(found, 2, 1), PodSlice(found, 0, 2)])
     assert whole == parts
-    assert whole != PlacedPods([Part(found, 1, 3)])
+    assert whole != PlacedPods([PodSlice(found, 1, 3)])
     assert ("default", "pod-001") in whole
     assert whole[0] == ("default", "pod-000")
 

@@ -23,7 +23,7 @@ from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
 from controller.core.provisioning.pods.selector_index import SelectorIndex
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
 from controller.core.provisioning.solver.solver import DEFAULTS, Solver
-from controller.core.provisioning.topology.groups import Group, Kind, Topology
+from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup
 from controller.core.provisioning.topology.host_counts import HostCounts
 from controller.core.provisioning.topology.seeding import seed
 
@@ -91,7 +91,7 @@ class _Bounder:
         """Spread and anti-affinity that bind every pod they count, by group: their classes' places in `classes`."""
         solver = self.solver
         index = SelectorIndex({name: space.labels for name, space in solver.problem.snapshot.namespaces.items()})
-        self.topology = Topology(solver.world(index))
+        self.topology = Topology(solver.running_pods(index))
         numbers = [solver.ladders[c.index][-1][0] for c in self.classes]
         for pod_class, number in zip(self.classes, numbers, strict=True):
             self.topology.add(pod_class, number, solver.ladders[pod_class.index][-1][1])
@@ -99,11 +99,11 @@ class _Bounder:
         self.hosts = HostCounts(max(1, len(self.existing)))
         seed(self.topology, self.domains, self.hosts, self.existing.rows)
         members: dict[int, list[int]] = defaultdict(list)
-        self.groups: dict[int, Group] = {}
+        self.groups: dict[int, TopologyGroup] = {}
         loose: set[int] = set()
         for place, (pod_class, number) in enumerate(zip(self.classes, numbers, strict=True)):
             for one in self.topology.involvements(pod_class, number):
-                if one.group.key.kind is Kind.AFFINITY:
+                if one.group.key.kind is RuleKind.AFFINITY:
                     continue
                 self.groups[one.group.index] = one.group
                 if one.owner and one.matched and one.required:
@@ -122,19 +122,19 @@ class _Bounder:
         lumps = self._lumps(requests, zonal)
         items = np.array([lump[0] for lump in lumps], dtype=np.int64)
         counts = np.array([self.counts[lump].sum() for lump in lumps])
-        standing = self._standing_bins(host, by_zone=bool(zonal), zones=offers.zones)
-        capacity = np.concatenate([self._capacity(offers, host), standing.capacity])
-        price = np.concatenate([offers.price, np.zeros(len(standing.capacity))])
-        ceiling = np.concatenate([np.full(len(offers), np.inf), np.ones(len(standing.capacity))])
+        existing = self._existing_bins(host, by_zone=bool(zonal), zones=offers.zones)
+        capacity = np.concatenate([self._capacity(offers, host), existing.capacity])
+        price = np.concatenate([offers.price, np.zeros(len(existing.capacity))])
+        ceiling = np.concatenate([np.full(len(offers), np.inf), np.ones(len(existing.capacity))])
         masks = np.array(self.mask_of, dtype=np.int64)[items] if len(items) else np.zeros(0, dtype=np.int64)
-        allowed = np.concatenate([offers.allowed[:, masks], standing.allowed[:, masks]])
+        allowed = np.concatenate([offers.allowed[:, masks], existing.allowed[:, masks]])
         request = requests[items] if len(items) else np.zeros((0, capacity.shape[1]))
         for column in range(len(self.catalog.space)):
             allowed[: len(offers)] &= request[:, column] <= capacity[: len(offers), column, None]
         allowed[len(offers) :] &= np.array(
-            [[self._fits(one, rows) for one in items] for rows in standing.rows], dtype=np.bool_
-        ).reshape(len(standing.rows), len(items))
-        zone = np.concatenate([offers.zone, standing.zone])
+            [[self._fits(one, rows) for one in items] for rows in existing.rows], dtype=np.bool_
+        ).reshape(len(existing.rows), len(items))
+        zone = np.concatenate([offers.zone, existing.zone])
         couplings = self._couplings(zonal, lumps, zone, offers.zones)
         problem = Covering(
             request, counts, capacity, price, ceiling, allowed, self._limits(offers, len(price)), couplings
@@ -152,12 +152,12 @@ class _Bounder:
             table[self.members[index], len(space) + column] = 1.0
         return table
 
-    def _host_cap(self, group: Group) -> float:
-        return 1.0 if group.key.kind is Kind.ANTI_AFFINITY else float(group.key.max_skew)
+    def _host_cap(self, group: TopologyGroup) -> float:
+        return 1.0 if group.key.kind is RuleKind.ANTI_AFFINITY else float(group.key.max_skew)
 
     def _capacity(self, offers: BinTypes, host: list[int]) -> Floats:
         caps = np.array([self._host_cap(self.groups[i]) for i in host])
-        own = self.catalog.allocatable[:, offers.config].T
+        own = self.catalog.allocatable[:, offers.option].T
         return np.concatenate([np.maximum(own, 0.0), np.broadcast_to(caps, (len(offers), len(host)))], axis=1)
 
     def _lumps(self, requests: Floats, zonal: list[int]) -> list[list[int]]:
@@ -166,7 +166,7 @@ class _Bounder:
         for index in zonal:
             group = self.groups[index]
             alike = {(requests[place].tobytes(), self.mask_of[place]) for place in self.members[index]}
-            alone = group.key.kind is Kind.ANTI_AFFINITY and not group.anywhere and len(alike) == 1
+            alone = group.key.kind is RuleKind.ANTI_AFFINITY and not group.has_matched and len(alike) == 1
             for place in self.members[index]:
                 rules[place].append((group.key.kind, -1 if alone else index))
         found: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -186,18 +186,18 @@ class _Bounder:
             items = tuple(sorted({lump_of[place] for place in self.members[index] if place in lump_of}))
             if not items:
                 continue
-            if group.key.kind is Kind.ANTI_AFFINITY:
-                if group.anywhere or index in self.loose:
+            if group.key.kind is RuleKind.ANTI_AFFINITY:
+                if group.has_matched or index in self.loose:
                     continue
                 alone[items] += 1.0
             elif self._plain_spread(index, group, zones):
-                standing = np.array([float(group.most.get(name, 0)) for name in zones])
-                found.append(Coupling(np.array(items), zone, standing, float(group.key.max_skew)))
+                existing = np.array([float(group.max_matched.get(name, 0)) for name in zones])
+                found.append(Coupling(np.array(items), zone, existing, float(group.key.max_skew)))
         for items, most in alone.items():
             found.append(Coupling(np.array(items), zone, np.zeros(len(zones)), None, np.full(len(zones), most)))
         return tuple(found)
 
-    def _plain_spread(self, index: int, group: Group, zones: tuple[str, ...]) -> bool:
+    def _plain_spread(self, index: int, group: TopologyGroup, zones: tuple[str, ...]) -> bool:
         """Whether the spread can be said of amounts: it counts its own pods alone, over the zones of the offers."""
         masks = {self.mask_of[place] for place in self.members[index]}
         if index in self.loose or len(masks) != 1:
@@ -212,14 +212,14 @@ class _Bounder:
     def _limits(self, offers: BinTypes, bins: int) -> tuple[Limit, ...]:
         found = []
         for number, pool in enumerate(self.catalog.pools):
-            rows = np.flatnonzero(self.catalog.pool_of[offers.config] == number)
+            rows = np.flatnonzero(self.catalog.pool_of[offers.option] == number)
             for name, left in sorted(pool.headroom.items()):
                 takes = np.zeros(bins)
-                takes[rows] = [self.catalog.types[config].capacity.get(name, 0) for config in offers.config[rows]]
+                takes[rows] = [self.catalog.types[option].capacity.get(name, 0) for option in offers.option[rows]]
                 found.append(Limit(takes, float(left)))
         return tuple(found)
 
-    def _standing_bins(self, host: list[int], *, by_zone: bool, zones: tuple[str, ...]) -> _Standing:
+    def _existing_bins(self, host: list[int], *, by_zone: bool, zones: tuple[str, ...]) -> _ExistingBins:
         """Existing nodes that let the same masks in (and stand in the same zone) are one bin with all their room."""
         lets_in = (
             np.stack(self.mask_existing, axis=1) if self.mask_existing else np.zeros((len(self.existing), 0), bool)
@@ -240,7 +240,7 @@ class _Bounder:
                 capacity[number, len(self.catalog.space) + column] = self._host_cap(self.groups[index]) * len(one)
         zone_of = np.array([zone for _, zone, _ in groups], dtype=np.int64)
         allowed = np.stack([lets_in[one[0]] for one in rows]) if rows else np.zeros((0, lets_in.shape[1]), bool)
-        return _Standing(rows, capacity, zone_of, allowed)
+        return _ExistingBins(rows, capacity, zone_of, allowed)
 
     def _lean(self) -> Sequence[object]:
         """Per existing node, how much more it has of each resource than of its scarcest, in steps as `LEAN` says."""
@@ -266,12 +266,12 @@ class _Bounder:
         nodes = []
         for one, count in zip(found.bins.tolist(), found.nodes.tolist(), strict=True):
             if one < len(offers) and count > 1e-6:
-                nodes.append((self.catalog.offerings[offers.config[one]][int(offers.pair[one])], count))
+                nodes.append((self.catalog.offerings[offers.option[one]][int(offers.offering_key[one])], count))
         return Bound(found.price, float(found.unplaced.sum()) + lost, tuple(sorted(worth)), tuple(sorted(nodes)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _ExistingBins:
     """Bins of existing nodes: their rows, what is free on them together, their zone (or -1), masks let in."""
 
     rows: list[Ints]

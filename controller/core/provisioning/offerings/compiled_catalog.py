@@ -1,4 +1,4 @@
-"""The catalog as a batch sees it: what empty nodes of each configuration hold, daemons deducted."""
+"""The catalog as a batch sees it: what empty nodes of each node option hold, daemons deducted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES = TableCache()
 
 
 class CompiledCatalog:
-    """Arrays over configurations, T of them, and P pairs of zone and capacity type (see `OptionTable`).
+    """Arrays over node options, T of them, and P pairs of zone and capacity type (see `OptionTable`).
 
     capacity, allocatable: R x T; allocatable is less the daemons' share. `slots` tells the slots (host ports,
     attachments) of an empty node of a type.
@@ -51,12 +51,12 @@ class CompiledCatalog:
     def _use(self, table: OptionTable) -> None:
         self.table = table
         self.types, self.pool_of, self.offerings = table.types, table.pool_of, table.offerings
-        self.pairs, self.pair_index = table.pairs, table.pair_index
+        self.offering_keys, self.offering_key_index = table.offering_keys, table.offering_key_index
         self.price, self.available = table.price, table.available
         self.columns, self.catalog_keys, self.open_keys = table.columns, table.catalog_keys, table.open_keys
 
     def _charge(self, daemons: Sequence[Daemon], empty: Floats) -> None:
-        """Take the daemons' requests off every configuration that they will run on."""
+        """Take the daemons' requests off every node option that they will run on."""
         self.overhead: Floats = np.zeros_like(empty)
         self.daemon_rows: list[tuple[Daemon, Bools]] = []
         for daemon in daemons:
@@ -66,7 +66,7 @@ class CompiledCatalog:
         self.allocatable: Floats = empty - self.overhead
 
     def _split(self, runs: Sequence[Bits]) -> OptionTable | None:
-        """Configurations taken apart where a daemon runs in some of their zones (or capacity types), not in others;
+        """Node options taken apart where a daemon runs in some of their zones (or capacity types), not in others;
         None: there are none such."""
         if all(((bits == 0) | (bits == self.available)).all() for bits in runs):
             return None
@@ -74,16 +74,16 @@ class CompiledCatalog:
         subsets: list[int] = []
         for row, available in enumerate(self.available.tolist()):
             alike: dict[tuple[int, ...], int] = {}
-            for pair in range(len(self.pairs)):
-                if available >> pair & 1:
-                    who = tuple(int(bits[row]) >> pair & 1 for bits in runs)
-                    alike[who] = alike.get(who, 0) | 1 << pair
+            for offering_key in range(len(self.offering_keys)):
+                if available >> offering_key & 1:
+                    who = tuple(int(bits[row]) >> offering_key & 1 for bits in runs)
+                    alike[who] = alike.get(who, 0) | 1 << offering_key
             take.extend([row] * max(1, len(alike)))
             subsets.extend(alike.values() or [0])
         return self.table.taken(take, subsets)
 
     def daemon_bits(self, daemon: Daemon) -> Bits:
-        """Per configuration, the pairs on which a DaemonSet's pod will run: selector, any OR term, taints (startup
+        """Per node option, the pairs on which a DaemonSet's pod will run: selector, any OR term, taints (startup
         taints pass)."""
         spec = daemon.spec
         bits = np.where(self.tolerated(spec.tolerations), self.available, np.uint64(0))
@@ -97,24 +97,26 @@ class CompiledCatalog:
         return bits
 
     def term_bits(self, requirements: Requirements) -> Bits:
-        """Per configuration, the pairs on which a node would satisfy the requirements. Shared: don't change it."""
+        """Per node option, the pairs on which a node would satisfy the requirements. Shared: don't change it."""
         return self.table.term_bits(requirements)
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
-        """Per configuration, whether these tolerations cover its Provisioner's taints. Shared: don't change it."""
+        """Per node option, whether these tolerations cover its Provisioner's taints. Shared: don't change it."""
         return self.table.tolerated(tolerations, preferences=preferences)
 
     def cheapest(self, bits: Bits, rows: Ints) -> Floats:
-        """Per configuration of `rows`, the least price among the pairs in its bit set; infinite where there is none."""
-        shifts = np.arange(len(self.pairs), dtype=np.uint64)
-        open_pairs = (bits[:, None] >> shifts) & np.uint64(1) != 0
-        least: Floats = np.where(open_pairs, self.price[rows], np.inf).min(axis=1, initial=np.inf)
+        """Per node option of `rows`, the least price among the pairs in its bit set; infinite where there is none."""
+        shifts = np.arange(len(self.offering_keys), dtype=np.uint64)
+        open_offerings = (bits[:, None] >> shifts) & np.uint64(1) != 0
+        least: Floats = np.where(open_offerings, self.price[rows], np.inf).min(axis=1, initial=np.inf)
         return least
 
     def least(self, row: int, bits: int) -> float:
-        """The same of one configuration, kept: few sets of pairs come up, again and again."""
+        """The same of one node option, kept: few sets of pairs come up, again and again."""
         found = self._least.get((row, bits))
         if found is None:
-            open_prices = (price for pair, price in enumerate(self.price[row].tolist()) if bits >> pair & 1)
+            open_prices = (
+                price for offering_key, price in enumerate(self.price[row].tolist()) if bits >> offering_key & 1
+            )
             found = self._least[row, bits] = min(open_prices, default=np.inf)
         return found

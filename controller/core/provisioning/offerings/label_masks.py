@@ -1,6 +1,6 @@
 """Label columns: "which of these rows satisfy that requirement" answered once per distinct value, then by array.
 
-Rows are configurations that a node could have (a Provisioner with an instance type) or nodes that exist. A row's cell
+Rows are node options that a node could have (a Provisioner with an instance type) or nodes that exist. A row's cell
 for a key is what its label is or may become: a single value, nothing, or, where the Provisioner leaves it open, a set.
 """
 
@@ -20,7 +20,7 @@ Cell = Requirement | str | None
 """A known value, a set of values still possible, or no label."""
 
 
-def cell_accepts(cell: Cell, requirement: Requirement) -> bool:
+def value_accepts(cell: Cell, requirement: Requirement) -> bool:
     """Whether a node with (or able to get) this label satisfies the requirement."""
     if cell is None or isinstance(cell, str):
         return requirement.accepts(cell)
@@ -61,7 +61,7 @@ class LabelColumns:
         answer = self._answers.get(requirement)
         if answer is None:
             codes, cells = self.column(requirement.key)
-            table = np.fromiter((cell_accepts(cell, requirement) for cell in cells), np.bool_, len(cells))
+            table = np.fromiter((value_accepts(cell, requirement) for cell in cells), np.bool_, len(cells))
             answer = table[codes] if self._rows else np.zeros(0, np.bool_)
             self._make_room(self._answers)
             self._answers[requirement] = answer

@@ -1,6 +1,6 @@
 """Labels that a Provisioner leaves open: what the pods of a node made of them so far, as small integers.
 
-Where every configuration has one value per label (the usual case) all signatures are 0 and cost nothing.
+Where every node option has one value per label (the usual case) all signatures are 0 and cost nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LabelSignatures:
         self._sets: list[Requirements] = [NOTHING]
         self._merged: dict[tuple[int, int], int] = {}
         self.base: Ints = np.zeros(len(catalog), dtype=np.int64)
-        """Per configuration, what its type and Provisioner leave possible."""
+        """Per node option, what its type and Provisioner leave possible."""
         self._find_bases()
 
     def _find_bases(self) -> None:

@@ -30,7 +30,7 @@ WASTE = 1.5
 
 
 class Limits:
-    """What is left of each pool's limits, and what one node of each configuration would take of them."""
+    """What is left of each pool's limits, and what one node of each node option would take of them."""
 
     def __init__(self, headrooms: list[dict[str, int]], types: list[InstanceType], pool_of: Ints) -> None:
         self._names = [tuple(sorted(left)) for left in headrooms]
@@ -56,23 +56,23 @@ class Limits:
         """The limited resources of the pool."""
         return self._names[pool]
 
-    def takes(self, pool: int, config: int) -> Floats:
-        """What one node of the configuration takes of each limited resource."""
-        return self._takes[pool][:, config - self._first[pool]]
+    def takes(self, pool: int, option: int) -> Floats:
+        """What one node of the node option takes of each limited resource."""
+        return self._takes[pool][:, option - self._first[pool]]
 
     def allows(self, total: int) -> Bools:
-        """Per configuration (`total` of them), whether the limits allow one more node of it."""
+        """Per node option (`total` of them), whether the limits allow one more node of it."""
         rows = np.ones(total, dtype=np.bool_)
         for pool, left in enumerate(self.left):
             if self._names[pool]:
                 rows[self._rows[pool]] = (self._takes[pool] <= left[:, None]).all(axis=0)
         return rows
 
-    def copies(self, pool: int, config: int) -> int | None:
-        """How many nodes of the configuration the limits allow; None: any number."""
+    def copies(self, pool: int, option: int) -> int | None:
+        """How many nodes of the node option the limits allow; None: any number."""
         if not self._names[pool]:
             return None
-        takes = self.takes(pool, config)
+        takes = self.takes(pool, option)
         if (self.left[pool] < 0).any():
             return 0
         used = takes > 0
@@ -88,23 +88,23 @@ class Limits:
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return max((asked.get(name, 0) / max(amount, 1e-9) for name, amount in left), default=0.0)
 
-    def shares(self, configs: Ints, pools: Ints) -> Floats:
-        """Per configuration (with its pool), the largest part of what is left of a limit that one node takes."""
-        found = np.zeros(len(configs))
+    def shares(self, option_ids: Ints, pools: Ints) -> Floats:
+        """Per node option (with its pool), the largest part of what is left of a limit that one node takes."""
+        found = np.zeros(len(option_ids))
         for pool in np.unique(pools).tolist():
             if self._names[pool]:
                 parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]
                 here = pools == pool
-                found[here] = parts.max(axis=0)[configs[here] - self._first[pool]]
+                found[here] = parts.max(axis=0)[option_ids[here] - self._first[pool]]
         return found
 
-    def spend(self, pool: int, config: int, copies: int) -> None:
-        """Take what `copies` nodes of the configuration take."""
+    def spend(self, pool: int, option: int, copies: int) -> None:
+        """Take what `copies` nodes of the node option take."""
         if self._names[pool]:
-            self.left[pool] = self.left[pool] - copies * self.takes(pool, config)
+            self.left[pool] = self.left[pool] - copies * self.takes(pool, option)
 
-    def no_larger(self, pool: int, config: int) -> Bools | None:
-        """Per configuration of the pool, whether it takes no more than this one does; None: no limits."""
+    def no_larger(self, pool: int, option: int) -> Bools | None:
+        """Per node option of the pool, whether it takes no more than this one does; None: no limits."""
         if not self._names[pool]:
             return None
-        return np.asarray((self._takes[pool] <= self.takes(pool, config)[:, None]).all(axis=0), dtype=np.bool_)
+        return np.asarray((self._takes[pool] <= self.takes(pool, option)[:, None]).all(axis=0), dtype=np.bool_)

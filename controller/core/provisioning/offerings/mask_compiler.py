@@ -1,4 +1,4 @@
-"""What a level of relaxation demands of a node, compiled: masks over configurations and existing nodes."""
+"""What a level of relaxation demands of a node, compiled: masks over node options and existing nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tolerations = tuple[tuple[tuple[Toleration, ...], bool], ...]
 class Mask:
     """Where a demand may go by labels and taints. Interned: the same question is the same object.
 
-    bits: per configuration the pairs allowed (0: none). existing: per existing node. signature: on open keys.
+    bits: per node option the pairs allowed (0: none). existing: per existing node. signature: on open keys.
     requirements: what the chosen node's labels must satisfy. exact: `requirements` says it all (no OR terms).
     """
 
@@ -74,7 +74,7 @@ class MaskCompiler:
         return found
 
     def prices(self, mask: Mask) -> Floats:
-        """Per configuration, the least price at which the mask lets a node of it be launched; infinite where never."""
+        """Per node option, the least price at which the mask lets a node of it be launched; infinite where never."""
         found = self._prices.get(mask.index)
         if found is None:
             found = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))

@@ -17,10 +17,10 @@ from controller.core.scheduling.requirements import Requirements
 from controller.core.scheduling.taints import UNSCHEDULABLE, untolerated
 from controller.core.state.snapshot import StateNode
 
-EVERY_PAIR = np.uint64(2**64 - 1)
+ALL_OFFERINGS = np.uint64(2**64 - 1)
 
 
-class StandingNodes:
+class ClusterNodes:
     """Labels and taints of nodes there are: who may go where. Answers are cached and shared: don't change them."""
 
     def __init__(self, nodes: tuple[StateNode, ...]) -> None:
@@ -74,12 +74,12 @@ class StandingNodes:
 
 
 class ExistingNodes:
-    """Some of the standing nodes: those that may take pods, or those that topology counts.
+    """Some of the existing nodes: those that may take pods, or those that topology counts.
 
     places: which of `every`, in the order of their rows. free: R x E, what is left once their daemons all run.
     """
 
-    def __init__(self, every: StandingNodes, places: Ints, free: Floats) -> None:
+    def __init__(self, every: ClusterNodes, places: Ints, free: Floats) -> None:
         self.every = every
         self.places = places
         self.nodes = tuple(every.nodes[place] for place in places.tolist())
@@ -110,7 +110,7 @@ class ExistingNodes:
 class NodeTable:
     """Rows 0..existing-1 are nodes that exist, the rest are planned.
 
-    free: R x capacity, resources left. config: the configuration of a planned row, -1 of an existing one.
+    free: R x capacity, resources left. config: the node option of a planned row, -1 of an existing one.
     pairs: zones and capacity types still possible. signature: what its pods made of the labels its pool leaves open.
     pods: how many were placed on it by this plan.
     """
@@ -122,8 +122,8 @@ class NodeTable:
         self._room: int = max(64, 2 * count)
         self.free: Floats = np.zeros((resources, self._room))
         self.free[:, :count] = existing
-        self.config: Ints = np.full(self._room, -1, dtype=np.int64)
-        self.pairs: Bits = np.full(self._room, EVERY_PAIR, dtype=np.uint64)
+        self.option: Ints = np.full(self._room, -1, dtype=np.int64)
+        self.offering_bits: Bits = np.full(self._room, ALL_OFFERINGS, dtype=np.uint64)
         self.signature: Ints = np.zeros(self._room, dtype=np.int64)
         self.pods: Ints = np.zeros(self._room, dtype=np.int64)
 
@@ -132,15 +132,15 @@ class NodeTable:
         """Rows that the arrays have; arrays kept beside them grow with it."""
         return self._room
 
-    def open(self, config: int, free: Floats, pairs: int, signature: int, copies: int = 1) -> int:
+    def open(self, option: int, free: Floats, offering_bits: int, signature: int, copies: int = 1) -> int:
         """Add equal planned rows; the index of the first."""
         first = self.count
         while first + copies > self._room:
             self._grow()
         rows = slice(first, first + copies)
         self.free[:, rows] = free[:, None]
-        self.config[rows] = config
-        self.pairs[rows] = pairs
+        self.option[rows] = option
+        self.offering_bits[rows] = offering_bits
         self.signature[rows] = signature
         self.count += copies
         return first
@@ -148,8 +148,8 @@ class NodeTable:
     def _grow(self) -> None:
         room = self._room
         self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
-        self.config = np.concatenate([self.config, np.full(room, -1, dtype=np.int64)])
-        self.pairs = np.concatenate([self.pairs, np.full(room, EVERY_PAIR, dtype=np.uint64)])
+        self.option = np.concatenate([self.option, np.full(room, -1, dtype=np.int64)])
+        self.offering_bits = np.concatenate([self.offering_bits, np.full(room, ALL_OFFERINGS, dtype=np.uint64)])
         self.signature = np.concatenate([self.signature, np.zeros(room, dtype=np.int64)])
         self.pods = np.concatenate([self.pods, np.zeros(room, dtype=np.int64)])
         self._room = 2 * room

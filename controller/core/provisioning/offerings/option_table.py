@@ -1,4 +1,4 @@
-"""Configurations and their offerings as arrays: all of a catalog that does not change from batch to batch.
+"""Node options and their offerings as arrays: all of a catalog that does not change from batch to batch.
 
 A table is found again by content (`TableCache`): a controller that plans every second compiles its thousands of
 offerings when prices, capacity or Provisioners change, and else not.
@@ -23,8 +23,8 @@ from controller.core.scheduling.taints import untolerated
 
 NEW_HOSTNAME = "\0new"
 """The hostname of a node that has none yet: no selector names it."""
-PAIR_KEYS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
-MAX_PAIRS = 64
+OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
+MAX_OFFERING_KEYS = 64
 MOST_ANSWERS = 4096
 """Answers of one sort that a table keeps; then it starts anew, so that years of odd selectors fill no memory."""
 
@@ -41,15 +41,15 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class CheapestFirst:
-    """One pool's offerings, cheapest first: configuration and pair (one bit) of each, and the value itself."""
+    """One pool's offerings, cheapest first: node option and pair (one bit) of each, and the value itself."""
 
-    configs: Ints
-    pairs: Bits
+    option_ids: Ints
+    offering_bits: Bits
     offerings: list[PricedOffering]
 
 
 class OptionTable:
-    """Arrays over configurations, T of them, and P pairs of zone and capacity type. Shared: don't change them.
+    """Arrays over node options, T of them, and P pairs of zone and capacity type. Shared: don't change them.
 
     price: T x P in $/hour, infinite where the offering is unavailable or the Provisioner rules it out.
     available: T bit sets over the pairs.
@@ -91,13 +91,13 @@ class OptionTable:
         made.offerings = [self.offerings[row] for row in rows]
         made.pool_of, made.price = self.pool_of[rows], self.price[rows]
         made.available = np.array(available, dtype=np.uint64)
-        shifts = np.arange(len(self.pairs), dtype=np.uint64)
+        shifts = np.arange(len(self.offering_keys), dtype=np.uint64)
         made.price[(made.available[:, None] >> shifts) & np.uint64(1) == 0] = np.inf
         made._forget()
         return made
 
     def _cells(self, key: str) -> list[Cell]:
-        """What a node of each configuration has, or may get, as label `key`."""
+        """What a node of each node option has, or may get, as label `key`."""
         if key == labels.HOSTNAME:
             return [NEW_HOSTNAME] * len(self.types)
         cache: dict[tuple[int, Requirement | None], Cell] = {}
@@ -119,65 +119,69 @@ class OptionTable:
         return settle(of_pool)
 
     def _compile_offerings(self) -> None:
-        pairs = sorted({(o.zone, o.capacity_type) for t in self.types for o in t.offerings if o.available})
-        if len(pairs) > MAX_PAIRS:
-            raise ValueError(f"{len(pairs)} pairs of zone and capacity type; at most {MAX_PAIRS} are supported")
-        self.pairs = pairs
-        self.pair_index = {pair: index for index, pair in enumerate(pairs)}
+        offering_keys = sorted({(o.zone, o.capacity_type) for t in self.types for o in t.offerings if o.available})
+        if len(offering_keys) > MAX_OFFERING_KEYS:
+            raise ValueError(
+                f"{len(offering_keys)} pairs of zone and capacity type; at most {MAX_OFFERING_KEYS} are supported"
+            )
+        self.offering_keys = offering_keys
+        self.offering_key_index = {offering_key: index for index, offering_key in enumerate(offering_keys)}
         self.offerings: list[dict[int, PricedOffering]] = []
-        self.price: Floats = np.full((len(self.types), len(pairs)), np.inf)
+        self.price: Floats = np.full((len(self.types), len(offering_keys)), np.inf)
         by_type: dict[int, dict[int, PricedOffering]] = {}
-        allowed = self._pool_pairs()
+        allowed = self._pool_offering_bits()
         for row, kind in enumerate(self.types):
             offered = by_type.get(id(kind))
             if offered is None:
                 offered = by_type[id(kind)] = self._offered(kind)
             self.offerings.append(offered)
             bits = allowed[self.pool_of[row]]
-            for pair, offering in offered.items():
-                if bits >> pair & 1:
-                    self.price[row, pair] = offering.price
+            for offering_key, offering in offered.items():
+                if bits >> offering_key & 1:
+                    self.price[row, offering_key] = offering.price
         self.price[~self._admitted()] = np.inf
         self.available: Bits = bit_sets(np.isfinite(self.price))
 
     def _offered(self, kind: InstanceType) -> dict[int, PricedOffering]:
         zones, capacity_types = kind.requirements.get(labels.ZONE), kind.requirements.get(labels.CAPACITY_TYPE)
         return {
-            self.pair_index[(o.zone, o.capacity_type)]: PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
+            self.offering_key_index[(o.zone, o.capacity_type)]: PricedOffering(
+                o.price, kind.name, o.zone, o.capacity_type
+            )
             for o in kind.offerings
             if o.available
             and (zones is None or zones.has(o.zone))
             and (capacity_types is None or capacity_types.has(o.capacity_type))
         }
 
-    def _pool_pairs(self) -> list[int]:
-        return [self.pair_bits(pool.requirements) for pool in self.pools]
+    def _pool_offering_bits(self) -> list[int]:
+        return [self.offering_bits(pool.requirements) for pool in self.pools]
 
-    def pair_bits(self, requirements: Requirements) -> int:
+    def offering_bits(self, requirements: Requirements) -> int:
         """The pairs that the zone and capacity type requirements allow."""
         zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
         bits = 0
-        for index, (zone, capacity_type) in enumerate(self.pairs):
+        for index, (zone, capacity_type) in enumerate(self.offering_keys):
             if (zones is None or zones.has(zone)) and (capacity_types is None or capacity_types.has(capacity_type)):
                 bits |= 1 << index
         return bits
 
     def _admitted(self) -> Bools:
-        """Configurations whose instance type meets its Provisioner's own requirements."""
+        """Node options whose instance type meets its Provisioner's own requirements."""
         admitted = np.ones(len(self.types), dtype=np.bool_)
         for index, pool in enumerate(self.pools):
             rows = self.pool_of == index
             for key, requirement in pool.requirements.items():
-                if key not in PAIR_KEYS and key in self.catalog_keys:
+                if key not in OFFERING_LABELS and key in self.catalog_keys:
                     admitted &= ~rows | self.columns.accepts(requirement)
         return admitted
 
     def _find_open_keys(self) -> frozenset[str]:
-        """Keys that some configuration leaves open, so that a node's value depends on its pods."""
+        """Keys that some node option leaves open, so that a node's value depends on its pods."""
         keys = set(self.catalog_keys)
         for pool in self.pools:
             keys.update(pool.requirements)
-        keys -= PAIR_KEYS
+        keys -= OFFERING_LABELS
         return frozenset(k for k in keys if any(isinstance(c, Requirement) for c in self.columns.column(k)[1]))
 
     def resources(self, space: ResourceSpace) -> tuple[Floats, Floats]:
@@ -199,35 +203,35 @@ class OptionTable:
         found = self._cheapest_first.get(pool)
         if found is None:
             offered = [
-                (offering, row, pair)
+                (offering, row, offering_key)
                 for row in np.flatnonzero(self.pool_of == pool).tolist()
-                for pair, offering in self.offerings[row].items()
-                if int(self.available[row]) >> pair & 1
+                for offering_key, offering in self.offerings[row].items()
+                if int(self.available[row]) >> offering_key & 1
             ]
             offered.sort()
             found = self._cheapest_first[pool] = CheapestFirst(
                 np.array([row for _, row, _ in offered], dtype=np.int64),
-                np.array([1 << pair for _, _, pair in offered], dtype=np.uint64),
+                np.array([1 << offering_key for _, _, offering_key in offered], dtype=np.uint64),
                 [offering for offering, _, _ in offered],
             )
         return found
 
     def term_bits(self, requirements: Requirements) -> Bits:
-        """Per configuration, the pairs on which a node would satisfy the requirements."""
+        """Per node option, the pairs on which a node would satisfy the requirements."""
         bits = self._terms.get(requirements)
         if bits is None:
             rows = np.ones(len(self.types), dtype=np.bool_)
             for key, requirement in requirements.items():
-                if key not in PAIR_KEYS:
+                if key not in OFFERING_LABELS:
                     rows = rows & self.columns.accepts(requirement)
-            bits = np.where(rows, self.available & np.uint64(self.pair_bits(requirements)), np.uint64(0))
+            bits = np.where(rows, self.available & np.uint64(self.offering_bits(requirements)), np.uint64(0))
             if len(self._terms) >= MOST_ANSWERS:
                 self._terms.clear()
             self._terms[requirements] = bits
         return bits
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
-        """Per configuration, whether these tolerations cover its Provisioner's taints."""
+        """Per node option, whether these tolerations cover its Provisioner's taints."""
         key = (tolerations, preferences)
         rows = self._tolerated.get(key)
         if rows is None:

@@ -18,7 +18,7 @@ import numpy as np
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, PodSpec
 from controller.core.api.workloads import DaemonSet
-from controller.core.provisioning.offerings.node_table import ExistingNodes, StandingNodes
+from controller.core.provisioning.offerings.node_table import ClusterNodes, ExistingNodes
 from controller.core.provisioning.pods.daemons import Daemon, daemons, owned_by
 from controller.core.provisioning.problem import provisionable
 from controller.core.provisioning.resource_space import Bools, Floats, Ints, ResourceSpace
@@ -50,9 +50,9 @@ class SnapshotIndex:
         return self if self.snapshot is snapshot else SnapshotIndex(snapshot)
 
     @cached_property
-    def standing(self) -> StandingNodes:
+    def cluster_nodes(self) -> ClusterNodes:
         """Labels and taints of every node."""
-        return StandingNodes(self.nodes)
+        return ClusterNodes(self.nodes)
 
     @cached_property
     def daemons(self) -> tuple[Daemon, ...]:
@@ -126,9 +126,9 @@ class SnapshotIndex:
         if space.slots and len(places):
             free += np.stack([slots(space, self.nodes[place]) for place in places.tolist()], axis=1)
         for daemon in daemons:
-            due = self.standing.daemon_due(daemon) & ~self._runs(daemon.daemon_set)
+            due = self.cluster_nodes.daemon_due(daemon) & ~self._runs(daemon.daemon_set)
             free -= space.vector(daemon.requests)[:, None] * due[places]
-        return ExistingNodes(self.standing, places, free)
+        return ExistingNodes(self.cluster_nodes, places, free)
 
     def _used(self, space: ResourceSpace) -> Floats:
         specs, spec_of, node_of = self._specs

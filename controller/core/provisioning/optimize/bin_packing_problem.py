@@ -1,6 +1,6 @@
 """What refinement may move: the units of a first plan as lots, and the bins that they can go into.
 
-Zones and other domains of topology stay as they were dealt out (a demand's mask pins them), so every rule over labels
+Zones and other domains of topology stay as they were dealt out (a item's mask pins them), so every rule over labels
 holds wherever a lot goes. What is left are rules over hosts. Spread and anti-affinity over hosts become columns beside
 the resources: a row has so much of a rule, a unit takes so much of it. Units with affinity to a host's pods move
 together with those pods, as one cluster, or stay with them on a node that exists.
@@ -23,7 +23,7 @@ from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
 from controller.core.provisioning.topology.bundles import UnitRule
-from controller.core.provisioning.topology.groups import Kind
+from controller.core.provisioning.topology.groups import RuleKind
 
 SHORT = 150
 """Up to so many offers are all looked at."""
@@ -39,15 +39,15 @@ MATCHED_ONLY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`units` of a demand in every unit of a lot."""
+    """`units` of a item in every unit of a lot."""
 
-    demand: Item
+    item: Item
     units: int
 
 
 @dataclass(slots=True)
 class ItemType:
-    """`count` units that are alike. parts: of one unit. A plain lot draws on several demands, one after the other."""
+    """`count` units that are alike. parts: of one unit. A plain lot draws on several items, one after the other."""
 
     parts: tuple[Part, ...]
     count: int
@@ -57,7 +57,7 @@ class ItemType:
     signature: int
     rules: tuple[UnitRule, ...]
     sources: list[tuple[Item, int]]
-    """Of a plain lot: the demands that its units are of, and how many of each."""
+    """Of a plain lot: the items that its units are of, and how many of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FixedPlacement:
     """Units that stay on the existing row where the first plan put them."""
 
     row: int
-    demand: Item
+    item: Item
     units: int
 
 
@@ -94,13 +94,13 @@ class BinPackingProblem:
         self.stands: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """Per row of the first plan, the lots on it, and how many units of each."""
         self._collect()
-        for demand in extra:
-            if demand.count:
-                self._add_plain(demand, demand.count)
+        for item in extra:
+            if item.count:
+                self._add_plain(item, item.count)
         self.counts: Floats = np.array([lot.count for lot in self.lots], dtype=np.float64)
         self._find_columns()
         self._find_offers()
-        self._find_standing()
+        self._find_existing()
         self.limits = self._find_limits()
         self.dense = len(self.catalog.space)
         self.units = ItemArrays(self.requests, self.dense)
@@ -126,55 +126,53 @@ class BinPackingProblem:
         for placement in self.packer.placements:
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 if count:
-                    by_row[row].append((placement.demand, count))
+                    by_row[row].append((placement.item, count))
         for row, held in sorted(by_row.items()):
             together = self._together(held)
-            for demand, count in held:
-                if id(demand) not in together:
-                    self.stands[row].append((self._add_plain(demand, count), count))
-            bound = [(demand, count) for demand, count in held if id(demand) in together]
+            for item, count in held:
+                if id(item) not in together:
+                    self.stands[row].append((self._add_plain(item, count), count))
+            bound = [(item, count) for item, count in held if id(item) in together]
             if bound and row < self.packer.table.existing:
-                self.frozen.extend(FixedPlacement(row, demand, count) for demand, count in bound)
+                self.frozen.extend(FixedPlacement(row, item, count) for item, count in bound)
             elif bound:
                 self.stands[row].append((len(self.lots), 1))
                 self._add_cluster(bound)
 
     def _together(self, held: Iterable[tuple[Item, int]]) -> set[int]:
-        """The demands on a row that one needs the other of: those with a host affinity, and what it matches there."""
-        asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is Kind.AFFINITY and r.obeys}
+        """The items on a row that one needs the other of: those with a host affinity, and what it matches there."""
+        asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is RuleKind.AFFINITY and r.obeys}
         if not asked:
             return set()
         return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)}
 
-    def _add_plain(self, demand: Item, count: int) -> int:
+    def _add_plain(self, item: Item, count: int) -> int:
         """Units that depend on no other; the number of their lot."""
-        key = (demand.mask.index, demand.request.tobytes(), tuple(rule.identity for rule in demand.rules))
+        key = (item.mask.index, item.request.tobytes(), tuple(rule.identity for rule in item.rules))
         number = self._plain.setdefault(key, len(self.lots))
         if number == len(self.lots):
-            mask = demand.mask
+            mask = item.mask
             self.lots.append(
-                ItemType(
-                    (Part(demand, 1),), 0, demand.request, mask.bits, mask.existing, mask.signature, demand.rules, []
-                )
+                ItemType((Part(item, 1),), 0, item.request, mask.bits, mask.existing, mask.signature, item.rules, [])
             )
         lot = self.lots[number]
         lot.count += count
-        if lot.sources and lot.sources[-1][0] is demand:
-            lot.sources[-1] = (demand, lot.sources[-1][1] + count)
+        if lot.sources and lot.sources[-1][0] is item:
+            lot.sources[-1] = (item, lot.sources[-1][1] + count)
         else:
-            lot.sources.append((demand, count))
+            lot.sources.append((item, count))
         return number
 
     def _add_cluster(self, held: list[tuple[Item, int]]) -> None:
-        masks: list[Mask] = [demand.mask for demand, _ in held]
+        masks: list[Mask] = [item.mask for item, _ in held]
         signature = 0
         for mask in masks:
             signature = self.packer.signatures.merge(signature, mask.signature)
         self.lots.append(
             ItemType(
-                parts=tuple(Part(demand, count) for demand, count in held),
+                parts=tuple(Part(item, count) for item, count in held),
                 count=1,
-                request=np.sum([demand.request * count for demand, count in held], axis=0),
+                request=np.sum([item.request * count for item, count in held], axis=0),
                 bits=np.bitwise_and.reduce([mask.bits for mask in masks]),
                 existing=np.zeros_like(masks[0].existing),
                 signature=signature,
@@ -203,15 +201,15 @@ class BinPackingProblem:
     def _find_offers(self) -> None:
         catalog = self.catalog
         self.offers, self.signatures, self.allowed = self._offers()
-        config = self.offers.config
+        option = self.offers.option
         caps = np.array([_cap(rule) for rule in self.rules])
-        own = np.maximum(catalog.allocatable[:, config].T, 0.0)
-        self.capacity: Floats = np.concatenate([own, np.broadcast_to(caps, (len(config), len(caps)))], axis=1)
-        self.price: Floats = self.offers.price * self.packer.premium[config] + self.packer.options.node_cost_per_hour
+        own = np.maximum(catalog.allocatable[:, option].T, 0.0)
+        self.capacity: Floats = np.concatenate([own, np.broadcast_to(caps, (len(option), len(caps)))], axis=1)
+        self.price: Floats = self.offers.price * self.packer.premium[option] + self.packer.options.node_cost_per_hour
         self._fit(self.allowed, self.capacity)
 
-    def _find_standing(self) -> None:
-        self.room = self._room_standing()
+    def _find_existing(self) -> None:
+        self.room = self._room_existing()
         here = [lot.existing for lot in self.lots]
         self.open_to: Bools = np.stack(here, axis=1) if here else np.zeros((len(self.room), 0), dtype=np.bool_)
         self._fit(self.open_to, self.room)
@@ -242,7 +240,7 @@ class BinPackingProblem:
         """How much so many units (D) are of all that the lots ask for: a share for each resource, added up."""
         return float(counts @ self.requests[:, : self.dense] @ self.inverse_sum)
 
-    def standing_groups(self) -> list[Ints]:
+    def existing_groups(self) -> list[Ints]:
         """Existing rows by the lots that may go there and by what they are short of: what prices are asked for."""
         found: dict[bytes, list[int]] = defaultdict(list)
         here = np.stack([lot.existing for lot in self.lots], axis=1)
@@ -262,12 +260,12 @@ class BinPackingProblem:
 
     def _find_limits(self) -> tuple[Limit, ...]:
         found = []
-        pool_of = self.catalog.pool_of[self.offers.config]
+        pool_of = self.catalog.pool_of[self.offers.option]
         for number, pool in enumerate(self.catalog.pools):
             rows = np.flatnonzero(pool_of == number)
             for name, left in sorted(pool.headroom.items()):
                 takes = np.zeros(len(self.offers))
-                takes[rows] = [self.catalog.types[c].capacity.get(name, 0) for c in self.offers.config[rows].tolist()]
+                takes[rows] = [self.catalog.types[c].capacity.get(name, 0) for c in self.offers.option[rows].tolist()]
                 found.append(Limit(takes, float(left)))
         return tuple(found)
 
@@ -291,8 +289,8 @@ class BinPackingProblem:
             tables.append(fine[useful])
         rows = np.concatenate(picked)
         again = BinTypes(
-            offers.config[rows],
-            offers.pair[rows],
+            offers.option[rows],
+            offers.offering_key[rows],
             offers.price[rows],
             offers.zone[rows],
             offers.allowed[rows],
@@ -300,22 +298,22 @@ class BinPackingProblem:
         )
         return again, np.concatenate(signature), np.concatenate(tables)
 
-    def _room_standing(self) -> Floats:
+    def _room_existing(self) -> Floats:
         """What is free on existing rows before the plan puts anything there, frozen units apart."""
         table, hosts = self.packer.table, self.packer.hosts
         count = table.existing
         free = table.free[:, :count].copy()
         planned = {rule.group.index: (np.zeros(count), np.zeros(count)) for rule in self.rules}
-        stays = [(one.row, one.demand, -one.units) for one in self.frozen]
+        stays = [(one.row, one.item, -one.units) for one in self.frozen]
         moves = [
-            (row, placement.demand, units)
+            (row, placement.item, units)
             for placement in self.packer.placements
             for row, units in zip(placement.rows, placement.counts, strict=True)
             if row < count
         ]
-        for row, demand, units in (*moves, *stays):
-            free[:, row] += demand.request * units
-            for rule in demand.rules:
+        for row, item, units in (*moves, *stays):
+            free[:, row] += item.request * units
+            for rule in item.rules:
                 if rule.group.index in planned:
                     planned[rule.group.index][0][row] += rule.matched * units
                     planned[rule.group.index][1][row] += rule.owned * units
@@ -323,7 +321,7 @@ class BinPackingProblem:
         for rule in self.rules:
             matched, owners = hosts.counts(rule.group.index, count)
             there, owning = matched - planned[rule.group.index][0], owners - planned[rule.group.index][1]
-            if rule.group.key.kind is Kind.ANTI_AFFINITY:
+            if rule.group.key.kind is RuleKind.ANTI_AFFINITY:
                 room = np.where((there > 0) | (owning > 0), 0.0, 1.0)
             else:
                 room = np.maximum(0.0, rule.group.key.max_skew - there)
@@ -344,23 +342,23 @@ def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
 def _taken(rule: UnitRule) -> float:
     """What a unit takes of the column of a host rule."""
     kind = rule.group.key.kind
-    if kind is Kind.SPREAD:
-        return float(rule.matched) if rule.obeys or rule.group.hard else 0.0
-    if kind is Kind.ANTI_AFFINITY:
+    if kind is RuleKind.SPREAD:
+        return float(rule.matched) if rule.obeys or rule.group.required else 0.0
+    if kind is RuleKind.ANTI_AFFINITY:
         return 1.0 if rule.obeys or rule.owned else MATCHED_ONLY * bool(rule.matched)
     return 0.0
 
 
 def _cap(rule: UnitRule) -> float:
-    return 1.0 if rule.group.key.kind is Kind.ANTI_AFFINITY else float(rule.group.key.max_skew)
+    return 1.0 if rule.group.key.kind is RuleKind.ANTI_AFFINITY else float(rule.group.key.max_skew)
 
 
 def _joined_rules(held: list[tuple[Item, int]]) -> tuple[UnitRule, ...]:
-    """The rules of demands that stand together, affinity over hosts left out: they bring what it asks for."""
+    """The rules of items that stand together, affinity over hosts left out: they bring what it asks for."""
     groups: dict[int, UnitRule] = {}
-    for demand, count in held:
-        for rule in demand.rules:
-            if rule.group.key.kind is Kind.AFFINITY:
+    for item, count in held:
+        for rule in item.rules:
+            if rule.group.key.kind is RuleKind.AFFINITY:
                 continue
             known = groups.get(rule.group.index)
             matched, owned = rule.matched * count, rule.owned * count

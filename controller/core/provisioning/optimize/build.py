@@ -46,7 +46,7 @@ LOST = 1e6
 class Bin:
     """A row filled: an existing row's number, or an offer's, and its units (D)."""
 
-    standing: bool
+    existing: bool
     number: int
     units: Floats
 
@@ -60,7 +60,7 @@ class Packing:
 
     def cost(self, stock: BinPackingProblem) -> float:
         """The objective: prices of new nodes, their own cost included, and far more for each unit left out."""
-        return sum(float(stock.price[b.number]) for b in self.bins if not b.standing) + LOST * float(self.left.sum())
+        return sum(float(stock.price[b.number]) for b in self.bins if not b.existing) + LOST * float(self.left.sum())
 
 
 def first_packing(stock: BinPackingProblem) -> Packing:
@@ -76,7 +76,7 @@ def first_packing(stock: BinPackingProblem) -> Packing:
         left -= units
         number = row
         if row >= table.existing:
-            fine = stock.allowed[:, units > 0].all(axis=1) & (stock.offers.config == table.config[row])
+            fine = stock.allowed[:, units > 0].all(axis=1) & (stock.offers.option == table.option[row])
             if not fine.any():
                 left += units
                 continue
@@ -138,8 +138,8 @@ class Builder:
         for one in kept:
             self._commit(False, one.number, one.units, 1)
         if len(stock.room) and stock.open_to.any():
-            prices = Prices(stock, self.counts, self.lefts, standing=True, work=self.work)
-            self.fill_standing(prices, taste, np.arange(len(stock.room)))
+            prices = Prices(stock, self.counts, self.lefts, existing=True, work=self.work)
+            self.fill_existing(prices, taste, np.arange(len(stock.room)))
         if self.pace.goes_on():
             self.pace.opens(stock.size(self.counts))
             self.open(taste)
@@ -155,7 +155,7 @@ class Builder:
             self._open_until(0.0, prices, taste)
             return
         while self.counts.any():
-            prices = Prices(self.stock, self.counts, self.lefts, standing=False, work=self.work)
+            prices = Prices(self.stock, self.counts, self.lefts, existing=False, work=self.work)
             before = float(self.counts.sum())
             self.counts -= prices.spared
             self._open_until(REFRESH * float(self.counts @ prices.worth), prices, taste)
@@ -174,10 +174,10 @@ class Builder:
             if not self.pace.goes_on(self.stock.size(self.counts)):
                 return
 
-    def fill_standing(self, prices: Prices, taste: FillStrategy, rows: Ints) -> None:
+    def fill_existing(self, prices: Prices, taste: FillStrategy, rows: Ints) -> None:
         """Fill these existing rows in turn: with what the optimum puts there, then with what still fits."""
         filled = np.zeros((len(rows), len(self.counts)))
-        planned = prices.standing_plan()
+        planned = prices.existing_plan()
         for most in (planned, None):
             for place, row in enumerate(rows.tolist()):
                 counts = self.counts if most is None else np.minimum(self.counts, most.get(row, self.counts))
@@ -201,7 +201,7 @@ class Builder:
         taken = fill(
             stock.units.some(active),
             np.maximum(stock.room[[row]] - filled @ stock.requests, 0.0),
-            prices.of_standing(row),
+            prices.of_existing(row),
             np.ones((1, len(active)), dtype=np.bool_),
             counts[active],
             prices.worth_in_gaps[active],
@@ -218,7 +218,7 @@ class Builder:
     def _cheapest(self, one: Bin) -> Bin:
         """The same units in the cheapest offer that holds them and takes no more of any limit."""
         stock = self.stock
-        if one.standing:
+        if one.existing:
             return one
         known = self._retyped.get(id(one.units))
         if known is None:
@@ -230,10 +230,10 @@ class Builder:
             known = self._retyped[id(one.units)] = int(np.argmin(np.where(holds, stock.price, np.inf)))
         return Bin(False, known, one.units)
 
-    def _commit(self, standing: bool, number: int, units: Floats, copies: int) -> None:
-        self.bins.extend(Bin(standing, number, units) for _ in range(copies))
+    def _commit(self, existing: bool, number: int, units: Floats, copies: int) -> None:
+        self.bins.extend(Bin(existing, number, units) for _ in range(copies))
         self.counts -= units * copies
-        if not standing:
+        if not existing:
             for place, limit in enumerate(self.stock.limits):
                 self.lefts[place] -= float(limit.takes[number]) * copies
 

@@ -35,7 +35,7 @@ class Coupling:
 
     items: Ints
     domain: Ints
-    standing: Floats
+    existing: Floats
     skew: float | None = None
     most: Floats = field(default_factory=lambda: np.zeros(0))
 
@@ -282,19 +282,19 @@ class _Program:
         rows_of = []
         for coupling in problem.couplings:
             member = np.isin(self.items, coupling.items)
-            domains = len(coupling.standing)
+            domains = len(coupling.existing)
             domain = coupling.domain[self.bins][self.at]
             using = np.flatnonzero(member[self.of] & (domain >= 0))
             if coupling.skew is None:
                 rows = self.lp.rows(np.full(domains, -INFINITY), coupling.most)
                 self.lp.entries(rows[domain[using]], self.amounts[using], 1.0)
             else:
-                slack = np.maximum(0.0, coupling.standing - coupling.standing.min() - coupling.skew)
+                slack = np.maximum(0.0, coupling.existing - coupling.existing.min() - coupling.skew)
                 least = self.lp.columns(np.zeros(1))
-                rows = self.lp.rows(np.full(domains, -INFINITY), coupling.skew - coupling.standing + slack)
+                rows = self.lp.rows(np.full(domains, -INFINITY), coupling.skew - coupling.existing + slack)
                 self.lp.entries(rows[domain[using]], self.amounts[using], 1.0)
                 self.lp.entries(rows, np.repeat(least, domains), -1.0)
-                floor = self.lp.rows(-coupling.standing, np.full(domains, INFINITY))
+                floor = self.lp.rows(-coupling.existing, np.full(domains, INFINITY))
                 self.lp.entries(floor[domain[using]], self.amounts[using], 1.0)
                 self.lp.entries(floor, np.repeat(least, domains), -1.0)
                 rows = np.stack([rows, floor])

@@ -34,13 +34,13 @@ class Prices:
     """
 
     def __init__(
-        self, stock: BinPackingProblem, counts: Floats, lefts: list[float], *, standing: bool, work: WorkBudget
+        self, stock: BinPackingProblem, counts: Floats, lefts: list[float], *, existing: bool, work: WorkBudget
     ) -> None:
         self.stock = stock
         self.counts = counts.copy()
         self.lefts = list(lefts)
         self.work = work
-        self.groups = stock.standing_groups() if standing else []
+        self.groups = stock.existing_groups() if existing else []
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
         columns = np.arange(stock.dense)
         if not stock.pressing:
@@ -180,14 +180,14 @@ class Prices:
         where = np.flatnonzero(self.shortlist == number)
         return self.offer_prices[where[:1]] if len(where) else self.offer_prices[:1]
 
-    def of_standing(self, row: int) -> Floats:
+    def of_existing(self, row: int) -> Floats:
         """Resource prices (1 x W) on an existing row."""
         where = np.flatnonzero(self.found.bins == self.group_of.get(row, -1))
         if not len(where):
             return np.ones((1, self.stock.requests.shape[1]))
         return self.table[where]
 
-    def standing_plan(self) -> dict[int, Floats]:
+    def existing_plan(self) -> dict[int, Floats]:
         """Per existing row, how many units (D) the optimum puts on it and those like it, shared by all of them."""
         found: dict[int, Floats] = {}
         if len(self.found.amounts) != len(self.counts):

@@ -63,8 +63,8 @@ class Search:
         self.tastes = tastes
         self.work = work
         lefts = [limit.left for limit in stock.limits]
-        standing = bool(len(stock.room)) and bool(stock.open_to.any())
-        self.prices = Prices(stock, stock.counts, lefts, standing=standing, work=work)
+        existing = bool(len(stock.room)) and bool(stock.open_to.any())
+        self.prices = Prices(stock, stock.counts, lefts, existing=existing, work=work)
         self.left = start.left.copy()
         self.held = [self._hold(one) for one in start.bins]
         self.table = self._tabulated()
@@ -89,8 +89,8 @@ class Search:
     def _tabulated(self) -> _Table:
         stock, bins = self.stock, [one.bin for one in self.held]
         units = np.array([one.units for one in bins]).reshape(len(bins), len(stock.counts))
-        room = [stock.room[one.number] if one.standing else stock.capacity[one.number] for one in bins]
-        lets_in = [stock.open_to[one.number] if one.standing else stock.allowed[one.number] for one in bins]
+        room = [stock.room[one.number] if one.existing else stock.capacity[one.number] for one in bins]
+        lets_in = [stock.open_to[one.number] if one.existing else stock.allowed[one.number] for one in bins]
         return _Table(
             waste=np.sqrt(np.maximum([one.waste for one in self.held], BETTER)),
             holds=units > 0,
@@ -102,18 +102,18 @@ class Search:
         return Packing([one.bin for one in self.held], self.left)
 
     def _hold(self, one: Bin) -> _Held:
-        price = 0.0 if one.standing else float(self.prices.cost[one.number])
+        price = 0.0 if one.existing else float(self.prices.cost[one.number])
         worth = float(one.units @ self.prices.worth)
-        return _Held(one, price - worth if not one.standing else self._idle(one))
+        return _Held(one, price - worth if not one.existing else self._idle(one))
 
     def _idle(self, one: Bin) -> float:
         """$/hour that an existing row's free room would be worth."""
-        prices = self.prices.of_standing(one.number)[0]
+        prices = self.prices.of_existing(one.number)[0]
         return float(np.maximum(0.0, self.stock.room[one.number] - one.units @ self.stock.requests) @ prices)
 
     def _spend(self, bins: Sequence[Bin], sign: float) -> None:
         for place, limit in enumerate(self.stock.limits):
-            self.lefts[place] -= sign * sum(float(limit.takes[one.number]) for one in bins if not one.standing)
+            self.lefts[place] -= sign * sum(float(limit.takes[one.number]) for one in bins if not one.existing)
 
     def _victims(self, number: int, partners: int) -> Ints:
         """A bin, and others that could hold something of it or lend it something: those that waste much, in turn."""
@@ -134,7 +134,7 @@ class Search:
         counts = np.sum([one.units for one in emptied], axis=0) + self.left
         self._spend(emptied, -1.0)
         builder = Builder(self.stock, counts, self.lefts, self.work)
-        builder.fill_standing(prices, taste, np.array([one.number for one in emptied if one.standing], dtype=int))
+        builder.fill_existing(prices, taste, np.array([one.number for one in emptied if one.existing], dtype=int))
         grown = self._fill_gaps(builder, np.setdiff1d(np.arange(len(self.held)), victims), prices, taste)
         builder.open(taste, prices)
         packed = builder.packing()
@@ -153,7 +153,7 @@ class Search:
         return found
 
     def _cost(self, bins: Sequence[Bin], left: Floats) -> float:
-        return sum(float(self.stock.price[one.number]) for one in bins if not one.standing) + LOST * float(left.sum())
+        return sum(float(self.stock.price[one.number]) for one in bins if not one.existing) + LOST * float(left.sum())
 
     def _fill_gaps(self, builder: Builder, staying: Ints, worths: Prices, taste: FillStrategy) -> dict[int, Bin]:
         """Units that go into bins that stay: the bins as they then are, by their place."""
@@ -171,7 +171,7 @@ class Search:
             if most[place] <= 0:
                 break
             one = self.held[int(staying[place])].bin
-            prices = self.prices.of_standing(one.number) if one.standing else self.prices.of_offer(one.number)
+            prices = self.prices.of_existing(one.number) if one.existing else self.prices.of_offer(one.number)
             left = builder.counts[active]
             taken = fill(
                 stock.units.some(active),
@@ -187,7 +187,7 @@ class Search:
                 units = one.units.copy()
                 units[active] += taken
                 builder.counts[active] -= taken
-                grown[int(staying[place])] = Bin(one.standing, one.number, units)
+                grown[int(staying[place])] = Bin(one.existing, one.number, units)
         return grown
 
 

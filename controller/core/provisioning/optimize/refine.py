@@ -20,13 +20,13 @@ from controller.core.provisioning.optimize.build import Bin, Builder, Packing, f
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
 from controller.core.provisioning.optimize.work_budget import WorkBudget
-from controller.core.provisioning.packing.items import Item, demands
+from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.rounds import Progress, Rounds
 from controller.core.provisioning.resource_space import Floats
 from controller.core.provisioning.topology.allocation import Allocation
-from controller.core.provisioning.topology.bundles import Bundle, Member, RuleSet, unit_rules
-from controller.core.provisioning.topology.groups import Kind
+from controller.core.provisioning.topology.bundles import Bundle, BundleMember, RuleSet, unit_rules
+from controller.core.provisioning.topology.groups import RuleKind
 from controller.core.provisioning.topology.host_counts import HostCounts
 
 STRATEGIES = (
@@ -58,14 +58,14 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
     `limits` are those of the pools before anything was planned. The caller says which of the two plans is cheaper.
     """
     packer = rounds.packer
-    asked = demands(_leftovers(rounds, progress), rounds.scale)
+    asked = make_items(_leftovers(rounds, progress), rounds.scale)
     stock = BinPackingProblem(packer, asked)
     if not stock.lots or (packer.table.count == packer.table.existing and not asked):
         return None
     best = cheapest(stock, WorkBudget(SHARE_OF_BUDGET * budget_seconds))
-    if best.left.sum() > sum(demand.count for demand in asked):
+    if best.left.sum() > sum(item.count for item in asked):
         return None
-    if any(best.left[number] > 0 and _bound(lot.parts[0].demand) for number, lot in enumerate(stock.lots)):
+    if any(best.left[number] > 0 and _bound(lot.parts[0].item) for number, lot in enumerate(stock.lots)):
         return None
     return _Applied(packer, stock, limits).apply(best)
 
@@ -81,12 +81,12 @@ def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
         if built is None:
             break
         if built.left.sum() > best.left.sum():
-            kept = [one for one in best.bins if not one.standing and one.units[stock.dependent].any()]
+            kept = [one for one in best.bins if not one.existing and one.units[stock.dependent].any()]
         if built.cost(stock) < best.cost(stock) - 1e-9:
             best, in_vain = built, 0
         else:
             in_vain += 1
-        small = sum(not one.standing for one in best.bins) <= SMALL
+        small = sum(not one.existing for one in best.bins) <= SMALL
         if _good(best, stock) or (small and in_vain >= SMALL_IN_VAIN):
             return best
         if work.done + (work.done - before) > GREEDY * work.allowed:
@@ -104,17 +104,17 @@ def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocat
     for one in progress:
         if one.left:
             number, level, choices = one.steps[-1]
-            members = (Member(one.pod_class, 1, number),)
+            members = (BundleMember(one.pod_class, 1, number),)
             rules = RuleSet.of(unit_rules(rounds.topology, members))
             request = rounds.masks.catalog.space.vector(one.pod_class.requests)
-            if not rules.domain and not any(r.group.key.kind is Kind.AFFINITY and r.obeys for r in rules.host):
-                piece = Bundle(members, level, choices, request, one.left, rules, request.tobytes())
-                yield Allocation(piece, rounds.masks.mask(level, choices), None, one.left)
+            if not rules.domain and not any(r.group.key.kind is RuleKind.AFFINITY and r.obeys for r in rules.host):
+                bundle = Bundle(members, level, choices, request, one.left, rules, request.tobytes())
+                yield Allocation(bundle, rounds.masks.mask(level, choices), None, one.left)
 
 
-def _bound(demand: Item) -> bool:
-    """Whether other pods' places may rest on this demand's."""
-    return any(share.cell is not None for share in demand.shares) or bool(demand.rules)
+def _bound(item: Item) -> bool:
+    """Whether other pods' places may rest on this item's."""
+    return any(allocation.domain is not None for allocation in item.allocations) or bool(item.rules)
 
 
 class _Applied:
@@ -124,51 +124,53 @@ class _Applied:
         self.stock = stock
         self.first = packer
         made = copy(packer)
-        made.table = NodeTable(self._standing_free(packer))
+        made.table = NodeTable(self._existing_free(packer))
         made.hosts = HostCounts(made.table.room)
         made.limits = limits
         made.placements = []
         self.packer = made
         self.sources = [list(lot.sources) for lot in stock.lots]
 
-    def _standing_free(self, packer: Packer) -> Floats:
+    def _existing_free(self, packer: Packer) -> Floats:
         free = packer.table.free[:, : packer.table.existing].copy()
         for placement in packer.placements:
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 if row < packer.table.existing:
-                    free[:, row] += placement.demand.request * count
+                    free[:, row] += placement.item.request * count
         return free
 
     def apply(self, packing: Packing) -> Packer:
         """The packer with the packing's rows."""
         for frozen in self.stock.frozen:
-            self._place(frozen.demand, frozen.row, frozen.units)
+            self._place(frozen.item, frozen.row, frozen.units)
         for one in packing.bins:
-            row = one.number if one.standing else self._open(one)
+            row = one.number if one.existing else self._open(one)
             for number in np.flatnonzero(one.units).tolist():
                 self._place_units(number, row, int(one.units[number]))
         return self.packer
 
     def _open(self, one: Bin) -> int:
-        row = self.packer.open_blank(int(self.stock.offers.config[one.number]), 1)
-        self.packer.table.pairs[row] &= np.uint64(1) << np.uint64(int(self.stock.offers.pair[one.number]))
+        row = self.packer.open_blank(int(self.stock.offers.option[one.number]), 1)
+        self.packer.table.offering_bits[row] &= np.uint64(1) << np.uint64(
+            int(self.stock.offers.offering_key[one.number])
+        )
         return row
 
     def _place_units(self, number: int, row: int, units: int) -> None:
         lot = self.stock.lots[number]
         if not lot.sources:
             for part in lot.parts:
-                self._place(part.demand, row, part.units * units)
+                self._place(part.item, row, part.units * units)
             return
         sources = self.sources[number]
         while units:
-            demand, count = sources[0]
+            item, count = sources[0]
             taken = min(units, count)
-            self._place(demand, row, taken)
+            self._place(item, row, taken)
             units -= taken
-            sources[0] = (demand, count - taken)
+            sources[0] = (item, count - taken)
             if taken == count:
                 sources.pop(0)
 
-    def _place(self, demand: Item, row: int, units: int) -> None:
-        self.packer.place(demand, np.array([row]), np.array([float(units)]))
+    def _place(self, item: Item, row: int, units: int) -> None:
+        self.packer.place(item, np.array([row]), np.array([float(units)]))

@@ -17,30 +17,30 @@ from controller.core.provisioning.packing.pricing import Candidates, Prices, can
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 FILLED_AT_MOST = 1500
-"""Demands up to which filling pays: beyond, most nodes hold few pods, and class by class is as good and faster."""
+"""Items up to which filling pays: beyond, most nodes hold few pods, and class by class is as good and faster."""
 ASCENT_ROUNDS = 150
 
 
-def fill(packer: Packer, demands: Sequence[Item]) -> None:
-    """Place what can be placed, if the packer's style is to fill; what is left stays in each demand's `count`."""
+def fill(packer: Packer, items: Sequence[Item]) -> None:
+    """Place what can be placed, if the packer's style is to fill; what is left stays in each item's `count`."""
     options, catalog = packer.options, packer.catalog
-    if not packer.style.filled or len(demands) > FILLED_AT_MOST or not len(catalog):
+    if not packer.style.filled or len(items) > FILLED_AT_MOST or not len(catalog):
         return
-    packer.fill_standing(demands)
-    waiting = [demand for demand in demands if demand.count]
+    packer.fill_existing(items)
+    waiting = [item for item in items if item.count]
     offered = candidates(catalog, waiting, options.node_cost_per_hour, packer.premium) if waiting else None
-    if offered is None or not len(offered.config):
+    if offered is None or not len(offered.option):
         return
-    requests = np.array([demand.request for demand in waiting])
+    requests = np.array([item.request for item in waiting])
     offered = promising(offered, requests)
-    counts = np.array([float(demand.count) for demand in waiting])
+    counts = np.array([float(item.count) for item in waiting])
     prices = dual_prices(offered, requests, counts, ASCENT_ROUNDS)
     Filler(packer, waiting, offered, prices).run()
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What one node of a candidate would hold: units by demand, and their worth over the node's price."""
+    """What one node of a candidate would hold: units by item, and their worth over the node's price."""
 
     candidate: int
     units: Ints
@@ -48,40 +48,40 @@ class Filling:
 
 
 class Filler:
-    """Opens rows for the demands of one packing round."""
+    """Opens rows for the items of one packing round."""
 
-    def __init__(self, packer: Packer, demands: Sequence[Item], offered: Candidates, prices: Prices) -> None:
+    def __init__(self, packer: Packer, items: Sequence[Item], offered: Candidates, prices: Prices) -> None:
         self.packer = packer
-        self.demands = demands
+        self.items = items
         self.offered = offered
         self.prices = prices
-        self.requests: Floats = np.array([demand.request for demand in demands])
-        self.left: Floats = np.array([float(demand.count) for demand in demands])
-        caps = [min((packer.hosts.empty_cap(r) for r in d.rules), default=np.inf) for d in demands]
+        self.requests: Floats = np.array([item.request for item in items])
+        self.left: Floats = np.array([float(item.count) for item in items])
+        caps = [min((packer.hosts.empty_cap(r) for r in d.rules), default=np.inf) for d in items]
         self.caps: Floats = np.array(caps)
         self.worth: Floats = np.where(np.isfinite(prices.values), prices.values, 0.0)
-        self._signatures: Ints = np.array([demand.mask.signature for demand in demands], dtype=np.int64)
+        self._signatures: Ints = np.array([item.mask.signature for item in items], dtype=np.int64)
         self._rivals = self._find_rivals()
-        self.exclusive: Bools = np.array([packer.limited_only(demand) for demand in demands], dtype=np.bool_)
-        self._banned: Bools = np.zeros(len(offered.config), dtype=np.bool_)
+        self.exclusive: Bools = np.array([packer.limited_only(item) for item in items], dtype=np.bool_)
+        self._banned: Bools = np.zeros(len(offered.option), dtype=np.bool_)
 
     def _find_rivals(self) -> dict[int, Ints]:
-        """For each demand with host rules, the demands of the same groups: one of them a node is enough here."""
+        """For each item with host rules, the items of the same groups: one of them a node is enough here."""
         members: dict[int, list[int]] = {}
-        for number, demand in enumerate(self.demands):
-            for rule in demand.rules:
+        for number, item in enumerate(self.items):
+            for rule in item.rules:
                 members.setdefault(rule.group.index, []).append(number)
         found = {}
-        for number, demand in enumerate(self.demands):
-            if demand.rules:
-                together = {other for rule in demand.rules for other in members[rule.group.index]} - {number}
+        for number, item in enumerate(self.items):
+            if item.rules:
+                together = {other for rule in item.rules for other in members[rule.group.index]} - {number}
                 found[number] = np.array(sorted(together), dtype=np.int64)
         return found
 
     def run(self) -> None:
-        """Open and fill rows until no demand can be placed so."""
+        """Open and fill rows until no item can be placed so."""
         restricted = np.isfinite(self.prices.charges).sum(axis=1)
-        order = sorted(range(len(self.demands)), key=lambda n: self._turn(n, int(restricted[n])))
+        order = sorted(range(len(self.items)), key=lambda n: self._turn(n, int(restricted[n])))
         for seed in order:
             while self.left[seed] > 0 and self.caps[seed] >= 1 and restricted[seed]:
                 filling = self._best(seed)
@@ -91,8 +91,8 @@ class Filler:
     def _turn(self, number: int, choices: int) -> tuple[bool, int, int, float, int]:
         """Who depends on limits goes first, the oldest, then the small before the large; then who has the least choice,
         large first."""
-        exclusive, size = bool(self.exclusive[number]), self.demands[number].size
-        waited = self.demands[number].waited if exclusive else 0
+        exclusive, size = bool(self.exclusive[number]), self.items[number].size
+        waited = self.items[number].waited if exclusive else 0
         first = choices if self.packer.style.choosy_first else 0
         return (not exclusive, -waited, first, size if exclusive else -size, number)
 
@@ -125,7 +125,7 @@ class Filler:
         room = np.minimum(self.left, self.caps)[eligible]
         place = int(np.searchsorted(eligible, seed))
         first_in = self.exclusive[eligible] if self.exclusive[seed] else None
-        signature = int(self.packer.signatures.base[self.offered.config[candidate]])
+        signature = int(self.packer.signatures.base[self.offered.option[candidate]])
         first = True
         while True:
             if not first:
@@ -150,13 +150,13 @@ class Filler:
         return Filling(candidate, units.astype(np.int64), ratio)
 
     def _bar_others(self, number: int, eligible: Ints, room: Floats) -> None:
-        """Demands that share a host rule with one that is in do not join it here."""
+        """Items that share a host rule with one that is in do not join it here."""
         rivals = self._rivals.get(number)
         if rivals is not None and len(rivals):
             room[np.isin(eligible, rivals)] = 0
 
     def _settle(self, signature: int, number: int, eligible: Ints, room: Floats) -> int:
-        """The node's open labels once the demand is in; demands that want other values do not join it."""
+        """The node's open labels once the item is in; items that want other values do not join it."""
         wanted = int(self._signatures[number])
         if not wanted:
             return signature
@@ -170,20 +170,20 @@ class Filler:
     def _open(self, filling: Filling) -> bool:
         """Open the filled row, as often as it can be filled alike and limits allow; False when they do not."""
         packer, candidate = self.packer, filling.candidate
-        config = int(self.offered.config[candidate])
-        pool = int(packer.catalog.pool_of[config])
+        option = int(self.offered.option[candidate])
+        pool = int(packer.catalog.pool_of[option])
         used = np.flatnonzero(filling.units)
         copies = int(np.floor(self.left[used] / filling.units[used]).min())
-        allowed = packer.limits.copies(pool, config)
+        allowed = packer.limits.copies(pool, option)
         if allowed is not None and allowed < copies:
             copies = allowed
-            self._banned[self.offered.config == config] |= allowed <= copies
+            self._banned[self.offered.option == option] |= allowed <= copies
         if copies < 1:
-            self._banned[self.offered.config == config] = True
+            self._banned[self.offered.option == option] = True
             return bool((~self._banned).any())
-        first = packer.open_blank(config, copies)
+        first = packer.open_blank(option, copies)
         rows = np.arange(first, first + copies)
         for number in used.tolist():
-            packer.place(self.demands[number], rows, np.full(copies, float(filling.units[number])))
+            packer.place(self.items[number], rows, np.full(copies, float(filling.units[number])))
             self.left[number] -= copies * filling.units[number]
         return True

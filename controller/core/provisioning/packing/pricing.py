@@ -1,9 +1,9 @@
 """What pods are worth: prices of capacity per offering, by dual ascent.
 
-The linear program: nodes may be fractions, a demand may be split over every offering that it is allowed on. Its dual
-sets a price on each resource of each offering, such that a whole node costs no more than the offering does; a demand's
+The linear program: nodes may be fractions, a item may be split over every offering that it is allowed on. Its dual
+sets a price on each resource of each offering, such that a whole node costs no more than the offering does; a item's
 value is what the cheapest offering charges for it. Good prices come quickly by moving them, round by round, towards the
-resources that the demands which prefer an offering strain most (`bound` solves the program itself, for a proof).
+resources that the items which prefer an offering strain most (`bound` solves the program itself, for a proof).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 MANY, KEPT = 400, 16
-"""Beyond so many candidates, only those are kept that are among the best few for some demand."""
+"""Beyond so many candidates, only those are kept that are among the best few for some item."""
 WORK, FEWEST_ROUNDS = 20_000_000, 30
 """Charges worked out in all, at most: large problems get fewer rounds, but never fewer than this."""
 STEP = 0.35
@@ -27,47 +27,47 @@ STEP = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Offerings worth a look: O of them, each the cheapest of those that demands cannot tell apart.
+    """Offerings worth a look: O of them, each the cheapest of those that items cannot tell apart.
 
-    price: O, what is paid plus the cost of a node. allocatable: O x R. allowed: N x O, by demand.
+    price: O, what is paid plus the cost of a node. allocatable: O x R. allowed: N x O, by item.
     """
 
-    config: Ints
-    pair: Ints
+    option: Ints
+    offering_key: Ints
     price: Floats
     allocatable: Floats
     allowed: Bools
 
 
-def candidates(catalog: CompiledCatalog, demands: Sequence[Item], node_cost: float, premium: Floats) -> Candidates:
-    """The offerings that some demand is allowed on. `premium`: a factor on the price, per configuration."""
-    masks = {demand.mask.index: demand.mask for demand in demands}
+def candidates(catalog: CompiledCatalog, items: Sequence[Item], node_cost: float, premium: Floats) -> Candidates:
+    """The offerings that some item is allowed on. `premium`: a factor on the price, per node option."""
+    masks = {item.mask.index: item.mask for item in items}
     number = {index: position for position, index in enumerate(masks)}
     bits = np.array([mask.bits for mask in masks.values()], dtype=np.uint64)
     found: list[tuple[int, int]] = []
-    for config in np.flatnonzero((bits != 0).any(axis=0)).tolist():
+    for option in np.flatnonzero((bits != 0).any(axis=0)).tolist():
         cheapest: dict[tuple[int, ...], int] = {}
-        row, column = catalog.price[config], bits[:, config].tolist()
-        for pair in np.argsort(row, kind="stable").tolist():
-            if not np.isfinite(row[pair]):
+        row, column = catalog.price[option], bits[:, option].tolist()
+        for offering_key in np.argsort(row, kind="stable").tolist():
+            if not np.isfinite(row[offering_key]):
                 break
-            cheapest.setdefault(tuple(b >> pair & 1 for b in column), pair)
-        found.extend((config, pair) for who, pair in cheapest.items() if any(who))
-    chosen = np.array([config for config, _ in found], dtype=np.int64)
-    pair_of = np.array([pair for _, pair in found], dtype=np.int64)
-    by_mask = (bits[:, chosen] >> pair_of.astype(np.uint64)) & np.uint64(1) != 0
+            cheapest.setdefault(tuple(b >> offering_key & 1 for b in column), offering_key)
+        found.extend((option, offering_key) for who, offering_key in cheapest.items() if any(who))
+    chosen = np.array([option for option, _ in found], dtype=np.int64)
+    offering_key_of = np.array([offering_key for _, offering_key in found], dtype=np.int64)
+    by_mask = (bits[:, chosen] >> offering_key_of.astype(np.uint64)) & np.uint64(1) != 0
     return Candidates(
         chosen,
-        pair_of,
-        catalog.price[chosen, pair_of] * premium[chosen] + node_cost,
+        offering_key_of,
+        catalog.price[chosen, offering_key_of] * premium[chosen] + node_cost,
         np.ascontiguousarray(catalog.allocatable[:, chosen].T),
-        by_mask[[number[demand.mask.index] for demand in demands]],
+        by_mask[[number[item.mask.index] for item in items]],
     )
 
 
 def promising(offered: Candidates, requests: Floats) -> Candidates:
-    """The candidates that are among the `KEPT` best for some demand, by one resource or all alike; few: all of them."""
-    if len(offered.config) <= MANY:
+    """The candidates that are among the `KEPT` best for some item, by one resource or all alike; few: all of them."""
+    if len(offered.option) <= MANY:
         return offered
     per_unit = np.divide(
         offered.price[:, None],
@@ -75,7 +75,7 @@ def promising(offered: Candidates, requests: Floats) -> Candidates:
         out=np.zeros_like(offered.allocatable),
         where=offered.allocatable > 0,
     )
-    kept = np.zeros(len(offered.config), dtype=np.bool_)
+    kept = np.zeros(len(offered.option), dtype=np.bool_)
     barred = np.where(offered.allowed, 0.0, np.inf)
     resources = requests.shape[1]
     for weights in (*np.eye(resources), np.full(resources, 1.0 / resources)):
@@ -83,8 +83,8 @@ def promising(offered: Candidates, requests: Floats) -> Candidates:
         best = np.argpartition(charges, KEPT, axis=1)[:, :KEPT]
         kept[np.unique(best[np.isfinite(np.take_along_axis(charges, best, axis=1))])] = True
     return Candidates(
-        offered.config[kept],
-        offered.pair[kept],
+        offered.option[kept],
+        offered.offering_key[kept],
         offered.price[kept],
         offered.allocatable[kept],
         offered.allowed[:, kept],
@@ -93,9 +93,9 @@ def promising(offered: Candidates, requests: Floats) -> Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """values: N, what a unit of each demand is worth. bound: no plan for these demands costs less ($/hour).
+    """values: N, what a unit of each item is worth. bound: no plan for these items costs less ($/hour).
 
-    charges: N x O, what each candidate charges for a unit; infinite where the demand may not go or does not fit.
+    charges: N x O, what each candidate charges for a unit; infinite where the item may not go or does not fit.
     """
 
     values: Floats

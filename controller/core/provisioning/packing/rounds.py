@@ -11,7 +11,7 @@ from controller.core.api import labels
 from controller.core.api.pod import Resources
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.packing.filling import fill
-from controller.core.provisioning.packing.items import Item, demands
+from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.shrinking import shrink
 from controller.core.provisioning.pods.pod_classes import PodClass
@@ -19,9 +19,9 @@ from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
 from controller.core.provisioning.topology.allocation import Allocation, Allocator
 from controller.core.provisioning.topology.bundler import Bundler
-from controller.core.provisioning.topology.bundles import Bundle, Member, RuleSet, unit_rules
+from controller.core.provisioning.topology.bundles import Bundle, BundleMember, RuleSet, unit_rules
 from controller.core.provisioning.topology.domains import Domains
-from controller.core.provisioning.topology.groups import Group, Kind, Topology
+from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup
 
 PLANNED = "\0planned"
 """The domain under which host groups count what the plan places; rows have the details."""
@@ -73,7 +73,7 @@ class Rounds:
 
     def _obeys(self, one: Progress) -> bool:
         """Pods that obey nothing go first: kube-scheduler may bind them before any other."""
-        return any(rule.obeys for rule in unit_rules(self.topology, (Member(one.pod_class, 1, one.steps[0][0]),)))
+        return any(rule.obeys for rule in unit_rules(self.topology, (BundleMember(one.pod_class, 1, one.steps[0][0]),)))
 
     def _run(self, waiting: list[Progress], *, careful: bool) -> bool:
         """Whether something was placed after some class had been given up: what is left may have a place by now."""
@@ -108,60 +108,60 @@ class Rounds:
         return True
 
     def _round(self, waiting: list[Progress], *, careful: bool) -> None:
-        pieces = [self._piece(one) for one in waiting]
-        self._find_universes(pieces)
+        separate = [self._bundle(one) for one in waiting]
+        self._find_universes(separate)
         by_class = {one.pod_class.index: one for one in waiting}
-        bundled = self.bundler.bundle(pieces)
-        shares = self.allocator.allocate(bundled, single=careful)
+        bundles = self.bundler.colocate(separate)
+        allocations = self.allocator.allocate(bundles, single=careful)
         placed_bundles: set[int] = set()
-        for demand in self._pack(shares):
-            placed = demand.placed
-            for share in demand.shares:
-                here = min(placed, share.count)
+        for item in self._pack(allocations):
+            placed = item.placed
+            for allocation in item.allocations:
+                here = min(placed, allocation.count)
                 placed -= here
-                self._count_hosts(share, here)
+                self._count_hosts(allocation, here)
                 if here:
-                    placed_bundles.add(id(share.piece))
-                for member in share.piece.members:
+                    placed_bundles.add(id(allocation.bundle))
+                for member in allocation.bundle.members:
                     by_class[member.pod_class.index].left -= here * member.pods
-                if here < share.count:
-                    self._return(share, share.count - here, by_class)
+                if here < allocation.count:
+                    self._return(allocation, allocation.count - here, by_class)
 
-        for piece in bundled:
-            if piece.bundled and id(piece) not in placed_bundles:
-                self.bundler.failed(piece)
+        for bundle in bundles:
+            if bundle.colocated and id(bundle) not in placed_bundles:
+                self.bundler.failed(bundle)
                 self.retry = True
         self.retry |= self.bundler.waits
         self.bundler.waits = False
 
-    def _count_hosts(self, share: Allocation, placed: int) -> None:
+    def _count_hosts(self, allocation: Allocation, placed: int) -> None:
         """Once a matched pod stands on some host, those with affinity to it must join it there."""
-        for rule in share.piece.rules.host:
+        for rule in allocation.bundle.rules.host:
             if rule.matched and placed:
-                rule.group.most[PLANNED] += placed * rule.matched
+                rule.group.max_matched[PLANNED] += placed * rule.matched
 
-    def _pack(self, shares: list[Allocation]) -> list[Item]:
-        asked = demands(shares, self.scale)
+    def _pack(self, allocations: list[Allocation]) -> list[Item]:
+        asked = make_items(allocations, self.scale)
         asked = self.packer.in_turn(asked)
         fill(self.packer, asked)
         self.packer.pack(asked)
-        left = [demand for demand in asked if demand.count]
+        left = [item for item in asked if item.count]
         if left and shrink(self.packer):
             self.packer.pack(left)
         return asked
 
-    def _return(self, share: Allocation, amount: int, by_class: dict[int, Progress]) -> None:
+    def _return(self, allocation: Allocation, amount: int, by_class: dict[int, Progress]) -> None:
         """Units that found no room: their counts go back, and their cell is not tried again at this step."""
-        self.allocator.take_back(share, amount)
-        if share.cell is not None:
+        self.allocator.take_back(allocation, amount)
+        if allocation.domain is not None:
             self.taken_back = True
             self.retry = True
-            for member in share.piece.members:
-                by_class[member.pod_class.index].blocked.add(share.cell.values)
+            for member in allocation.bundle.members:
+                by_class[member.pod_class.index].blocked.add(allocation.domain.values)
 
-    def _piece(self, one: Progress) -> Bundle:
+    def _bundle(self, one: Progress) -> Bundle:
         number, level, choices = one.steps[one.step]
-        members = (Member(one.pod_class, 1, number),)
+        members = (BundleMember(one.pod_class, 1, number),)
         request, key = self._request(one.pod_class)
         rules = self._rules(members)
         blocked = set(one.blocked) if one.blocked else set()
@@ -174,7 +174,7 @@ class Rounds:
             found = self._requests[pod_class.requests] = (vector, vector.tobytes())
         return found
 
-    def _rules(self, members: tuple[Member, ...]) -> RuleSet:
+    def _rules(self, members: tuple[BundleMember, ...]) -> RuleSet:
         """The rules of one pod of a class; classes with the same involvements share them."""
         involved = self.topology.involvements(members[0].pod_class, members[0].number)
         found = self._rule_sets.get(id(involved))
@@ -182,49 +182,51 @@ class Rounds:
             found = self._rule_sets[id(involved)] = RuleSet.of(unit_rules(self.topology, members))
         return found
 
-    def _find_universes(self, pieces: list[Bundle]) -> None:
+    def _find_universes(self, bundles: list[Bundle]) -> None:
         """Spread groups count the domains of nodes there are, and of nodes that this batch may launch."""
         groups = {
             rule.group.index: rule.group
-            for piece in pieces
-            for rule in piece.rules.domain
-            if rule.group.key.kind is Kind.SPREAD
+            for bundle in bundles
+            for rule in bundle.rules.domain
+            if rule.group.key.kind is RuleKind.SPREAD
         }
         if groups:
-            self.domains.expect(self.masks.mask(piece.level, piece.choices) for piece in pieces)
+            self.domains.expect(self.masks.mask(bundle.level, bundle.choices) for bundle in bundles)
             for group in groups.values():
                 group.domains = self.domains.universe(group) | group.domains
 
     @property
     def unsettled(self) -> bool:
         """Whether a spread that binds may count more pods than it surely does: then it was held to both."""
-        spreads = (g for g in self.topology.groups.values() if g.hard and g.key.kind is Kind.SPREAD)
-        return any(count > group.least.get(domain, 0) for group in spreads for domain, count in group.most.items())
+        spreads = (g for g in self.topology.groups.values() if g.required and g.key.kind is RuleKind.SPREAD)
+        return any(
+            count > group.min_matched.get(domain, 0) for group in spreads for domain, count in group.max_matched.items()
+        )
 
     def sound(self) -> bool:
         """Whether the groups' rules hold: taking pods back may have left others without what they need."""
         if not self.taken_back:
             return True
         bound_first = self.packer.style.bound_first
-        groups = [group for group in self.topology.groups.values() if group.batch_owners and group.hard]
+        groups = [group for group in self.topology.groups.values() if group.batch_owners and group.required]
         return all(holds(group, bound_first=bound_first) for group in groups)
 
 
-def holds(group: Group, *, bound_first: bool = False) -> bool:
+def holds(group: TopologyGroup, *, bound_first: bool = False) -> bool:
     """Whether the owners that the plan placed stand where the group's rule allows.
 
     `bound_first`: it is enough that a spread holds when pods that it only counts are bound after its owners.
     """
     occupied = [domain for domain, owners in group.owners.items() if owners > 0]
-    if group.key.key == labels.HOSTNAME or group.key.kind is Kind.ANTI_AFFINITY:
+    if group.key.key == labels.HOSTNAME or group.key.kind is RuleKind.ANTI_AFFINITY:
         return True
-    if group.key.kind is Kind.AFFINITY:
-        if sum(count > 0 for count in group.most.values()) == 1:
-            return all(group.most.get(domain, 0) > 0 for domain in occupied)
-        return all(group.most.get(domain, 0) > group.owners[domain] for domain in occupied)
-    free = group.free if bound_first else {}
-    floor = group.floor(without_free=bound_first)
-    return all(group.most.get(d, 0) - free.get(d, 0) - floor <= group.key.max_skew for d in occupied)
+    if group.key.kind is RuleKind.AFFINITY:
+        if sum(count > 0 for count in group.max_matched.values()) == 1:
+            return all(group.max_matched.get(domain, 0) > 0 for domain in occupied)
+        return all(group.max_matched.get(domain, 0) > group.owners[domain] for domain in occupied)
+    free = group.unconstrained if bound_first else {}
+    floor = group.global_minimum(without_unconstrained=bound_first)
+    return all(group.max_matched.get(d, 0) - free.get(d, 0) - floor <= group.key.max_skew for d in occupied)
 
 
 def size_scale(*tables: Floats) -> Floats:

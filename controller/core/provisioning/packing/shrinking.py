@@ -9,56 +9,56 @@ from controller.core.provisioning.resource_space import Bits, Ints
 
 
 def shrink(packer: Packer) -> bool:
-    """Give planned rows of limited pools the configurations that take least of the limits; whether any changed."""
+    """Give planned rows of limited pools the node options that take least of the limits; whether any changed."""
     limits, table, catalog = packer.limits, packer.table, packer.catalog
     limited = [pool for pool in range(len(catalog.pools)) if limits.limited(pool)]
     if not limited:
         return False
     planned = np.arange(table.existing, table.count)
-    rows = planned[np.isin(catalog.pool_of[table.config[planned]], limited) & (table.pods[planned] > 0)]
+    rows = planned[np.isin(catalog.pool_of[table.option[planned]], limited) & (table.pods[planned] > 0)]
     allowed = _allowed(packer, set(rows.tolist()))
     changed = False
     for row in rows.tolist():
-        config = int(table.config[row])
-        smaller = _smallest(packer, row, config, allowed[row])
-        if smaller != config:
-            _replace(packer, row, config, smaller, allowed[row])
+        option = int(table.option[row])
+        smaller = _smallest(packer, row, option, allowed[row])
+        if smaller != option:
+            _replace(packer, row, option, smaller, allowed[row])
             changed = True
     return changed
 
 
 def _allowed(packer: Packer, rows: set[int]) -> dict[int, Bits]:
-    """Per row, what the masks of all that was placed there leave of the configurations."""
+    """Per row, what the masks of all that was placed there leave of the node options."""
     found = dict.fromkeys(rows, packer.catalog.available)
     for placement in packer.placements:
         for row in placement.rows:
             if row in found:
-                found[row] = found[row] & placement.demand.mask.bits
+                found[row] = found[row] & placement.item.mask.bits
     return found
 
 
-def _smallest(packer: Packer, row: int, config: int, bits: Bits) -> int:
+def _smallest(packer: Packer, row: int, option: int, bits: Bits) -> int:
     catalog, table, signatures = packer.catalog, packer.table, packer.signatures
-    pool = int(catalog.pool_of[config])
-    need = catalog.allocatable[:, config] - table.free[:, row]
-    fits = (catalog.pool_of == pool) & (bits != 0) & (signatures.base == signatures.base[config])
+    pool = int(catalog.pool_of[option])
+    need = catalog.allocatable[:, option] - table.free[:, row]
+    fits = (catalog.pool_of == pool) & (bits != 0) & (signatures.base == signatures.base[option])
     fits &= np.all(catalog.allocatable >= need[:, None], axis=0)
-    options: Ints = np.flatnonzero(fits)
-    now = packer.limits.takes(pool, config)
-    takes = [packer.limits.takes(pool, option) for option in options.tolist()]
+    candidates: Ints = np.flatnonzero(fits)
+    now = packer.limits.takes(pool, option)
+    takes = [packer.limits.takes(pool, candidate) for candidate in candidates.tolist()]
     better = [
-        (tuple(taken.tolist()), option)
-        for taken, option in zip(takes, options.tolist(), strict=True)
+        (tuple(taken.tolist()), candidate)
+        for taken, candidate in zip(takes, candidates.tolist(), strict=True)
         if (taken <= now).all()
     ]
-    return min(better, default=((), config))[1]
+    return min(better, default=((), option))[1]
 
 
-def _replace(packer: Packer, row: int, config: int, smaller: int, bits: Bits) -> None:
+def _replace(packer: Packer, row: int, option: int, smaller: int, bits: Bits) -> None:
     catalog, table = packer.catalog, packer.table
-    pool = int(catalog.pool_of[config])
-    packer.limits.spend(pool, config, -1)
+    pool = int(catalog.pool_of[option])
+    packer.limits.spend(pool, option, -1)
     packer.limits.spend(pool, smaller, 1)
-    table.free[:, row] += catalog.allocatable[:, smaller] - catalog.allocatable[:, config]
-    table.config[row] = smaller
-    table.pairs[row] = bits[smaller]
+    table.free[:, row] += catalog.allocatable[:, smaller] - catalog.allocatable[:, option]
+    table.option[row] = smaller
+    table.offering_bits[row] = bits[smaller]

@@ -69,7 +69,7 @@ class Slots:
         return FrozenMap({**spec.requests, **self.ports.slots(spec.host_ports), **drivers})
 
     def on_new(self, space: ResourceSpace, instance_type: str) -> Resources:
-        """Slots of a new node: limits as known from the CSINodes of standing nodes of this type."""
+        """Slots of a new node: limits as known from the CSINodes of existing nodes of this type."""
         have: dict[str, int] = {}
         for name in space.names:
             if name.startswith(PORT):
@@ -81,7 +81,7 @@ class Slots:
         return FrozenMap(have)
 
     def left_on(self, space: ResourceSpace, node: StateNode) -> Floats:
-        """Slots of a standing node less those that its pods hold, as a vector."""
+        """Slots of a existing node less those that its pods hold, as a vector."""
         left: dict[str, int] = {}
         held: dict[str, int] = defaultdict(int)
         for pod in node.pods:

@@ -17,14 +17,14 @@ from controller.core.provisioning.offerings.compiled_catalog import CompiledCata
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.packing.packer import Packer
-from controller.core.provisioning.placed_pods import Part, PlacedPods
+from controller.core.provisioning.placed_pods import PlacedPods, PodSlice
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
-from controller.core.provisioning.topology.bundles import Member
+from controller.core.provisioning.topology.bundles import BundleMember
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 _Alike = tuple[int, int, frozenset[int], bytes, int]
-"""What makes rows alike: configuration, signature, masks, what is left free, and how many pods there are."""
+"""What makes rows alike: node option, signature, masks, what is left free, and how many pods there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Assembler:
         self.packer = packer
         self.catalog: CompiledCatalog = packer.catalog
         self.existing = existing
-        self._pods: dict[int, list[Part]] = defaultdict(list)
+        self._pods: dict[int, list[PodSlice]] = defaultdict(list)
         self._masks: dict[int, set[int]] = defaultdict(set)
         self._mask: dict[int, Mask] = {}
         self._bits: dict[frozenset[int], Bits] = {}
@@ -60,37 +60,37 @@ class Assembler:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give each class's pods, oldest first, to the rows that its demands were placed on."""
+        """Give each class's pods, oldest first, to the rows that its items were placed on."""
         self.placed: dict[int, int] = defaultdict(int)
         used: dict[int, list[int]] = {}
         for placement in self.packer.placements:
-            demand = placement.demand
-            mask = demand.mask.index
-            self._mask[mask] = demand.mask
-            place = used.setdefault(id(demand), [0, 0])
+            item = placement.item
+            mask = item.mask.index
+            self._mask[mask] = item.mask
+            place = used.setdefault(id(item), [0, 0])
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 self._masks[row].add(mask)
                 while count:
-                    share = demand.shares[place[0]]
-                    taken = min(count, share.count - place[1])
-                    self._take(self._pods[row], share.piece.members, taken)
+                    allocation = item.allocations[place[0]]
+                    taken = min(count, allocation.count - place[1])
+                    self._take(self._pods[row], allocation.bundle.members, taken)
                     count -= taken
                     place[1] += taken
-                    if place[1] == share.count:
+                    if place[1] == allocation.count:
                         place[0], place[1] = place[0] + 1, 0
 
-    def _take(self, parts: list[Part], members: tuple[Member, ...], units: int) -> None:
+    def _take(self, parts: list[PodSlice], members: tuple[BundleMember, ...], units: int) -> None:
         for member in members:
             index, count = member.pod_class.index, member.pods * units
             start = self.placed[index]
-            parts.append(Part(member.pod_class, start, count))
+            parts.append(PodSlice(member.pod_class, start, count))
             self.placed[index] = start + count
 
     def _held_by(self, pool: int) -> Floats:
         """R x offerings of the pool, cheapest first: what an empty node of each holds."""
         found = self._holds.get(pool)
         if found is None:
-            found = self._holds[pool] = self.catalog.allocatable[:, self.catalog.table.cheapest_first(pool).configs]
+            found = self._holds[pool] = self.catalog.allocatable[:, self.catalog.table.cheapest_first(pool).option_ids]
         return found
 
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
@@ -106,14 +106,14 @@ class Assembler:
     def new_nodes(self) -> tuple[PlannedNode, ...]:
         """The nodes to launch, in the order of their first pods."""
         table = self.packer.table
-        configs, signatures = table.config.tolist(), table.signature.tolist()
+        option_ids, signatures = table.option.tolist(), table.signature.tolist()
         free, width = np.ascontiguousarray(table.free.T).tobytes(), table.free.itemsize * len(table.free)
         found = []
         for row, parts in self._pods.items():
             if row >= table.existing:
                 pods = PlacedPods(parts)
                 left = free[row * width : (row + 1) * width]
-                alike = (configs[row], signatures[row], frozenset(self._masks[row]), left, len(pods))
+                alike = (option_ids[row], signatures[row], frozenset(self._masks[row]), left, len(pods))
                 found.append((pods.turn, self._node(row, pods, alike)))
         found.sort(key=itemgetter(0))
         return tuple(node for _, node in found)
@@ -122,9 +122,9 @@ class Assembler:
         """The node of a row. Rows that are alike are made by one recipe."""
         recipe = self._recipes.get(alike)
         if recipe is None:
-            config, signature, masks, _, count = alike
+            option, signature, masks, _, count = alike
             recipe = self._recipes[alike] = self._recipe(
-                config, signature, masks, self.packer.table.free[:, row], count
+                option, signature, masks, self.packer.table.free[:, row], count
             )
         return PlannedNode(
             recipe.provisioner,
@@ -142,12 +142,12 @@ class Assembler:
             recipe.spot_offerings,
         )
 
-    def _recipe(self, config: int, signature: int, masks: frozenset[int], free: Floats, count: int) -> PlannedNode:
-        """A node of the configuration with so much left free by `count` pods, that has none yet."""
+    def _recipe(self, option: int, signature: int, masks: frozenset[int], free: Floats, count: int) -> PlannedNode:
+        """A node of the node option with so much left free by `count` pods, that has none yet."""
         catalog = self.catalog
-        pool = int(catalog.pool_of[config])
-        used = catalog.allocatable[:, config] - free
-        fitting = self._offered(pool, self._holding(config, pool, masks, used))
+        pool = int(catalog.pool_of[option])
+        used = catalog.allocatable[:, option] - free
+        fitting = self._offered(pool, self._holding(option, pool, masks, used))
         provisioner = catalog.pools[pool].provisioner
         return PlannedNode(
             provisioner=provisioner.name,
@@ -159,15 +159,15 @@ class Assembler:
             taints=provisioner.taints,
             startup_taints=provisioner.startup_taints,
             pods=(),
-            requests=FrozenMap(catalog.space.mapping(used + catalog.overhead[:, config])),
+            requests=FrozenMap(catalog.space.mapping(used + catalog.overhead[:, option])),
             reason=_reason(count, fitting),
             price_spread=self.packer.options.price_spread,
             spot_offerings=self.packer.options.spot_offerings,
         )
 
-    def _holding(self, config: int, pool: int, masks: frozenset[int], need: Floats) -> Ints:
-        """The places of the pool's offerings that hold what a row of the configuration holds, cheapest first."""
-        holds = self._allowed(config, pool, masks)
+    def _holding(self, option: int, pool: int, masks: frozenset[int], need: Floats) -> Ints:
+        """The places of the pool's offerings that hold what a row of the node option holds, cheapest first."""
+        holds = self._allowed(option, pool, masks)
         for have, asked in zip(self._held_by(pool), need.tolist(), strict=True):
             if asked > 0:
                 holds = holds & (have >= asked)
@@ -182,20 +182,20 @@ class Assembler:
             found = self._fittings[key] = _Fitting(first, tuple(others), runner_up(first, others))
         return found
 
-    def _allowed(self, config: int, pool: int, masks: frozenset[int]) -> Bools:
-        """Per offering of the pool, whether labels, open labels and limits let it stand in for the configuration."""
+    def _allowed(self, option: int, pool: int, masks: frozenset[int]) -> Bools:
+        """Per offering of the pool, whether labels, open labels and limits let it stand in for the node option."""
         signatures, offered = self.packer.signatures, self.catalog.table.cheapest_first(pool)
-        no_larger = self.packer.limits.no_larger(pool, config)
-        key = (pool, masks, int(signatures.base[config]), config if no_larger is not None else -1)
+        no_larger = self.packer.limits.no_larger(pool, option)
+        key = (pool, masks, int(signatures.base[option]), option if no_larger is not None else -1)
         found = self._allowing.get(key)
         if found is None:
-            found = (self._row_bits(masks)[offered.configs] & offered.pairs) != 0
+            found = (self._row_bits(masks)[offered.option_ids] & offered.offering_bits) != 0
             if self.catalog.open_keys:
-                found = found & (signatures.base == signatures.base[config])[offered.configs]
+                found = found & (signatures.base == signatures.base[option])[offered.option_ids]
             if no_larger is not None:
                 every = np.ones(len(self.catalog), dtype=np.bool_)
                 every[self.catalog.pool_of == pool] = no_larger
-                found = found & every[offered.configs]
+                found = found & every[offered.option_ids]
             self._allowing[key] = found
         return found
 

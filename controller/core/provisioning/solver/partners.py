@@ -18,7 +18,7 @@ from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.offerings.snapshot_index import RunningPod
 from controller.core.provisioning.pods.slots import is_slot
 from controller.core.provisioning.resource_space import Floats, ResourceSpace
-from controller.core.provisioning.topology.groups import Group, Kind
+from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup
 from controller.core.provisioning.topology.running_pods import RunningPods
 
 SHOWN = 3
@@ -28,17 +28,17 @@ SHOWN = 3
 class Partners:
     """Answers for the pods that run already. `free`: R x E, what the plan leaves of the existing rows."""
 
-    def __init__(self, world: RunningPods, existing: ExistingNodes, free: Floats, space: ResourceSpace) -> None:
-        self.world = world
+    def __init__(self, running_pods: RunningPods, existing: ExistingNodes, free: Floats, space: ResourceSpace) -> None:
+        self.running_pods = running_pods
         self.existing = existing
         self.free = free
         self.space = space
 
-    def reason(self, group: Group, mask: Mask, request: Floats) -> str:
+    def reason(self, group: TopologyGroup, mask: Mask, request: Floats) -> str:
         """Why no partner's host takes the pod, and what would help; empty where no partner of the group runs."""
-        if group.key.kind is not Kind.AFFINITY or group.key.key != labels.HOSTNAME:
+        if group.key.kind is not RuleKind.AFFINITY or group.key.key != labels.HOSTNAME:
             return ""
-        partners = [one for one in self.world.matching(group.key.selectors) if not one.pod.terminating]
+        partners = [one for one in self.running_pods.matching(group.key.selectors) if not one.pod.terminating]
         if not partners:
             return ""
         said = [
@@ -52,7 +52,7 @@ class Partners:
         )
 
     def _hindrance(self, one: RunningPod, mask: Mask, request: Floats) -> str:
-        name = self.world.nodes[one.node].name
+        name = self.running_pods.nodes[one.node].name
         row = self.existing.rows.get(name)
         if row is None:
             return f"{name}, which takes no more pods"

@@ -27,7 +27,7 @@ FREE_PREMIUM = 0.02
 
 
 def share_pools(
-    plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, around: SnapshotIndex
+    plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, snapshot_index: SnapshotIndex
 ) -> SchedulingPlan:
     """The plan with spot nodes' offerings dealt out; nodes that could only be spread at a price stay as they are."""
     if options.spot_pool_share >= 1.0:
@@ -37,7 +37,7 @@ def share_pools(
     if not sharing.total:
         return plan
     if problem.nodes:
-        sharing.count_standing(around, {around.place[node.name] for node in problem.nodes})
+        sharing.count_existing(snapshot_index, {snapshot_index.place[node.name] for node in problem.nodes})
     sharing.settle()
     return replace(plan, new_nodes=tuple(map(sharing.dealt, plan.new_nodes, carried)))
 
@@ -92,14 +92,14 @@ class _Sharing:
             for workload, count in own.items():
                 self.total[workload] += count
 
-    def count_standing(self, around: SnapshotIndex, places: AbstractSet[int]) -> None:
+    def count_existing(self, snapshot_index: SnapshotIndex, places: AbstractSet[int]) -> None:
         """Replicas that run on these of the nodes around."""
         for workload in tuple(self.total):
-            for place, count in around.replicas.get(workload, {}).items():
+            for place, count in snapshot_index.replicas.get(workload, {}).items():
                 if place not in places:
                     continue
                 self.total[workload] += count
-                own = around.nodes[place].node.labels
+                own = snapshot_index.nodes[place].node.labels
                 if own.get(labels.CAPACITY_TYPE) == labels.SPOT:
                     pool = self._number(own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, ""))
                     self.load[workload][pool] = self.load[workload].get(pool, 0) + count

@@ -27,7 +27,7 @@ from controller.core.api.pod import (
 )
 from controller.core.api.provisioner import Provisioner
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
-from controller.core.provisioning.offerings.option_table import PAIR_KEYS
+from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import RelaxationLevel, required_choices, term_requirements
@@ -137,10 +137,10 @@ class Preferences:
             return case.cost
         if key == labels.HOSTNAME:
             return self._cost(case.required, case.request, most=together)
-        if key not in PAIR_KEYS:
+        if key not in OFFERING_LABELS:
             return case.cost
         place = 0 if key == labels.ZONE else 1
-        values = sorted({pair[place] for pair in self.catalog.pairs})
+        values = sorted({offering_key[place] for offering_key in self.catalog.offering_keys})
         costs = [
             self._cost(case.required, case.request, Requirements((Requirement.of(key, "In", (value,)),)))
             for value in values
@@ -164,7 +164,7 @@ class Preferences:
         return found
 
     def _shares(self, request: Floats) -> Floats:
-        """Per configuration, the part of an empty node that a pod takes; infinite where it does not fit."""
+        """Per node option, the part of an empty node that a pod takes; infinite where it does not fit."""
         key = request.tobytes()
         found = self._taken.get(key)
         if found is None:

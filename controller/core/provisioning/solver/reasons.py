@@ -12,16 +12,16 @@ from controller.core.api import labels
 from controller.core.api.labels import FIELD_NAME
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.label_masks import cell_accepts
+from controller.core.provisioning.offerings.label_masks import value_accepts
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
-from controller.core.provisioning.offerings.option_table import PAIR_KEYS
+from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.pods.slots import is_slot
 from controller.core.provisioning.resource_space import Bools, Floats
 from controller.core.provisioning.topology.bundles import UnitRule
-from controller.core.provisioning.topology.groups import Group, Kind
+from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
@@ -52,7 +52,7 @@ def _slot(name: str) -> str:
     return f"it attaches more volumes of {what} than a node can"
 
 
-def topology_reason(rules: Iterable[UnitRule], partners: Callable[[Group], str]) -> str:
+def topology_reason(rules: Iterable[UnitRule], partners: Callable[[TopologyGroup], str]) -> str:
     """What the topology rules of a pod that was left over say, as the plan's counts stand.
 
     `partners` tells of the pods that a group's owners must stand beside on one host, where some run already.
@@ -63,21 +63,21 @@ def topology_reason(rules: Iterable[UnitRule], partners: Callable[[Group], str])
 
 def _rule(rule: UnitRule) -> str:
     group, key = rule.group, rule.group.key
-    held = ", ".join(f"{domain}: {count}" for domain, count in sorted(group.most.items()) if count > 0)
+    held = ", ".join(f"{domain}: {count}" for domain, count in sorted(group.max_matched.items()) if count > 0)
     if rule.host:
-        held = f"{sum(count > 0 for count in group.most.values())} nodes"
-    if key.kind is Kind.AFFINITY:
-        if group.anywhere:
+        held = f"{sum(count > 0 for count in group.max_matched.values())} nodes"
+    if key.kind is RuleKind.AFFINITY:
+        if group.has_matched:
             where = f"where matching pods stand ({_short(held)})"
             return f"its pod affinity over {key.key} allows only {where}, and there is no room"
         return f"its pod affinity over {key.key} finds no matching pod anywhere; start the pods it must stand beside"
-    if key.kind is Kind.ANTI_AFFINITY:
+    if key.kind is RuleKind.ANTI_AFFINITY:
         if rule.host:
             return ""
         return f"its pod anti-affinity over {key.key} rules out domains with matching pods ({_short(held)})"
     if rule.host:
         return ""
-    empty = ", ".join(sorted(d for d in group.domains if not group.least.get(d, 0)))
+    empty = ", ".join(sorted(d for d in group.domains if not group.min_matched.get(d, 0)))
     return (
         f"its topology spread over {key.key} (maxSkew {key.max_skew}) counts {_short(held) or 'nothing yet'}"
         + (f", and 0 in {empty}" if empty else "")
@@ -91,30 +91,32 @@ def _short(text: str) -> str:
 
 
 class Reasons:
-    """Explains demands that were left over. Pools are asked in their order; existing nodes in one sentence."""
+    """Explains items that were left over. Pools are asked in their order; existing nodes in one sentence."""
 
     def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes, limits: Limits) -> None:
         self.catalog = catalog
         self.existing = existing
         self.limits = limits
 
-    def explain(self, demand: Question, skipped: dict[str, str], topology: str = "") -> str:
+    def explain(self, question: Question, skipped: dict[str, str], topology: str = "") -> str:
         """One sentence for each Provisioner, and one for the nodes there are. `topology` says which such rule binds."""
         parts = [topology] if topology else []
         for index, pool in enumerate(self.catalog.pools):
-            why = self._pool(index, demand) or ("" if topology else "its nodes would do, but topology leaves no place")
+            why = self._pool(index, question) or (
+                "" if topology else "its nodes would do, but topology leaves no place"
+            )
             parts.extend([f"Provisioner {pool.provisioner.name}: {why}"] if why else [])
         parts.extend(f"Provisioner {name} is not used: {why}" for name, why in sorted(skipped.items()))
         if not self.catalog.pools and not skipped:
             parts.append(NO_PROVISIONER)
-        parts.append(self._existing(demand))
+        parts.append(self._existing(question))
         return ". ".join(part for part in parts if part)
 
-    def _existing(self, demand: Question) -> str:
+    def _existing(self, question: Question) -> str:
         count = len(self.existing)
         if not count:
             return ""
-        allowed = int(demand.mask.existing.sum())
+        allowed = int(question.mask.existing.sum())
         if not allowed:
             which = f"None of the {count} nodes there are matches" if count > 1 else "The only node does not match"
             return f"{which} its selectors and tolerations"
@@ -124,23 +126,23 @@ class Reasons:
             return f"None of the {count} nodes there are has room"
         return f"Of the {count} nodes there are {allowed} would do, and none of those has room"
 
-    def _pool(self, index: int, demand: Question) -> str:
+    def _pool(self, index: int, question: Question) -> str:
         catalog = self.catalog
         rows = catalog.pool_of == index
-        taint = untolerated(catalog.pools[index].provisioner.taints, demand.level.tolerations)
+        taint = untolerated(catalog.pools[index].provisioner.taints, question.level.tolerations)
         if taint is not None:
             return (
                 f"its taint {taint.key}={taint.value}:{taint.effect} is not tolerated; add a toleration, "
                 "or a Provisioner without the taint"
             )
-        for terms in demand.level.choices:
+        for terms in question.level.choices:
             why = self._choice(rows, terms)
             if why:
                 return why
-        allowed = rows & (demand.mask.bits != 0)
+        allowed = rows & (question.mask.bits != 0)
         if not allowed.any():
             return "no instance type with an available offering meets all its requirements at once; relax one of them"
-        return self._resources(allowed, demand) or self._limits(index, allowed, demand)
+        return self._resources(allowed, question) or self._limits(index, allowed, question)
 
     def _choice(self, rows: Bools, terms: Choice) -> str:
         if not terms:
@@ -152,8 +154,10 @@ class Reasons:
 
     def _term(self, rows: Bools, term: Requirements) -> str:
         for key, requirement in term.items():
-            if key in PAIR_KEYS:
-                offered = sorted({pair[0 if key.endswith("zone") else 1] for pair in self.catalog.pairs})
+            if key in OFFERING_LABELS:
+                offered = sorted(
+                    {offering_key[0 if key.endswith("zone") else 1] for offering_key in self.catalog.offering_keys}
+                )
                 if not any(requirement.has(value) for value in offered):
                     return f"{requirement} is asked for, and it offers {_some(offered)}"
             elif not self.catalog.columns.accepts(requirement)[rows].any():
@@ -165,18 +169,18 @@ class Reasons:
             return f"{requirement} is asked for, and a new node has a name of its own"
         codes, cells = self.catalog.columns.column(requirement.key)
         held = [cells[code] for code in sorted(set(codes[rows].tolist()))]
-        values = sorted({str(cell) for cell in held if cell is not None and not cell_accepts(cell, requirement)})
+        values = sorted({str(cell) for cell in held if cell is not None and not value_accepts(cell, requirement)})
         if not values:
             hint = near_key(requirement.key, self.catalog)
             return f"{requirement} is asked for, and its nodes have no label {requirement.key}{hint}"
         return f"{requirement} is asked for, and its nodes have {_some(values)}"
 
-    def _resources(self, allowed: Bools, demand: Question) -> str:
+    def _resources(self, allowed: Bools, question: Question) -> str:
         catalog = self.catalog
-        fits = (catalog.allocatable[:, allowed] >= demand.request[:, None]) | (demand.request == 0)[:, None]
+        fits = (catalog.allocatable[:, allowed] >= question.request[:, None]) | (question.request == 0)[:, None]
         if fits.all(axis=0).any():
             return ""
-        short = [column for column in demand.columns if not fits[column].any()]
+        short = [column for column in question.columns if not fits[column].any()]
         if not short:
             return "no one instance type has enough of every resource it asks for"
         said = []
@@ -186,12 +190,12 @@ class Reasons:
                 said.append(_slot(name))
                 continue
             most = max(0, int(np.max(catalog.allocatable[column, allowed])))
-            asked = format_quantity(name, int(demand.request[column]))
+            asked = format_quantity(name, int(question.request[column]))
             said.append(f"it asks for {name} {asked}, and the largest type leaves {format_quantity(name, most)}")
         return "; ".join(said) + ", daemons deducted; ask for less, or allow larger types"
 
-    def _limits(self, index: int, allowed: Bools, demand: Question) -> str:
-        fits = (self.catalog.allocatable >= demand.request[:, None]) | (demand.request == 0)[:, None]
+    def _limits(self, index: int, allowed: Bools, question: Question) -> str:
+        fits = (self.catalog.allocatable >= question.request[:, None]) | (question.request == 0)[:, None]
         if (allowed & fits.all(axis=0) & self.limits.allows(len(allowed))).any():
             return ""
         left = zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True)

@@ -40,7 +40,7 @@ from controller.core.provisioning.solver.partners import Partners
 from controller.core.provisioning.solver.pool_sharing import share_pools
 from controller.core.provisioning.solver.preferences import Preferences, wishes
 from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
-from controller.core.provisioning.topology.bundles import Member, unit_rules
+from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import Topology
 from controller.core.provisioning.topology.running_pods import RunningPods, selector_keys
@@ -50,37 +50,39 @@ DEFAULTS = SolveOptions()
 
 
 def solve(
-    problem: SchedulingProblem, options: SolveOptions = DEFAULTS, around: SnapshotIndex | None = None
+    problem: SchedulingProblem, options: SolveOptions = DEFAULTS, snapshot_index: SnapshotIndex | None = None
 ) -> SchedulingPlan:
     """Place the pending pods on the nodes there are and on new ones, for little money. Never raises for a bad pod.
 
     `around`: what the problem's snapshot comes to, for those who solve many problems on one.
     """
-    known = around if around is not None else SnapshotIndex(problem.snapshot)
+    known = snapshot_index if snapshot_index is not None else SnapshotIndex(problem.snapshot)
     return within_commitments(problem, lambda each: Solver(each, options, known).solve())
 
 
 class Solver:
     """One problem being solved."""
 
-    def __init__(self, problem: SchedulingProblem, options: SolveOptions, around: SnapshotIndex | None = None) -> None:
+    def __init__(
+        self, problem: SchedulingProblem, options: SolveOptions, snapshot_index: SnapshotIndex | None = None
+    ) -> None:
         self.problem = problem
         self.options = options
-        self.around = around if around is not None else SnapshotIndex(problem.snapshot)
+        self.snapshot_index = snapshot_index if snapshot_index is not None else SnapshotIndex(problem.snapshot)
         self.unplaced: dict[PodKey, str] = {}
         gone = problem.without_nodes
-        self.stays: Bools = np.array([node.name not in gone for node in self.around.nodes], dtype=np.bool_)
+        self.stays: Bools = np.array([node.name not in gone for node in self.snapshot_index.nodes], dtype=np.bool_)
         alike = Pods.of(problem.pending).groups
         good = [one for one in alike if not one.first.spec.malformed]
         for one in alike:
             if one.first.spec.malformed:
                 reason = "the pod cannot be read: " + "; ".join(one.first.spec.malformed)
                 self.unplaced.update((pod.key, reason) for pod in one.pods)
-        found = self.around.daemons
+        found = self.snapshot_index.daemons
         with_volumes = [one.first for one in good if one.first.volumes]
         volumes = Volumes(problem.snapshot, sorted(with_volumes, key=pod_key))
         classes = classify(good, self._label_keys(good), volumes.needs())
-        running = (one.pod.spec for one in self.around.with_ports)
+        running = (one.pod.spec for one in self.snapshot_index.with_ports)
         specs = (*(c.spec for c in classes), *(d.spec for d in found), *running)
         self.slots = Slots(problem.snapshot, specs, volumes)
         self.daemons = with_ports(found, self.slots.requests)
@@ -107,21 +109,23 @@ class Solver:
     def _label_keys(self, pending: list[Replicas]) -> frozenset[str]:
         """Labels that some selector looks at: only these tell classes apart."""
         specs: dict[int, PodSpec] = {id(one.first.spec): one.first.spec for one in pending}
-        specs.update((id(one.pod.spec), one.pod.spec) for one in self.around.repelling)
+        specs.update((id(one.pod.spec), one.pod.spec) for one in self.snapshot_index.repelling)
         return selector_keys(specs.values())
 
     def _compile(self) -> None:
         problem = self.problem
         provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
-        standing = [node for node in self.around.nodes if node.name not in problem.without_nodes]
-        self.pools = [Pool(p, pool_requirements(p), headroom(p, standing)) for p in provisioners]
+        staying = [node for node in self.snapshot_index.nodes if node.name not in problem.without_nodes]
+        self.pools = [Pool(p, pool_requirements(p), headroom(p, staying)) for p in provisioners]
         weights = [provisioner.weight for provisioner in provisioners]
         self.premiums = weight_premiums(weights, self.options.weight_premium).tolist()
         self.catalog = CompiledCatalog(
             self.pools, problem.catalog, self.space, self.daemons, lambda name: self.slots.on_new(self.space, name)
         )
-        may_take = sorted(self.around.place[node.name] for node in problem.nodes)
-        self.existing = self.around.existing(np.array(may_take, np.int64), self.space, self.daemons, self.slots.left_on)
+        may_take = sorted(self.snapshot_index.place[node.name] for node in problem.nodes)
+        self.existing = self.snapshot_index.existing(
+            np.array(may_take, np.int64), self.space, self.daemons, self.slots.left_on
+        )
         self.masks = MaskCompiler(self.catalog, self.existing)
         self.soft_taints = any(
             taint.effect == "PreferNoSchedule"
@@ -129,13 +133,13 @@ class Solver:
             for taint in taints
         )
 
-    def world(self, index: SelectorIndex) -> RunningPods:
+    def running_pods(self, index: SelectorIndex) -> RunningPods:
         """The pods of all nodes that stay, those that take no more included: topology counts what runs there."""
-        return RunningPods(self.around, self.stays, lambda: self.batch, index)
+        return RunningPods(self.snapshot_index, self.stays, lambda: self.batch, index)
 
     def domains(self) -> Domains:
         """The values of topology keys, on nodes that stay and on new ones."""
-        return Domains(self.masks, self.around.standing, self.stays)
+        return Domains(self.masks, self.snapshot_index.cluster_nodes, self.stays)
 
     def _ladders(self) -> dict[int, list[Step]]:
         """The steps of every class that has any. Classes of one spec share them, unless preferences are weighed: that
@@ -182,7 +186,7 @@ class Solver:
         best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
         if self.options.budget_seconds > 0:
             plans.extend(self._refined(*attempts[best]))
-        return self._with_dear(share_pools(min(plans, key=self._rank), self.problem, self.options, self.around))
+        return self._with_dear(share_pools(min(plans, key=self._rank), self.problem, self.options, self.snapshot_index))
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
         """Fewest pods left out first, then the least cost."""
@@ -213,7 +217,7 @@ class Solver:
         """A first packing in one style, and how far each class came. `careful`: unit by unit."""
         packer = Packer(self.catalog, self.existing, self.masks.signatures, self._limits(), self.options, style)
         index = SelectorIndex(self.namespaces)
-        topology = Topology(self.world(index))
+        topology = Topology(self.running_pods(index))
         progress = [Progress(c, self.ladders[c.index], len(c)) for c in self.classes if c.index in self.ladders]
         for one in progress:
             for number, level in {number: level for number, level, _ in one.steps}.items():
@@ -229,14 +233,14 @@ class Solver:
         assembler = Assembler(rounds.packer, self.existing)
         unplaced = dict(self.unplaced)
         reasons = Reasons(self.catalog, self.existing, rounds.packer.limits)
-        partners = Partners(rounds.topology.world, self.existing, rounds.packer.table.free, self.space)
+        partners = Partners(rounds.topology.running_pods, self.existing, rounds.packer.table.free, self.space)
         for one in progress:
             placed = assembler.placed.get(one.pod_class.index, 0)
             if placed < len(one.pod_class):
                 number, level, choices = one.steps[-1]
                 request = self.space.vector(one.pod_class.requests)
                 question = Question(level, self.masks.mask(level, choices), request)
-                rules = unit_rules(rounds.topology, (Member(one.pod_class, 1, number),))
+                rules = unit_rules(rounds.topology, (BundleMember(one.pod_class, 1, number),))
                 told = topology_reason(rules, partial(partners.reason, mask=question.mask, request=request))
                 reason = reasons.explain(question, dict(self.problem.skipped), told)
                 unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])

@@ -1,6 +1,6 @@
-"""Zones and the like are decided before nodes: each piece's units are dealt out to cells.
+"""Zones and the like are decided before nodes: each bundle's units are dealt out to cells.
 
-A cell is one value for every label key over which the piece has a rule (a zone; a zone and a capacity type). Units are
+A cell is one value for every label key over which the bundle has a rule (a zone; a zone and a capacity type). Units are
 dealt one after the other to the lowest permitted cell, so every step is one that kube-scheduler could take.
 """
 
@@ -19,7 +19,7 @@ from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.pods.relaxation import Choice
 from controller.core.provisioning.topology.bundles import Bundle, RuleSet, UnitRule
 from controller.core.provisioning.topology.domains import Domains
-from controller.core.provisioning.topology.groups import Kind
+from controller.core.provisioning.topology.groups import RuleKind
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 ABSENT = "\0absent"
@@ -31,7 +31,7 @@ Reach = Mapping[int, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class JointDomain:
     """One value per key, the mask of the nodes that have them, and what a unit costs there ($/hour, 0: room exists)."""
 
     values: tuple[str, ...]
@@ -41,11 +41,11 @@ class Cell:
 
 @dataclass(slots=True)
 class Allocation:
-    """`count` units of a piece for one cell."""
+    """`count` units of a bundle for one cell."""
 
-    piece: Bundle
+    bundle: Bundle
     mask: Mask
-    cell: Cell | None
+    domain: JointDomain | None
     count: int
 
 
@@ -67,12 +67,12 @@ class _Terms:
     def of(cls, rules: RuleSet) -> _Terms:
         places = {key: index for index, key in enumerate(rules.keys)}
         obeyed = [r.group.key for r in rules.domain if r.obeys]
-        lasting = {key.key for key in obeyed if key.kind is not Kind.ANTI_AFFINITY}
+        lasting = {key.key for key in obeyed if key.kind is not RuleKind.ANTI_AFFINITY}
         active = [(rule, places[rule.group.key.key]) for rule in rules.domain if rule.group.key.key in places]
         outside = tuple(
             rule
             for rule in rules.domain
-            if rule.group.key.key not in places and rule.matched and rule.group.key.kind is Kind.ANTI_AFFINITY
+            if rule.group.key.key not in places and rule.matched and rule.group.key.kind is RuleKind.ANTI_AFFINITY
         )
         obeys = any(rule.obeys for rule, _ in active)
         return cls(rules, active, tuple(key in lasting for key in rules.keys), obeys, outside)
@@ -80,11 +80,11 @@ class _Terms:
 
 @dataclass(slots=True)
 class _Dealing:
-    """A piece being dealt out."""
+    """A bundle being dealt out."""
 
-    piece: Bundle
+    bundle: Bundle
     terms: _Terms
-    cells: list[Cell]
+    domains: list[JointDomain]
     left: int
 
     @property
@@ -94,90 +94,90 @@ class _Dealing:
 
 
 class Allocator:
-    """Deals pieces out to cells, and keeps the groups' counts."""
+    """Deals bundles out to cells, and keeps the groups' counts."""
 
     def __init__(self, masks: MaskCompiler, domains: Domains, style: PackingStyle) -> None:
         self.masks = masks
         self.domains = domains
         self.style = style
         self._reach: Reach = {}
-        self._cells: dict[object, list[Cell]] = {}
+        self._joint_domains: dict[object, list[JointDomain]] = {}
         self._terms: dict[int, _Terms] = {}
 
-    def allocate(self, pieces: Sequence[Bundle], *, single: bool = False) -> list[Allocation]:
-        """Shares for all that can be dealt out. `single`: one unit of each piece (then ask again)."""
-        shares: list[Allocation] = []
+    def allocate(self, bundles: Sequence[Bundle], *, single: bool = False) -> list[Allocation]:
+        """Shares for all that can be dealt out. `single`: one unit of each bundle (then ask again)."""
+        allocations: list[Allocation] = []
         dealings = []
-        for piece in pieces:
-            if piece.rules.domain:
-                dealings.append(self._dealing(piece))
+        for bundle in bundles:
+            if bundle.rules.domain:
+                dealings.append(self._dealing(bundle))
             else:
-                mask = self.masks.mask(piece.level, piece.choices, None, piece.tolerations)
-                shares.append(Allocation(piece, mask, None, piece.count))
+                mask = self.masks.mask(bundle.level, bundle.choices, None, bundle.tolerations)
+                allocations.append(Allocation(bundle, mask, None, bundle.count))
         dealings.sort(key=self._turn)
         self._measure_reach(dealings)
         while dealings:
             waiting = []
             for dealing in dealings:
                 before = dealing.left
-                self._deal(dealing, shares, single=single)
+                self._deal(dealing, allocations, single=single)
                 if (dealing.left and dealing.left < before and not single) or (dealing.left == before and before):
                     waiting.append(dealing)
             progressed = sum(d.left for d in waiting) < sum(d.left for d in dealings) or len(waiting) < len(dealings)
             if not progressed or single:
                 break
             dealings = waiting
-        return shares
+        return allocations
 
     def _turn(self, dealing: _Dealing) -> tuple[bool, int, int, str]:
         """Pods that obey nothing go first (kube-scheduler may bind them at any time), then those that have waited
         longest, then those with least choice."""
-        first = dealing.piece.pod_class
-        return (dealing.terms.obeys != self.style.bound_first, -first.waited, len(dealing.cells), first.name)
+        first = dealing.bundle.pod_class
+        return (dealing.terms.obeys != self.style.bound_first, -first.waited, len(dealing.domains), first.name)
 
-    def _dealing(self, piece: Bundle) -> _Dealing:
-        terms = self._terms.get(id(piece.rules))
+    def _dealing(self, bundle: Bundle) -> _Dealing:
+        terms = self._terms.get(id(bundle.rules))
         if terms is None:
-            terms = self._terms[id(piece.rules)] = _Terms.of(piece.rules)
+            terms = self._terms[id(bundle.rules)] = _Terms.of(bundle.rules)
         pins = self._exclusions(terms.outside) if terms.outside else None
-        choices, tolerations = self._settled(piece) if self.style.settled else (piece.choices, piece.tolerations)
-        base = self.masks.mask(piece.level, choices, pins, tolerations)
-        key = (base.index, piece.request_key, piece.rules.keys, terms.must)
-        cells = self._cells.get(key)
-        if cells is None:
-            narrow = partial(self.masks.mask, piece.level, choices, tolerations=tolerations)
-            cells = self._cells[key] = self._find_cells(piece, base, terms.must, pins, narrow)
-        if piece.blocked:
-            cells = [cell for cell in cells if cell.values not in piece.blocked]
-        return _Dealing(piece, terms, cells, piece.count)
+        choices, tolerations = self._settled(bundle) if self.style.settled else (bundle.choices, bundle.tolerations)
+        base = self.masks.mask(bundle.level, choices, pins, tolerations)
+        key = (base.index, bundle.request_key, bundle.rules.keys, terms.must)
+        domains = self._joint_domains.get(key)
+        if domains is None:
+            narrow = partial(self.masks.mask, bundle.level, choices, tolerations=tolerations)
+            domains = self._joint_domains[key] = self._find_domains(bundle, base, terms.must, pins, narrow)
+        if bundle.blocked:
+            domains = [domain for domain in domains if domain.values not in bundle.blocked]
+        return _Dealing(bundle, terms, domains, bundle.count)
 
-    def _settled(self, piece: Bundle) -> tuple[tuple[Choice, ...], Tolerations]:
-        """The piece's choices and tolerations, with those of spreads that may count it, and then surely do."""
-        level = piece.level
-        choices = piece.choices
-        tolerations = piece.tolerations or ((level.tolerations, level.avoids_preferred_taints),)
-        for rule in piece.rules.domain:
+    def _settled(self, bundle: Bundle) -> tuple[tuple[Choice, ...], Tolerations]:
+        """The bundle's choices and tolerations, with those of spreads that may count it, and then surely do."""
+        level = bundle.level
+        choices = bundle.choices
+        tolerations = bundle.tolerations or ((level.tolerations, level.avoids_preferred_taints),)
+        for rule in bundle.rules.domain:
             group = rule.group
-            if rule.obeys or not rule.matched or not group.hard or group.key.kind is not Kind.SPREAD:
+            if rule.obeys or not rule.matched or not group.required or group.key.kind is not RuleKind.SPREAD:
                 continue
             counted = group.key.node_filter
             if any(len(terms) > 1 for terms in counted.choices):
                 continue  # a node settles an open label for one of OR terms: which one, nobody knows here
             more = (*choices, *counted.choices)
             tolerated = tolerations if counted.tolerations is None else (*tolerations, (counted.tolerations, False))
-            if np.isfinite(self.domains.cost(self.masks.mask(level, more, None, tolerated), piece.request)):
+            if np.isfinite(self.domains.cost(self.masks.mask(level, more, None, tolerated), bundle.request)):
                 choices, tolerations = more, tolerated
         return choices, tolerations
 
-    def _find_cells(
+    def _find_domains(
         self,
-        piece: Bundle,
+        bundle: Bundle,
         base: Mask,
         must: tuple[bool, ...],
         pins: Requirements | None,
         narrow: Callable[[Requirements], Mask],
-    ) -> list[Cell]:
-        cells, keys = [], piece.rules.keys
+    ) -> list[JointDomain]:
+        domains, keys = [], bundle.rules.keys
         values_of = [self.domains.values(key, base) for key in keys]
         options = [values if needed else [*values, ABSENT] for values, needed in zip(values_of, must, strict=True)]
         for values in product(*options):
@@ -185,10 +185,10 @@ class Allocator:
                 (*(pins.values() if pins else ()), *(_pin(k, v) for k, v in zip(keys, values, strict=True)))
             )
             mask = narrow(pinned) if pinned else base
-            cost = self.domains.cost(mask, piece.request)
+            cost = self.domains.cost(mask, bundle.request)
             if np.isfinite(cost):
-                cells.append(Cell(values, mask, cost))
-        return cells
+                domains.append(JointDomain(values, mask, cost))
+        return domains
 
     def _exclusions(self, outside: tuple[UnitRule, ...]) -> Requirements | None:
         """Running pods' anti-affinity alone needs no cell: their domains are left out."""
@@ -204,12 +204,12 @@ class Allocator:
         reach: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for dealing in dealings:
             for rule, place in dealing.rules:
-                if rule.group.key.kind is Kind.AFFINITY and rule.obeys:
-                    for cell in dealing.cells:
-                        reach[rule.group.index][cell.values[place]] += dealing.left
+                if rule.group.key.kind is RuleKind.AFFINITY and rule.obeys:
+                    for domain in dealing.domains:
+                        reach[rule.group.index][domain.values[place]] += dealing.left
         self._reach = reach
 
-    def _deal(self, dealing: _Dealing, shares: list[Allocation], *, single: bool) -> None:
+    def _deal(self, dealing: _Dealing, allocations: list[Allocation], *, single: bool) -> None:
         given: dict[tuple[str, ...], int] = defaultdict(int)
         if not single:
             self._deal_evenly(dealing, given)
@@ -220,76 +220,80 @@ class Allocator:
                 break
             self._give(dealing, best, dealing.left if unlimited else 1, given)
         if given:
-            by_values = {cell.values: cell for cell in dealing.cells}
-            shares.extend(Allocation(dealing.piece, by_values[v].mask, by_values[v], n) for v, n in given.items() if n)
+            by_values = {domain.values: domain for domain in dealing.domains}
+            allocations.extend(
+                Allocation(dealing.bundle, by_values[v].mask, by_values[v], n) for v, n in given.items() if n
+            )
 
     def _unlimited(self, dealing: _Dealing) -> bool:
         """Nothing but affinity holds: all may go to one cell."""
         return not any(
-            rule.matched and (rule.obeys or rule.group.hard) and rule.group.key.kind is not Kind.AFFINITY
+            rule.matched and (rule.obeys or rule.group.required) and rule.group.key.kind is not RuleKind.AFFINITY
             for rule, _ in dealing.rules
         )
 
     def _deal_evenly(self, dealing: _Dealing, given: dict[tuple[str, ...], int]) -> None:
         """Whole rounds at once, where one spread rule binds and its domains stand level."""
-        each = dealing.left // max(1, len(dealing.cells))
-        if each < 2 or len(dealing.rules) != 1 or dealing.rules[0][0].group.key.kind is not Kind.SPREAD:
+        each = dealing.left // max(1, len(dealing.domains))
+        if each < 2 or len(dealing.rules) != 1 or dealing.rules[0][0].group.key.kind is not RuleKind.SPREAD:
             return
         rule, group = dealing.rules[0][0], dealing.rules[0][0].group
         if not rule.matched:
             return
-        values = {cell.values[0] for cell in dealing.cells}
-        counts = {group.most.get(value, 0) for value in values} | {group.least.get(value, 0) for value in values}
+        values = {domain.values[0] for domain in dealing.domains}
+        counts = {group.max_matched.get(value, 0) for value in values} | {
+            group.min_matched.get(value, 0) for value in values
+        }
         if values == group.domains and len(counts) == 1 and group.key.min_domains <= len(values):
-            for cell in dealing.cells:
-                self._give(dealing, cell, each, given)
+            for domain in dealing.domains:
+                self._give(dealing, domain, each, given)
 
-    def _give(self, dealing: _Dealing, cell: Cell, amount: int, given: dict[tuple[str, ...], int]) -> None:
-        given[cell.values] += amount
+    def _give(self, dealing: _Dealing, domain: JointDomain, amount: int, given: dict[tuple[str, ...], int]) -> None:
+        given[domain.values] += amount
         dealing.left -= amount
-        self.record(dealing.rules, cell, amount)
+        self.record(dealing.rules, domain, amount)
 
-    def record(self, rules: list[tuple[UnitRule, int]], cell: Cell, amount: int) -> None:
+    def record(self, rules: list[tuple[UnitRule, int]], domain: JointDomain, amount: int) -> None:
         """Count units (negative: take back) in a cell."""
         for rule, place in rules:
             group = rule.group
-            value = cell.values[place]
+            value = domain.values[place]
             if value == ABSENT:
                 continue
-            surely, maybe = self.domains.counted(group, cell.mask)
+            surely, maybe = self.domains.counted(group, domain.mask)
             if maybe:
-                group.most[value] += amount * rule.matched
-                if rule.free:
-                    group.free[value] += amount * rule.matched
+                group.max_matched[value] += amount * rule.matched
+                if rule.unconstrained:
+                    group.unconstrained[value] += amount * rule.matched
             if surely:
-                group.least[value] += amount * rule.matched
+                group.min_matched[value] += amount * rule.matched
             group.owners[value] += amount * rule.owned
 
-    def take_back(self, share: Allocation, amount: int) -> None:
+    def take_back(self, allocation: Allocation, amount: int) -> None:
         """Units that found no room in their cell after all."""
-        if share.cell is None:
+        if allocation.domain is None:
             return
-        keys = share.piece.rules.keys
-        rules = [(r, keys.index(r.group.key.key)) for r in share.piece.rules.domain if r.group.key.key in keys]
-        self.record(rules, share.cell, -amount)
-        share.piece.blocked.add(share.cell.values)
+        keys = allocation.bundle.rules.keys
+        rules = [(r, keys.index(r.group.key.key)) for r in allocation.bundle.rules.domain if r.group.key.key in keys]
+        self.record(rules, allocation.domain, -amount)
+        allocation.bundle.blocked.add(allocation.domain.values)
 
 
 def _pin(key: str, value: str) -> Requirement:
     return Requirement.of(key, "DoesNotExist") if value == ABSENT else Requirement.of(key, "In", (value,))
 
 
-def _best(dealing: _Dealing, reach: Reach) -> Cell | None:
+def _best(dealing: _Dealing, reach: Reach) -> JointDomain | None:
     """The permitted cell with the lowest score: others' rules kept, most followers reached, fewest there, cheapest."""
-    best: Cell | None = None
+    best: JointDomain | None = None
     best_score: tuple[float, ...] = ()
     rules = [(rule, place, rule.group, rule.group.key.kind, _bar(rule)) for rule, place in dealing.rules]
-    for cell in dealing.cells:
+    for domain in dealing.domains:
         strained = level = followers = beside = 0
         for rule, place, group, kind, bar in rules:
-            value = cell.values[place]
-            if kind is Kind.SPREAD and value != ABSENT:
-                count = group.most.get(value, 0)
+            value = domain.values[place]
+            if kind is RuleKind.SPREAD and value != ABSENT:
+                count = group.max_matched.get(value, 0)
                 if count > bar:
                     if rule.obeys:
                         break
@@ -300,24 +304,24 @@ def _best(dealing: _Dealing, reach: Reach) -> Cell | None:
                     beside += count
             elif not _permits(rule, value):
                 break
-            elif kind is Kind.AFFINITY:
-                if not group.anywhere:
+            elif kind is RuleKind.AFFINITY:
+                if not group.has_matched:
                     followers += reach.get(group.index, {}).get(value, 0)
-                elif not rule.obeys and group.batch_owners and not group.most.get(value, 0):
+                elif not rule.obeys and group.batch_owners and not group.max_matched.get(value, 0):
                     strained += 1
         else:
-            score = (strained, -followers, level, cell.cost, beside)
+            score = (strained, -followers, level, domain.cost, beside)
             if best is None or score < best_score:
-                best, best_score = cell, score
+                best, best_score = domain, score
     return best
 
 
 def _bar(rule: UnitRule) -> float:
     """Spread: how many matched pods a domain may have before one more unit is too much; pods not bound mind it too."""
     group = rule.group
-    if group.key.kind is not Kind.SPREAD or not (rule.obeys or (rule.matched and group.hard)):
+    if group.key.kind is not RuleKind.SPREAD or not (rule.obeys or (rule.matched and group.required)):
         return np.inf
-    return group.floor() + group.key.max_skew - rule.matched
+    return group.global_minimum() + group.key.max_skew - rule.matched
 
 
 def _permits(rule: UnitRule, value: str) -> bool:
@@ -325,11 +329,11 @@ def _permits(rule: UnitRule, value: str) -> bool:
     group = rule.group
     kind = group.key.kind
     if value == ABSENT:
-        return kind is Kind.ANTI_AFFINITY or not rule.obeys
-    if kind is Kind.ANTI_AFFINITY:
-        if rule.obeys and (group.most.get(value, 0) or rule.matched > 1):
+        return kind is RuleKind.ANTI_AFFINITY or not rule.obeys
+    if kind is RuleKind.ANTI_AFFINITY:
+        if rule.obeys and (group.max_matched.get(value, 0) or rule.matched > 1):
             return False
         return not (rule.matched and group.owners.get(value, 0) > 0)
-    if kind is Kind.SPREAD or not rule.obeys:
+    if kind is RuleKind.SPREAD or not rule.obeys:
         return True
-    return group.most.get(value, 0) > 0 or (rule.matched > 0 and not group.anywhere)
+    return group.max_matched.get(value, 0) > 0 or (rule.matched > 0 and not group.has_matched)

@@ -1,4 +1,4 @@
-"""Pieces: pods of a class (or of several that must share a node) on their way to a place, and the rules they bring.
+"""Bundles: pods of a class (or of several that must share a node) on their way to a place, and the rules they bring.
 
 A unit is what is placed at once: usually one pod; for pods that must share a host, all of them together.
 """
@@ -14,11 +14,11 @@ from controller.core.api.pod import Toleration
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.groups import Group, Kind, Topology
+from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BundleMember:
     """`pods` pods of a class in every unit, at the class's level `number`."""
 
     pod_class: PodClass
@@ -30,15 +30,15 @@ class Member:
 class UnitRule:
     """One unit and one group: pods that the group's selector matches, pods that own its (required) rule.
 
-    `obeys`: the unit must find the rule kept where it goes. `free`: it obeys no rule at all, so kube-scheduler may bind
+    `obeys`: the unit must find the rule kept where it goes. `unconstrained`: it obeys no rule at all, so kube-scheduler may bind
     it after all others.
     """
 
-    group: Group
+    group: TopologyGroup
     matched: int
     owned: int
     obeys: bool
-    free: bool = False
+    unconstrained: bool = False
 
     @property
     def host(self) -> bool:
@@ -48,7 +48,7 @@ class UnitRule:
     @property
     def identity(self) -> tuple[int, int, int, bool, bool]:
         """Equal for rules that are alike."""
-        return (self.group.index, self.matched, self.owned, self.obeys, self.free)
+        return (self.group.index, self.matched, self.owned, self.obeys, self.unconstrained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class RuleSet:
     """Equal for units that rows treat alike."""
 
     @classmethod
-    def of(cls, rules: tuple[UnitRule, ...], *, bundled: bool = False) -> RuleSet:
+    def of(cls, rules: tuple[UnitRule, ...], *, colocated: bool = False) -> RuleSet:
         """Sort rules. `bundled`: the unit brings its own affinity targets, so it needs none on its row."""
         domain = tuple(rule for rule in rules if not rule.host)
-        host = host_rules(rules, bundled=bundled)
+        host = host_rules(rules, colocated=colocated)
         keys = tuple(sorted({r.group.key.key for r in domain if r.group.batch_owners or r.obeys}))
         return cls(rules, domain, host, keys, tuple(rule.identity for rule in host))
 
@@ -82,7 +82,7 @@ NO_RULES = RuleSet()
 class Bundle:
     """`count` units of the same members, at one level, with one variant of its choices."""
 
-    members: tuple[Member, ...]
+    members: tuple[BundleMember, ...]
     level: RelaxationLevel
     choices: tuple[Choice, ...]
     request: Floats
@@ -92,7 +92,7 @@ class Bundle:
     """The request as bytes, to tell requests apart."""
     tolerations: tuple[tuple[tuple[Toleration, ...], bool], ...] = ()
     """Of bundles: every member's tolerations, and whether it avoids PreferNoSchedule taints; else the level's hold."""
-    bundled: bool = False
+    colocated: bool = False
     """Its units bring what their host affinity asks for."""
     component: frozenset[int] = frozenset()
     """Of bundles: the classes that it was made from."""
@@ -101,7 +101,7 @@ class Bundle:
 
     @property
     def pod_class(self) -> PodClass:
-        """The class that the piece is called by."""
+        """The class that the bundle is called by."""
         return self.members[0].pod_class
 
     @property
@@ -110,12 +110,12 @@ class Bundle:
         return self.pod_class.name
 
 
-def unit_rules(topology: Topology, members: tuple[Member, ...]) -> tuple[UnitRule, ...]:
+def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[UnitRule, ...]:
     """The rules of a unit, its members' taken together. An affinity that the unit itself satisfies is not obeyed."""
     matched: dict[int, int] = defaultdict(int)
     owned: dict[int, int] = defaultdict(int)
     obeys: set[int] = set()
-    groups: dict[int, Group] = {}
+    groups: dict[int, TopologyGroup] = {}
     for member in members:
         for one in topology.involvements(member.pod_class, member.number):
             index = one.group.index
@@ -130,14 +130,14 @@ def unit_rules(topology: Topology, members: tuple[Member, ...]) -> tuple[UnitRul
     )
 
 
-def host_rules(rules: tuple[UnitRule, ...], *, bundled: bool) -> tuple[UnitRule, ...]:
+def host_rules(rules: tuple[UnitRule, ...], *, colocated: bool) -> tuple[UnitRule, ...]:
     """The rules that rows decide. `bundled`: the unit brings its own affinity targets, so it needs none there, unless
     some stand already: kube-scheduler then lets no pod be the first of a new host."""
     found = []
     for rule in rules:
         if not rule.host:
             continue
-        first = rule.group.key.kind is Kind.AFFINITY and not rule.group.anywhere
-        own = bundled and first and rule.matched > 0
+        first = rule.group.key.kind is RuleKind.AFFINITY and not rule.group.has_matched
+        own = colocated and first and rule.matched > 0
         found.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
     return tuple(found)

@@ -8,10 +8,10 @@ import numpy as np
 
 from controller.core.api import labels
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
-from controller.core.provisioning.offerings.node_table import StandingNodes
-from controller.core.provisioning.offerings.option_table import PAIR_KEYS
+from controller.core.provisioning.offerings.node_table import ClusterNodes
+from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
 from controller.core.provisioning.resource_space import Bits, Bools, Floats
-from controller.core.provisioning.topology.groups import EVERY_NODE, Group, Kind, NodeFilter
+from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, TopologyGroup
 from controller.core.scheduling.requirements import Requirement
 
 
@@ -19,10 +19,10 @@ class Domains:
     """Answers about domains. `standing` are all nodes of the cluster, `stays` those that are not thought away,
     `masks.existing` those that may take pods."""
 
-    def __init__(self, masks: MaskCompiler, standing: StandingNodes, stays: Bools) -> None:
+    def __init__(self, masks: MaskCompiler, cluster_nodes: ClusterNodes, stays: Bools) -> None:
         self.masks = masks
         self.catalog = masks.catalog
-        self.standing = standing
+        self.cluster_nodes = cluster_nodes
         self._stays = stays
         self._filters: dict[NodeFilter, tuple[Bits, Bools, Bools]] = {}
         self._costs: dict[tuple[int, bytes], float] = {}
@@ -43,10 +43,14 @@ class Domains:
         return found
 
     def _launchable(self, key: str, bits: Bits) -> set[str]:
-        if key in PAIR_KEYS:
+        if key in OFFERING_LABELS:
             every = int(np.bitwise_or.reduce(bits)) if len(bits) else 0
             place = 0 if key == labels.ZONE else 1
-            return {pair[place] for index, pair in enumerate(self.catalog.pairs) if every >> index & 1}
+            return {
+                offering_key[place]
+                for index, offering_key in enumerate(self.catalog.offering_keys)
+                if every >> index & 1
+            }
         codes, cells = self.catalog.columns.column(key)
         found: set[str] = set()
         for code in set(codes[bits != 0].tolist()):
@@ -85,39 +89,43 @@ class Domains:
             self._reach = self._reach | mask.bits
 
     def _filter(self, node_filter: NodeFilter) -> tuple[Bits, Bools, Bools]:
-        """Launchable pairs, standing nodes and existing rows that pass a node filter."""
+        """Launchable pairs, existing nodes and existing rows that pass a node filter."""
         found = self._filters.get(node_filter)
         if found is None:
-            catalog, standing, existing = self.catalog, self.standing, self.masks.existing
+            catalog, cluster_nodes, existing = self.catalog, self.cluster_nodes, self.masks.existing
             bits = catalog.available
             rows, open_rows = self._stays, np.ones(len(existing), dtype=np.bool_)
             for terms in node_filter.choices:
                 either = np.zeros_like(bits)
                 for term in terms:
                     either = either | catalog.term_bits(term)
-                bits, rows, open_rows = bits & either, rows & standing.choice(terms), open_rows & existing.choice(terms)
+                bits, rows, open_rows = (
+                    bits & either,
+                    rows & cluster_nodes.choice(terms),
+                    open_rows & existing.choice(terms),
+                )
             if node_filter.tolerations is not None:
                 bits = np.where(catalog.tolerated(node_filter.tolerations), bits, np.uint64(0))
-                rows = rows & standing.tolerated(node_filter.tolerations)
+                rows = rows & cluster_nodes.tolerated(node_filter.tolerations)
                 open_rows = open_rows & existing.tolerated(node_filter.tolerations)
             found = self._filters[node_filter] = (bits, rows, open_rows)
         return found
 
-    def eligible(self, group: Group) -> Bools:
-        """Per standing node, whether the group counts it."""
+    def eligible(self, group: TopologyGroup) -> Bools:
+        """Per existing node, whether the group counts it."""
         return self._filter(group.key.node_filter)[1]
 
-    def universe(self, group: Group) -> frozenset[str]:
+    def universe(self, group: TopologyGroup) -> frozenset[str]:
         """The domains whose least count is a spread group's global minimum: of nodes there are and nodes to come."""
         bits, rows, _ = self._filter(group.key.node_filter)
-        codes, cells = self.standing.columns.column(group.key.key)
+        codes, cells = self.cluster_nodes.columns.column(group.key.key)
         held = {cells[code] for code in set(codes[rows].tolist())}
         launchable = self._launchable(group.key.key, bits & self._reach)
         return frozenset({str(v) for v in held if v is not None} | _allowed(launchable, group))
 
-    def counted(self, group: Group, mask: Mask) -> tuple[bool, bool]:
+    def counted(self, group: TopologyGroup, mask: Mask) -> tuple[bool, bool]:
         """Whether pods that go where the mask says are surely, or maybe, counted by the group."""
-        if group.key.kind is not Kind.SPREAD or group.key.node_filter == EVERY_NODE:
+        if group.key.kind is not RuleKind.SPREAD or group.key.node_filter == EVERY_NODE:
             return True, True
         key = (group.key.node_filter, mask.index)
         found = self._counted.get(key)
@@ -129,7 +137,7 @@ class Domains:
         return found
 
 
-def _allowed(values: set[str], group: Group) -> set[str]:
+def _allowed(values: set[str], group: TopologyGroup) -> set[str]:
     """Those that the pods' own selectors leave open: a pool may leave a label open that they do not."""
     key = group.key.key
     return {

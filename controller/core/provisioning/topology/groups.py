@@ -21,7 +21,7 @@ from controller.core.provisioning.pods.selector_index import with_label_keys
 from controller.core.provisioning.topology.running_pods import RunningPods, term_selector
 
 
-class Kind(Enum):
+class RuleKind(Enum):
     """What a group asks of its owners."""
 
     SPREAD = "spread"
@@ -44,7 +44,7 @@ EVERY_NODE = NodeFilter()
 class GroupKey:
     """What makes two pods' rules the same group. `selectors`: a counted pod matches all of them."""
 
-    kind: Kind
+    kind: RuleKind
     key: str
     selectors: tuple[int, ...]
     max_skew: int = 0
@@ -53,51 +53,52 @@ class GroupKey:
 
 
 @dataclass(slots=True)
-class Group:
-    """A rule, and what stands where. For label keys other than the hostname, by label value.
+class TopologyGroup:
+    """One topology rule and its counts. For label keys other than kubernetes.io/hostname, counts are by label value.
 
-    `most` and `least` bound the number of matched pods: a planned pod whose node may or may not pass the group's node
-    filter counts in `most` alone. `owners` are pods that have the rule (for anti-affinity: required, as they repel).
+    `max_matched` and `min_matched` bound the number of matched pods of a domain: a planned pod whose node may or may
+    not pass the group's node filter counts in `max_matched` alone. `owners` are the pods that have the rule (for
+    anti-affinity: as a required term, since only these repel).
     """
 
     index: int
     key: GroupKey
-    most: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    least: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    max_matched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    min_matched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     owners: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    free: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Planned pods among `most` that no rule binds: kube-scheduler may bind them after all others."""
+    unconstrained: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Planned pods among `max_matched` that no rule binds: kube-scheduler may bind them after all others."""
     domains: frozenset[str] = frozenset()
     """Spread: the values that kube-scheduler will count, or may once the plan's nodes are there."""
     batch_owners: int = 0
     """Pods of the batch that have the rule."""
-    hard: bool = False
+    required: bool = False
     """Some owner's rule is required."""
 
-    def floor(self, *, without_free: bool = False) -> int:
+    def global_minimum(self, *, without_unconstrained: bool = False) -> int:
         """Spread: the global minimum; 0 where there are fewer domains than minDomains."""
         if not self.domains or len(self.domains) < self.key.min_domains:
             return 0
-        least = self.least.get
-        if without_free:
-            return min([max(0, least(domain, 0) - self.free.get(domain, 0)) for domain in self.domains])
-        return min([least(domain, 0) for domain in self.domains])
+        matched = self.min_matched.get
+        if without_unconstrained:
+            return min([max(0, matched(domain, 0) - self.unconstrained.get(domain, 0)) for domain in self.domains])
+        return min([matched(domain, 0) for domain in self.domains])
 
     @property
-    def anywhere(self) -> bool:
+    def has_matched(self) -> bool:
         """Whether any matched pod stands anywhere."""
-        return any(count > 0 for count in self.most.values())
+        return any(count > 0 for count in self.max_matched.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Involvement:
     """One class and one group. Owners obey; matched pods count."""
 
-    group: Group
+    group: TopologyGroup
     owner: bool
     matched: bool
     required: bool
-    """The owner's rule is required (not a preference taken for a demand)."""
+    """The owner's rule is required (not a preference taken for a item)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class _OwnRules:
     """What a level obeys: its groups, each with whether it must; `identity` is equal for levels that are alike."""
 
     level: RelaxationLevel
-    groups: tuple[tuple[Group, bool], ...]
+    groups: tuple[tuple[TopologyGroup, bool], ...]
     identity: tuple[tuple[int, bool], ...]
 
 
@@ -126,30 +127,30 @@ def _asks_own_labels(level: RelaxationLevel) -> bool:
 class Topology:
     """All groups of the batch. Add every class at every level first, then ask."""
 
-    def __init__(self, world: RunningPods) -> None:
-        self.world = world
-        self.index = world.index
-        self.groups: dict[GroupKey, Group] = {}
-        self._of_selector: dict[int, list[Group]] = defaultdict(list)
+    def __init__(self, running_pods: RunningPods) -> None:
+        self.running_pods = running_pods
+        self.index = running_pods.index
+        self.groups: dict[GroupKey, TopologyGroup] = {}
+        self._of_selector: dict[int, list[TopologyGroup]] = defaultdict(list)
         self._rules: dict[_RulesKey, _OwnRules] = {}
         self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
         self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
-        self._listed: list[Group] = []
+        self._listed: list[TopologyGroup] = []
         self._repellers()
 
     def _repellers(self) -> None:
         """Groups of the running pods' required anti-affinity; `hosts` and `seed` count their owners."""
-        self.repelling: list[tuple[Group, int]] = []
-        for one, term in self.world.repelling():
+        self.repelling: list[tuple[TopologyGroup, int]] = []
+        for one, term in self.running_pods.repelling():
             number = term_selector(self.index, term, one.pod.namespace, one.pod.labels)
-            group = self._group(GroupKey(Kind.ANTI_AFFINITY, term.topology_key, (number,)))
-            group.hard = True
+            group = self._group(GroupKey(RuleKind.ANTI_AFFINITY, term.topology_key, (number,)))
+            group.required = True
             self.repelling.append((group, one.node))
 
-    def _group(self, key: GroupKey) -> Group:
+    def _group(self, key: GroupKey) -> TopologyGroup:
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(len(self.groups), key)
+            group = self.groups[key] = TopologyGroup(len(self.groups), key)
             self._of_selector[key.selectors[0]].append(group)
             self._listed.append(group)
         return group
@@ -171,12 +172,12 @@ class Topology:
         if found is None:
             groups = tuple(self._own_groups(pod_class, level))
             for group, required in groups:
-                group.hard |= required
+                group.required |= required
             identity = tuple(sorted({(group.index, required) for group, required in groups}))
             found = self._rules[key] = _OwnRules(level, groups, identity)
         return found
 
-    def _own_groups(self, pod_class: PodClass, level: RelaxationLevel) -> Iterator[tuple[Group, bool]]:
+    def _own_groups(self, pod_class: PodClass, level: RelaxationLevel) -> Iterator[tuple[TopologyGroup, bool]]:
         """Every group that the level obeys, and whether it must."""
         for constraint in level.spread:
             required = constraint.when_unsatisfiable != "ScheduleAnyway"
@@ -188,7 +189,7 @@ class Topology:
             )
             host = constraint.topology_key == labels.HOSTNAME
             key = GroupKey(
-                Kind.SPREAD,
+                RuleKind.SPREAD,
                 constraint.topology_key,
                 (self.index.add(selector, frozenset({pod_class.namespace})),),
                 constraint.max_skew,
@@ -198,16 +199,16 @@ class Topology:
             yield self._group(key), required
         yield from self._affinity(pod_class, level)
         for term in level.anti_affinity:
-            group = self._group(GroupKey(Kind.ANTI_AFFINITY, term.topology_key, (self._selector(pod_class, term),)))
+            group = self._group(GroupKey(RuleKind.ANTI_AFFINITY, term.topology_key, (self._selector(pod_class, term),)))
             yield group, term in pod_class.spec.required_pod_anti_affinity
 
-    def _affinity(self, pod_class: PodClass, level: RelaxationLevel) -> list[tuple[Group, bool]]:
+    def _affinity(self, pod_class: PodClass, level: RelaxationLevel) -> list[tuple[TopologyGroup, bool]]:
         """Required terms count pods that match all of them (kube-scheduler); preferred ones stand alone."""
         required = pod_class.spec.required_pod_affinity
         joint = tuple(sorted({self._selector(pod_class, term) for term in required}))
-        found = [(self._group(GroupKey(Kind.AFFINITY, t.topology_key, joint)), True) for t in required]
+        found = [(self._group(GroupKey(RuleKind.AFFINITY, t.topology_key, joint)), True) for t in required]
         for term in level.affinity[len(required) :]:
-            key = GroupKey(Kind.AFFINITY, term.topology_key, (self._selector(pod_class, term),))
+            key = GroupKey(RuleKind.AFFINITY, term.topology_key, (self._selector(pod_class, term),))
             found.append((self._group(key), False))
         return found
 

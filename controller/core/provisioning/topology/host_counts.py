@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 from controller.core.provisioning.topology.bundles import UnitRule
-from controller.core.provisioning.topology.groups import Kind
+from controller.core.provisioning.topology.groups import RuleKind
 
 
 class HostCounts:
@@ -52,10 +52,10 @@ class HostCounts:
     def admits(self, rule: UnitRule, rows: slice) -> Bools | None:
         """Per row, whether the rule allows one more unit; None: on every row."""
         key, matched = rule.group.key, self._array(self._matched, rule.group.index)[rows]
-        if key.kind is Kind.AFFINITY:
+        if key.kind is RuleKind.AFFINITY:
             return matched > 0 if rule.obeys else None
         owners = self._array(self._owners, rule.group.index)[rows]
-        if key.kind is Kind.ANTI_AFFINITY:
+        if key.kind is RuleKind.ANTI_AFFINITY:
             if not rule.obeys:
                 return owners == 0 if rule.matched else None
             nobody = matched == 0 if rule.matched <= 1 else np.zeros(len(matched), dtype=np.bool_)
@@ -70,9 +70,9 @@ class HostCounts:
     def cap(self, rule: UnitRule, rows: Ints) -> Floats | float:
         """How many units the rule allows on each of these rows, which it admits one to."""
         key = rule.group.key
-        if key.kind is Kind.AFFINITY or not rule.matched:
+        if key.kind is RuleKind.AFFINITY or not rule.matched:
             return np.inf
-        if key.kind is Kind.ANTI_AFFINITY:
+        if key.kind is RuleKind.ANTI_AFFINITY:
             return 1.0 if rule.obeys or rule.owned else np.inf
         if not self._binds(rule):
             return np.inf
@@ -84,15 +84,15 @@ class HostCounts:
 
     def _binds(self, rule: UnitRule) -> bool:
         """Whether a spread holds the unit back: it obeys it, or would break it for those that do."""
-        last = self._bound_first and rule.free
-        return rule.obeys or (rule.matched > 0 and rule.group.hard and not last)
+        last = self._bound_first and rule.unconstrained
+        return rule.obeys or (rule.matched > 0 and rule.group.required and not last)
 
     def empty_cap(self, rule: UnitRule) -> float:
         """How many units an empty row may take."""
         key = rule.group.key
-        if key.kind is Kind.AFFINITY:
+        if key.kind is RuleKind.AFFINITY:
             return 0.0 if rule.obeys else np.inf
-        if key.kind is Kind.ANTI_AFFINITY:
+        if key.kind is RuleKind.ANTI_AFFINITY:
             if not rule.obeys:
                 return np.inf
             return np.inf if not rule.matched else 1.0 if rule.matched == 1 else 0.0
@@ -104,7 +104,7 @@ class HostCounts:
         """Count units placed on rows, or on one."""
         if rule.matched:
             self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
-            if self._bound_first and rule.free:
+            if self._bound_first and rule.unconstrained:
                 self._array(self._free, rule.group.index)[rows] += rule.matched * counts
         if rule.owned:
             self._array(self._owners, rule.group.index)[rows] += rule.owned * counts

@@ -18,11 +18,11 @@ class RunningPods:
     """
 
     def __init__(
-        self, around: SnapshotIndex, stays: Bools, batch: Callable[[], frozenset[PodKey]], index: SelectorIndex
+        self, snapshot_index: SnapshotIndex, stays: Bools, batch: Callable[[], frozenset[PodKey]], index: SelectorIndex
     ) -> None:
-        self.nodes = around.nodes
+        self.nodes = snapshot_index.nodes
         self.index = index
-        self._around = around
+        self._around = snapshot_index
         self._stays: list[bool] = stays.tolist()
         self._batch = batch
         self._matched: dict[int, list[RunningPod]] | None = None

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from controller.core.api import labels
 from controller.core.provisioning.offerings.snapshot_index import RunningPod
 from controller.core.provisioning.topology.domains import Domains
-from controller.core.provisioning.topology.groups import Group, Kind, Topology
+from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup
 from controller.core.provisioning.topology.host_counts import HostCounts
 
 
 def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[str, int]) -> None:
     """Count running pods into every group. `rows`: the row of each node that may take pods, by name."""
-    nodes = topology.world.nodes
+    nodes = topology.running_pods.nodes
     for group in topology.groups.values():
-        counted = [one for one in topology.world.matching(group.key.selectors) if _counts(group, one)]
+        counted = [one for one in topology.running_pods.matching(group.key.selectors) if _counts(group, one)]
         if group.key.key == labels.HOSTNAME:
             for one in counted:
-                group.most[nodes[one.node].name] += 1
+                group.max_matched[nodes[one.node].name] += 1
                 row = rows.get(nodes[one.node].name)
                 if row is not None:
                     hosts.seed(group.index, row, 1, 0)
@@ -35,18 +35,18 @@ def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[
                 group.owners[value] += 1
 
 
-def _counts(group: Group, one: RunningPod) -> bool:
+def _counts(group: TopologyGroup, one: RunningPod) -> bool:
     """Pods on their way out repel until they are gone; no rule should lean on them."""
-    return group.key.kind is Kind.ANTI_AFFINITY or not one.pod.terminating
+    return group.key.kind is RuleKind.ANTI_AFFINITY or not one.pod.terminating
 
 
-def _seed_domains(group: Group, running: list[RunningPod], domains: Domains) -> None:
-    codes, cells = domains.standing.columns.column(group.key.key)
-    eligible = domains.eligible(group) if group.key.kind is Kind.SPREAD else None
+def _seed_domains(group: TopologyGroup, running: list[RunningPod], domains: Domains) -> None:
+    codes, cells = domains.cluster_nodes.columns.column(group.key.key)
+    eligible = domains.eligible(group) if group.key.kind is RuleKind.SPREAD else None
     for one in running:
         if eligible is not None and not eligible[one.node]:
             continue
         value = cells[codes[one.node]]
         if value is not None:
-            group.most[str(value)] += 1
-            group.least[str(value)] += 1
+            group.max_matched[str(value)] += 1
+            group.min_matched[str(value)] += 1

@@ -49,11 +49,11 @@ def never_there(posed: SchedulingProblem, name: str) -> SchedulingProblem:
 @given(clusters())
 def test_a_node_thought_away_is_as_one_that_was_never_there(posed: SchedulingProblem) -> None:
     """One after the other on the same surroundings, and then all of them again."""
-    around = SnapshotIndex(posed.snapshot)
+    snapshot_index = SnapshotIndex(posed.snapshot)
     whole = solved(posed, FIRST)
     for name in posed.snapshot.nodes:
-        assert solve(thought_away(posed, name), FIRST, around) == solve(never_there(posed, name), FIRST)
-    assert solve(posed, FIRST, around) == whole
+        assert solve(thought_away(posed, name), FIRST, snapshot_index) == solve(never_there(posed, name), FIRST)
+    assert solve(posed, FIRST, snapshot_index) == whole
 
 
 def test_free_room_follows_what_the_batch_asks_for() -> None:
@@ -63,9 +63,9 @@ def test_free_room_follows_what_the_batch_asks_for() -> None:
     here = state_node(node=node(name="n", capacity=own, allocatable=own), pods=[taken])
     plain = problem(pending=[pending_pod(requests={"cpu": "1"})], nodes=[here])
     greedy = replace(plain, pending=(pending_pod(requests={"cpu": "1", "example.com/card": "1"}),))
-    around = SnapshotIndex(plain.snapshot)
-    assert [placed.node for placed in judged(solve(plain, FIRST, around), plain).existing] == ["n"]
-    assert not solve(greedy, FIRST, around).existing
+    snapshot_index = SnapshotIndex(plain.snapshot)
+    assert [placed.node for placed in judged(solve(plain, FIRST, snapshot_index), plain).existing] == ["n"]
+    assert not solve(greedy, FIRST, snapshot_index).existing
 
 
 def test_surroundings_of_another_snapshot_are_not_used() -> None:
@@ -110,5 +110,5 @@ def test_replicas_of_a_node_thought_away_count_for_no_pool() -> None:
     full = state_node(node=node(name="b"), pods=[running_pod(node="b", requests={"cpu": "2"})])
     waiting = [pending_pod(requests={"cpu": "1500m"}, owner=owner) for _ in range(2)]
     posed = problem(pending=waiting, nodes=[here, full], catalog=types)
-    around = SnapshotIndex(posed.snapshot)
-    assert solve(thought_away(posed, "a"), FIRST, around) == solve(never_there(posed, "a"), FIRST)
+    snapshot_index = SnapshotIndex(posed.snapshot)
+    assert solve(thought_away(posed, "a"), FIRST, snapshot_index) == solve(never_there(posed, "a"), FIRST)

@@ -45,7 +45,7 @@ def stock_of(posed: SchedulingProblem) -> BinPackingProblem:
 
 def scattered(stock: BinPackingProblem, cheapest_type: str) -> Packing:
     """Each unit in a node of its own."""
-    types = [stock.catalog.types[config].name for config in stock.offers.config.tolist()]
+    types = [stock.catalog.types[option].name for option in stock.offers.option.tolist()]
     number = types.index(cheapest_type)
     bins = []
     for lot, count in enumerate(stock.counts.tolist()):
@@ -61,7 +61,7 @@ def searched(stock: BinPackingProblem, start: Packing, seconds: float = 5.0) -> 
     held = np.sum([one.units for one in found.bins], axis=0) + found.left
     assert held.tolist() == (np.sum([one.units for one in start.bins], axis=0) + start.left).tolist()
     for one in found.bins:
-        assert not one.standing
+        assert not one.existing
         assert (one.units @ stock.requests <= stock.capacity[one.number] + 1e-6).all()
         assert stock.allowed[one.number][one.units > 0].all()
     return found

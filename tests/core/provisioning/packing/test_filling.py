@@ -52,8 +52,8 @@ def test_a_demand_that_fits_nothing_is_worth_nothing_and_spoils_no_bound() -> No
 def test_only_candidates_that_are_good_for_some_demand_are_kept() -> None:
     many = [(1.0 + 0.001 * n, 4.0, 4.0) for n in range(500)]
     kept = promising(offers(*many), np.array([[1.0, 1.0], [2.0, 1.0]]))
-    assert 0 < len(kept.config) < 100
-    assert 0 in kept.config
+    assert 0 < len(kept.option) < 100
+    assert 0 in kept.option
 
 
 def test_filling_mixes_shapes_where_packing_class_by_class_wastes() -> None:

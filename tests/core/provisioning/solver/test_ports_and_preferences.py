@@ -39,8 +39,8 @@ def test_host_ports_that_conflict_part_pods(one: HostPort, two: HostPort, nodes:
 
 
 def test_host_ports_of_running_pods_are_taken() -> None:
-    standing = state_node(node=node(name="n"), pods=[running_pod(node="n", host_ports=(HostPort(80),), requests=SMALL)])
-    plan = solved(problem(pending=[pending_pod(host_ports=(HostPort(80),), requests=SMALL)], nodes=[standing]))
+    existing = state_node(node=node(name="n"), pods=[running_pod(node="n", host_ports=(HostPort(80),), requests=SMALL)])
+    plan = solved(problem(pending=[pending_pod(host_ports=(HostPort(80),), requests=SMALL)], nodes=[existing]))
     assert plan.existing == ()
 
 

@@ -64,8 +64,8 @@ def test_a_soft_spread_over_hosts_costs_nodes_too(premium: float | None, nodes: 
 def test_one_pod_alone_keeps_what_would_only_part_it_from_others() -> None:
     """Its anti-affinity costs nothing by itself, and a node that holds such a pod already is left alone."""
     (pod,) = pending_pods(1, labels=WEB, requests={"cpu": "250m"}, preferred_pod_anti_affinity=APART)
-    standing = state_node(node=node(name="n"), pods=[replace(pod, name="other", node_name="n")])
-    assert len(planned(pod, premium=0.0, nodes=[standing]).new_nodes) == 1
+    existing = state_node(node=node(name="n"), pods=[replace(pod, name="other", node_name="n")])
+    assert len(planned(pod, premium=0.0, nodes=[existing]).new_nodes) == 1
 
 
 @pytest.mark.parametrize(("premium", "kind"), [(None, keys.ON_DEMAND), (1.6, keys.ON_DEMAND), (1.4, keys.SPOT)])
@@ -112,9 +112,9 @@ def test_a_taint_to_be_avoided_is_avoided_for_what_it_may_cost(premium: float | 
 
 
 def test_a_preference_that_only_a_standing_node_meets_is_free() -> None:
-    standing = state_node(node=node(name="n", labels={"disk": "ssd"}))
+    existing = state_node(node=node(name="n", labels={"disk": "ssd"}))
     pod = pending_pod(preferred_node_affinity=preferring("disk", "ssd"))
-    plan = planned(pod, premium=0.0, nodes=[state_node(node=node(name="a")), standing])
+    plan = planned(pod, premium=0.0, nodes=[state_node(node=node(name="a")), existing])
     assert [placement.node for placement in plan.existing] == ["n"]
 
 

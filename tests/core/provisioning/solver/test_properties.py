@@ -98,7 +98,7 @@ def test_the_order_of_objects_changes_nothing(posed: SchedulingProblem, seed: in
     """Invariant 1, catalog and snapshot included."""
     chosen = random.Random(seed)
     catalog = {name: tuple(chosen.sample(types, len(types))) for name, types in posed.catalog.items()}
-    around: dict[str, Any] = {
+    snapshot_index: dict[str, Any] = {
         each.name: FrozenMap(dict(chosen.sample(list(held.items()), len(held))))
         for each in fields(posed.snapshot)
         if isinstance(held := getattr(posed.snapshot, each.name), FrozenMap)
@@ -109,7 +109,7 @@ def test_the_order_of_objects_changes_nothing(posed: SchedulingProblem, seed: in
         nodes=tuple(chosen.sample(posed.nodes, len(posed.nodes))),
         provisioners=tuple(chosen.sample(posed.provisioners, len(posed.provisioners))),
         catalog=FrozenMap(dict(reversed(catalog.items()))),
-        snapshot=replace(posed.snapshot, **around),
+        snapshot=replace(posed.snapshot, **snapshot_index),
     )
     assert solve(shuffled) == solve(posed)
 

@@ -46,8 +46,8 @@ def test_alternatives_hold_the_same_pods_and_come_cheapest_first() -> None:
 
 
 def test_a_pod_that_fits_an_existing_node_opens_none() -> None:
-    standing = state_node(node=node(name="here"))
-    plan = solved(problem(pending=[pending_pod()], nodes=[standing]))
+    existing = state_node(node=node(name="here"))
+    plan = solved(problem(pending=[pending_pod()], nodes=[existing]))
     assert [placement.node for placement in plan.existing] == ["here"]
     assert plan.new_nodes == ()
 
@@ -166,8 +166,8 @@ def test_a_selector_beats_weight() -> None:
 
 def test_limits_count_the_capacity_of_nodes_that_stand_and_are_named_in_the_reason() -> None:
     pool = provisioner(limits={"cpu": "4"})
-    standing = state_node(node=node(name="here"), pods=[running_pod(node="here", requests={"cpu": "2"})])
-    plan = solved(problem(pending=pending_pods(2, requests={"cpu": "1500m"}), nodes=[standing], provisioners=[pool]))
+    existing = state_node(node=node(name="here"), pods=[running_pod(node="here", requests={"cpu": "2"})])
+    plan = solved(problem(pending=pending_pods(2, requests={"cpu": "1500m"}), nodes=[existing], provisioners=[pool]))
     assert len(plan.new_nodes) == 1
     assert "its limits leave cpu 0" in plan.unplaced[0].reason
 
@@ -180,9 +180,9 @@ def test_no_alternative_takes_more_of_a_limit_than_the_plan_counted_on() -> None
 
 
 def test_daemons_take_their_share_of_new_and_existing_nodes() -> None:
-    standing = state_node(node=node(name="here"))
+    existing = state_node(node=node(name="here"))
     wanted = pending_pod(requests={"cpu": "1500m"})
-    posed = problem(pending=[wanted], nodes=[standing], daemon_sets=daemon_sets(requests={"cpu": "1"}))
+    posed = problem(pending=[wanted], nodes=[existing], daemon_sets=daemon_sets(requests={"cpu": "1"}))
     (planned,) = solved(posed).new_nodes
     assert planned.offering.instance_type == "c5.xlarge"
     assert planned.requests["cpu"] == 2500

@@ -12,7 +12,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, SelectorRequirement, Toleration, WeightedPodAffinityTerm
 from controller.core.provisioning.packing.rounds import holds
-from controller.core.provisioning.topology.groups import Group, GroupKey, Kind
+from controller.core.provisioning.topology.groups import GroupKey, RuleKind, TopologyGroup
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.plans import SMALL, WEB, homes, in_zones, near, skew, solved, spread
 from tests.factories import (
@@ -209,11 +209,11 @@ def test_pods_on_nodes_that_its_owners_may_not_use_do_not_count(nodes: dict[str,
     """Three stand in one zone, on a node that is none of the spread's: the zone gets its part of the new ones."""
     name = "standing"
     there = [running_pod(node=name, labels=WEB, requests=SMALL) for _ in range(3)]
-    standing = state_node(node=node(name=name, zone=ZONES[0], **nodes), pods=there)
+    existing = state_node(node=node(name=name, zone=ZONES[0], **nodes), pods=there)
     arm = {keys.ARCH: "arm64"} if policy == "Ignore" else {}
     pods = pending_pods(3, labels=WEB, node_selector=arm, topology_spread=(spread(taints_policy=policy),))
     kinds = [instance_type(name=arch, cpu=4, memory="16Gi", arch=arch) for arch in ("amd64", "arm64")]
-    posed = problem(pending=pods, nodes=[standing], catalog=kinds)
+    posed = problem(pending=pods, nodes=[existing], catalog=kinds)
     assert skew(solved(posed), posed) == [1, 1, 1]
 
 
@@ -358,11 +358,11 @@ def test_nodes_of_other_origin_count() -> None:
 
 def test_bound_pods_may_not_lean_on_free_ones_that_are_bound_after_them() -> None:
     """Two owners in one zone, one free pod in the other: only the free pod would level the zones."""
-    group = Group(0, GroupKey(Kind.SPREAD, keys.ZONE, (0,), max_skew=1), domains=frozenset(ZONES[:2]))
-    group.most.update({ZONES[0]: 2, ZONES[1]: 1})
-    group.least.update({ZONES[0]: 2, ZONES[1]: 1})
+    group = TopologyGroup(0, GroupKey(RuleKind.SPREAD, keys.ZONE, (0,), max_skew=1), domains=frozenset(ZONES[:2]))
+    group.max_matched.update({ZONES[0]: 2, ZONES[1]: 1})
+    group.min_matched.update({ZONES[0]: 2, ZONES[1]: 1})
     group.owners.update({ZONES[0]: 2})
-    group.free.update({ZONES[1]: 1})
+    group.unconstrained.update({ZONES[1]: 1})
     assert holds(group)
     assert not holds(group, bound_first=True)
 
