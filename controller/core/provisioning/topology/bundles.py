@@ -28,10 +28,11 @@ class BundleMember:
 
 @dataclass(frozen=True, slots=True)
 class UnitRule:
-    """One unit and one group: pods that the group's selector matches, pods that own its (required) rule.
+    """What one unit means to one topology group.
 
-    `obeys`: the unit must find the rule kept where it goes. `unconstrained`: it obeys no rule at all, so kube-scheduler may bind
-    it after all others.
+    matched: pods of the unit that the group's selector counts. owned: its pods that have the rule as a required one.
+    obeys: the unit may only go where the rule holds. unconstrained: no topology rule restricts the unit, so
+    kube-scheduler may bind it at any time, also after all others.
     """
 
     group: TopologyGroup
