@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 import structlog
@@ -18,7 +18,7 @@ from controller.aws.amifamily.images import Image, Images
 from controller.aws.api import tags as tagging
 from controller.aws.api.clients import Clients
 from controller.aws.api.cluster_facts import ClusterFacts, describe_cluster
-from controller.aws.api.interruption_queue import InterruptionQueue
+from controller.aws.api.interruption_queue import SqsQueue
 from controller.aws.api.ttl_cache import Cache
 from controller.aws.catalog.capacity import CapacityRules, pod_capacity
 from controller.aws.catalog.capacity_rules import capacity_rules
@@ -37,11 +37,19 @@ from controller.aws.network.security_groups import SecurityGroups
 from controller.aws.network.subnets import Subnets
 from controller.aws.permissions import check_permissions
 from controller.aws.provisioner_advice import advice
-from controller.aws.template_status import TemplateStatus, resolve_status
+from controller.aws.template_status import resolve_status
 from controller.core.api.labels import SPOT
+from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
+from controller.core.cloud import (
+    CloudInstance,
+    EmptyQueue,
+    InstanceType,
+    InterruptionQueue,
+    LaunchRequest,
+    TemplateStatus,
+)
 from controller.errors import CloudError, InsufficientCapacityError, NodeTemplateError
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import SILENT, Recorder
@@ -84,6 +92,9 @@ class AWSProvider:
         self._pricing = Pricing(
             ec2, clients.pricing, clients.region, self._shipped.prices, clock.now, settings.price_rules
         )
+        self._queue: InterruptionQueue = EmptyQueue()
+        if settings.interruption_queue_name:
+            self._queue = SqsQueue(clients.sqs, settings.interruption_queue_name)
         self._subnets = Subnets(ec2, clock)
         self._security_groups = SecurityGroups(ec2, settings.cluster_name, clock, logger)
         self._images = Images(ec2, clients.ssm, clock)
@@ -175,13 +186,13 @@ class AWSProvider:
         """See CloudProvider."""
         self._instances.terminate(instance_id(provider_id))
 
-    def interruptions(self) -> InterruptionQueue | None:
-        """The queue of interruption events; None when the settings name none."""
-        name = self._settings.interruption_queue_name
-        return InterruptionQueue(self._clients.sqs, name) if name else None
+    @property
+    def interruptions(self) -> InterruptionQueue:
+        """See CloudProvider."""
+        return self._queue
 
-    def spot_lost(self, instance_type: str, zone: str) -> None:
-        """A spot instance of this type is taken back there: the offering is not planned for a while."""
+    def spot_interrupted(self, instance_type: str, zone: str) -> None:
+        """See CloudProvider."""
         self._unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
 
     def region_catalog(self) -> RegionCatalog:
@@ -211,28 +222,29 @@ class AWSProvider:
         """Where it launches."""
         return self._clients.region
 
-    @property
-    def memory(self) -> LearnedMemory:
-        """What nodes that joined taught about their types' memory: whoever sees nodes may teach it, and keep it."""
-        return self._memory
+    def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
+        """See CloudProvider."""
+        self._memory.learn(nodes)
+        return self._memory.document()
 
-    def status(self, template: AWSNodeTemplate) -> TemplateStatus:
-        """What the template's selectors find now. Raises nothing: what fails is among the status's problems."""
+    def restore_memory(self, learned: Mapping[str, str]) -> None:
+        """See CloudProvider."""
+        self._memory.restore(learned)
+
+    def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
+        """See CloudProvider."""
         return resolve_status(template, self._subnets, self._security_groups)
 
-    def images(self, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """Ids of the images that nodes of the template may run now: a node of another one has drifted.
-
-        Raises NodeTemplateError when there is none, and other CloudErrors.
-        """
+    def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """See CloudProvider."""
         return tuple(sorted({image.id for image in self._images_of(template)}))
 
     def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """What the user should know of the two together. Raises NodeTemplateError for a family that we do not run."""
+        """See CloudProvider."""
         return advice(provisioner, template, family_of(template), self._settings)
 
     def check_permissions(self) -> None:
-        """Try at start-up what the controller will do. Raises CloudUnauthorizedError naming all that is refused."""
+        """See CloudProvider. Actions that the controller can do without are logged."""
         for action in check_permissions(self._clients, self._settings):
             self._log.warning("Permission seems to be missing; carrying on without", action=action)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from controller.cloud.catalogs import template_of
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.cloud import CloudInstance
+from controller.core.cloud import CloudInstance, CloudProvider
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.drift import drift_reason, missing_hashes, network_reason
 from controller.core.state.snapshot import Snapshot
@@ -16,34 +15,19 @@ from controller.kube.informers import Informers
 from controller.runtime.clock import Clock
 from controller.runtime.loops import ItemBackoff
 
-Images = Callable[[AWSNodeTemplate], Collection[str]]
-Networks = Callable[[AWSNodeTemplate], tuple[Collection[str], Collection[str]]]
-"""Ids of the subnets and of the security groups that a template selects now; empty where they cannot be had."""
 NETWORK_SECONDS = 60.0
 """How old an answer about networks may be: subnets of instances do not change, security groups seldom."""
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSource:
-    """What templates select, and the instances of the cluster; both may raise CloudErrors."""
-
-    selected: Networks
-    instances: Callable[[], Iterable[CloudInstance]]
+_INSTANCES = ("instances",)
+"""The key under which failures to list instances are counted; templates are counted by name."""
 
 
 class Drift:
-    """Answers for one node at a time. `images` gives the image ids that nodes of a template may run now.
+    """Whether a node is still what its Provisioner and node template would launch now."""
 
-    Without `network`, subnets and security groups drift by their selectors' hash alone.
-    """
-
-    def __init__(
-        self, informers: Informers, images: Images, clock: Clock, network: NetworkSource | None = None
-    ) -> None:
+    def __init__(self, informers: Informers, cloud: CloudProvider, clock: Clock) -> None:
         self._informers = informers
-        self._images = images
+        self._cloud = cloud
         self._clock = clock
-        self._network = network
         self._failing = ItemBackoff(clock, "drift")
         self._instances: Mapping[str, CloudInstance] = {}
         self._listed_at = float("-inf")
@@ -78,43 +62,46 @@ class Drift:
         if template.launch_template or not self._failing.ready(template.name):
             return None
         try:
-            found = self._images(template)
+            images = self._cloud.image_ids(template)
         except CloudError as error:
             self._failing.failed(
                 template.name, error, "Images not known; no node drifts for them", template=template.name
             )
             return None
         self._failing.succeeded(template.name)
-        return found
+        return images
 
     def _network_reason(self, provider_id: str, template: AWSNodeTemplate) -> str:
-        if self._network is None:
-            return ""
-        instance = self._listed(self._network).get(provider_id)
+        instance = self._listed().get(provider_id)
         if instance is None:
             return ""
-        subnets, groups = self._selection(self._network, template)
+        subnets, groups = self._selection(template)
         return network_reason(instance, template, subnets, groups)
 
-    def _selection(self, network: NetworkSource, template: AWSNodeTemplate) -> tuple[Collection[str], Collection[str]]:
-        """Asked once a minute for each version of a template, however many nodes it has and whatever the answer was."""
+    def _selection(self, template: AWSNodeTemplate) -> tuple[Collection[str], Collection[str]]:
+        """Ids of the subnets and security groups that the template selects, empty where they are not known.
+
+        Asked once a minute for each version of a template, however many nodes it has and whatever the answer was.
+        """
         now, key = self._clock.monotonic(), (template.uid, template.generation)
         if now - self._selected.get(key, (float("-inf"), ((), ())))[0] >= NETWORK_SECONDS:
             self._selected = {
                 known: entry for known, entry in self._selected.items() if now - entry[0] < NETWORK_SECONDS
             }
-            self._selected[key] = (now, network.selected(template))
+            status = self._cloud.template_status(template)
+            subnets = frozenset(subnet_id for subnet_id, _ in status.subnets or ())
+            self._selected[key] = (now, (subnets, frozenset(status.security_groups or ())))
         return self._selected[key][1]
 
-    def _listed(self, network: NetworkSource) -> Mapping[str, CloudInstance]:
+    def _listed(self) -> Mapping[str, CloudInstance]:
         """The instances by provider id; the list that was while there is no newer one."""
         now = self._clock.monotonic()
-        if now - self._listed_at >= NETWORK_SECONDS and self._failing.ready(NetworkSource):
+        if now - self._listed_at >= NETWORK_SECONDS and self._failing.ready(_INSTANCES):
             try:
-                self._instances = {instance.provider_id: instance for instance in network.instances()}
+                self._instances = {instance.provider_id: instance for instance in self._cloud.list()}
             except CloudError as error:
-                self._failing.failed(NetworkSource, error, "Instances not known; no node drifts for its network")
+                self._failing.failed(_INSTANCES, error, "Instances not known; no node drifts for its network")
             else:
-                self._failing.succeeded(NetworkSource)
+                self._failing.succeeded(_INSTANCES)
                 self._listed_at = now
         return self._instances

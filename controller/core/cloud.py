@@ -1,13 +1,16 @@
-"""What the core knows of a cloud: instance types, their offerings, and the five verbs of a provider."""
+"""The cloud as the controller sees it: instance types and offerings, instances, and the CloudProvider protocol.
+
+Whatever the shell asks of a cloud is a member of CloudProvider; nothing goes around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.node import Taint
+from controller.core.api.node import Node, Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
@@ -119,11 +122,56 @@ class CloudInstance:
     """Sorted. Both are empty where nobody knows them."""
 
 
+@dataclass(frozen=True, slots=True)
+class TemplateStatus:
+    """What an AWSNodeTemplate's selectors match now. An empty tuple: nothing matches. None: the cloud did not answer.
+
+    `problems` are for the template's author, or for whoever grants the controller its permissions; `unanswered` are
+    requests that failed for a reason that may pass.
+    """
+
+    subnets: tuple[tuple[str, str], ...] | None = ()
+    """(id, zone), most free addresses first."""
+    security_groups: tuple[str, ...] | None = ()
+    """Ids, sorted."""
+    problems: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """A message of the interruption queue; `receipt` is what deletes it."""
+
+    body: str
+    receipt: str = ""
+
+
+class InterruptionQueue(Protocol):
+    """Announcements of what the cloud is about to do to instances. A message that is not deleted comes again."""
+
+    def receive(self) -> tuple[QueueMessage, ...]:
+        """Wait a while for messages. Raises CloudError."""
+
+    def delete(self, messages: Iterable[QueueMessage]) -> None:
+        """Delete messages that were handled. Raises CloudError."""
+
+
+class EmptyQueue:
+    """The InterruptionQueue of a cluster that configured none."""
+
+    def receive(self) -> tuple[QueueMessage, ...]:
+        """Return no messages, at once."""
+        return ()
+
+    def delete(self, messages: Iterable[QueueMessage]) -> None:
+        """There are none to delete."""
+
+
 class TypeSource(Protocol):
     """The one question that planning asks of a cloud."""
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
-        """The types that this Provisioner's template can launch, offerings priced; unavailable ones are marked.
+        """Return the types that this Provisioner's template can launch, offerings priced; unavailable ones are marked.
 
         Raises NodeTemplateError when the template matches no subnet, and other CloudErrors.
         """
@@ -147,3 +195,40 @@ class CloudProvider(TypeSource, Protocol):
 
     def delete(self, provider_id: str) -> None:
         """Terminate. Raises InstanceNotFoundError when it is gone already; ValueError for an id that is not ours."""
+
+    def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """Ids of the images that the template's nodes may run now, sorted: a node of another image has drifted.
+
+        Raises NodeTemplateError when there is none, and other CloudErrors.
+        """
+
+    def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
+        """What the template's selectors match now. Raises nothing: failures are part of the status."""
+
+    def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """One sentence for each setting of the two that is valid and yet without effect.
+
+        Raises NodeTemplateError for a template that cannot be used.
+        """
+
+    @property
+    def interruptions(self) -> InterruptionQueue:
+        """The interruption queue; an EmptyQueue where none is configured."""
+
+    def spot_interrupted(self, instance_type: str, zone: str) -> None:
+        """Treat this spot offering as unavailable for a while: an instance of it is being taken back."""
+
+    def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
+        """Learn the memory of instance types from initialized nodes.
+
+        Returns all that is known, as the data of a ConfigMap for `restore_memory`.
+        """
+
+    def restore_memory(self, learned: Mapping[str, str]) -> None:
+        """Add what an earlier process learned. Entries that cannot be read are left out."""
+
+    def refresh(self) -> None:
+        """Read again what is due of the data the provider caches; a read that fails keeps the earlier content."""
+
+    def check_permissions(self) -> None:
+        """Try what the controller will do. Raises CloudErrors; CloudUnauthorizedError names all that is refused."""

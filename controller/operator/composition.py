@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
 
-from controller.aws.catalog.learned_memory import LearnedMemory
-from controller.aws.template_status import TemplateStatus
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
-from controller.cloud.drift_checks import Drift, Images, NetworkSource
-from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.cloud.drift_checks import Drift
 from controller.core.cloud import Catalog, CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.guards.spending import LaunchLimits
@@ -40,11 +36,11 @@ from controller.reconcilers.deprovisioning.executor import CommandExecutor, Comm
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
-from controller.reconcilers.nodes.interruption_reconciler import InterruptionReconciler, Queue, SpotLost
+from controller.reconcilers.nodes.interruption_reconciler import InterruptionReconciler
 from controller.reconcilers.nodes.registration_reconciler import RegistrationReconciler
 from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
 from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningOptions, ProvisioningReconciler
-from controller.reconcilers.status.advice_reconciler import AdviceReconciler, Advise
+from controller.reconcilers.status.advice_reconciler import AdviceReconciler
 from controller.reconcilers.status.conditions_reconciler import ConditionsReconciler
 from controller.reconcilers.status.counter_reconciler import CounterReconciler
 from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
@@ -97,23 +93,12 @@ class Operator:
         cloud: CloudProvider,
         clock: Clock,
         stop: threading.Event,
-        refresh: Callable[[], None] | None = None,
-        resolve: Callable[[AWSNodeTemplate], TemplateStatus] | None = None,
-        advise: Advise | None = None,
-        memory: LearnedMemory | None = None,
         namespace: str = "",
-        images: Images | None = None,
-        interruptions: tuple[Queue, SpotLost] | None = None,
         times: OperatorTimes | None = None,
         recorder: Recorder = SILENT,
         ledger: Ledger | None = None,
     ) -> None:
-        """`refresh` reads again what the cloud provider caches, when it is due; `resolve` what a template selects.
-
-        `images` gives the image ids that nodes of a template may run now; without it no node drifts.
-        `interruptions` are the queue, and who is told of spot offerings that are taken back.
-        `advise` says which settings have no effect; `memory` and `ledger` are kept in ConfigMaps of `namespace`.
-        """
+        """Learned memory and the `ledger` are kept in ConfigMaps of `namespace`; without one, not at all."""
         self._recorder = recorder
         self._ledger = ledger or Ledger(clock, recorder)
         self._state_text, self._leads = StateText(), False
@@ -142,24 +127,19 @@ class Operator:
             planned=threading.Event(),
         )
         self._drift: Drift | None = None
-        if images is not None and settings.drift_enabled:
-            network = None if resolve is None else NetworkSource(lambda each: resolve(each).ids(), cloud.list)
-            self._drift = Drift(self.informers, images, clock, network)
+        if settings.drift_enabled:
+            self._drift = Drift(self.informers, cloud, clock)
         acting = self._reconcilers(settings)
-        if resolve is not None:
-            acting.append(NodeTemplatesReconciler(self._context, resolve))
-        if interruptions is not None:
-            queue, spot_lost = interruptions
-            acting.append(InterruptionReconciler(self._context, queue, spot_lost))
-        if advise is not None:
-            acting.append(AdviceReconciler(events=self.events, advise=advise))
-        if memory is not None:
-            acting.append(MemoryReconciler(kube=kube, namespace=namespace, memory=memory))
+        acting.append(NodeTemplatesReconciler(self._context))
+        if settings.interruption_queue_name:
+            acting.append(InterruptionReconciler(self._context))
+        acting.append(AdviceReconciler(events=self.events, cloud=cloud))
         self._decisions = DecisionsReconciler(kube=kube, namespace=namespace, ledger=self._ledger, clock=clock)
         if namespace:
+            acting.append(MemoryReconciler(kube=kube, namespace=namespace, cloud=cloud))
             acting.append(self._decisions)
         self._acting = [self._loop(reconciler) for reconciler in acting]
-        self._standing = [self._loop(RefreshReconciler(refresh))] if refresh is not None else []
+        self._standing = [self._loop(RefreshReconciler(cloud))]
 
     def _loop(self, reconciler: Reconciler) -> Loop:
         settle = self._times.settle_seconds if reconciler.name in WITHOUT_DELAY else 10 * self._times.settle_seconds

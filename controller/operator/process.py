@@ -17,6 +17,7 @@ import structlog
 import controller
 from controller.aws.api.clients import make_clients
 from controller.aws.provider import AWSProvider
+from controller.core.cloud import CloudProvider
 from controller.errors import CloudUnauthorizedError, KubeError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
@@ -93,8 +94,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
         return 0
     provider = make_provider(settings, kube, clock, stop, serving.metrics)
     until_it_works(lambda: check(provider), "AWS", clock, stop)
-    queue = provider.interruptions()
-    if queue is None:
+    if not settings.interruption_queue_name:
         _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
     operator = Operator(
         settings=settings,
@@ -102,13 +102,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
         cloud=provider,
         clock=clock,
         stop=stop,
-        refresh=provider.refresh,
-        resolve=provider.status,
-        advise=provider.advice,
-        memory=provider.memory,
         namespace=options.system_namespace,
-        images=provider.images,
-        interruptions=(queue, provider.spot_lost) if queue is not None else None,
         times=times,
         recorder=serving.metrics,
         ledger=ledger,
@@ -172,14 +166,14 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 def make_provider(
     settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event, recorder: Recorder
-) -> AWSProvider:
+) -> CloudProvider:
     """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
     logger = structlog.get_logger("aws")
     clients = make_clients(version=controller.__version__)
     return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop, recorder=recorder)
 
 
-def check(provider: AWSProvider) -> None:
+def check(provider: CloudProvider) -> None:
     """Say now which permissions are missing. Nodes that exist are looked after all the same, so the process goes on.
 
     Raises CloudErrors when AWS does not answer.

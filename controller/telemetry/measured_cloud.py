@@ -1,15 +1,23 @@
-"""A cloud provider that measures another one: how long each method took, and what failed."""
+"""A CloudProvider that measures another one: how long each call took, and which failed."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
+from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, CloudProvider, InstanceType, LaunchRequest
+from controller.core.cloud import (
+    CloudInstance,
+    CloudProvider,
+    InstanceType,
+    InterruptionQueue,
+    LaunchRequest,
+    TemplateStatus,
+)
 from controller.errors import CloudError
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import CLOUD_DURATION, CLOUD_ERRORS, Recorder
@@ -21,7 +29,11 @@ _WORKER: Final = re.compile(r"[-_]\d+(_\d+)?$")
 
 
 class MeasuredCloud:
-    """Implements CloudProvider. Methods have the peer's names; `controller` is the loop or pool that called."""
+    """Implements CloudProvider. Members that call the cloud are measured; the others are passed on.
+
+    Label `method` has the names of Karpenter v0.27's metrics decorator; `controller` is the loop or thread pool that
+    called. The long poll of the interruption queue and the scheduled `refresh` would only hide the others' durations.
+    """
 
     def __init__(self, cloud: CloudProvider, recorder: Recorder, clock: Clock) -> None:
         self._cloud = cloud
@@ -47,6 +59,43 @@ class MeasuredCloud:
     def delete(self, provider_id: str) -> None:
         """See CloudProvider."""
         self._measured("Delete", lambda: self._cloud.delete(provider_id))
+
+    def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """See CloudProvider."""
+        return self._measured("GetImageIDs", lambda: self._cloud.image_ids(template))
+
+    def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
+        """See CloudProvider."""
+        return self._measured("GetTemplateStatus", lambda: self._cloud.template_status(template))
+
+    def check_permissions(self) -> None:
+        """See CloudProvider."""
+        self._measured("CheckPermissions", self._cloud.check_permissions)
+
+    def refresh(self) -> None:
+        """See CloudProvider."""
+        self._cloud.refresh()
+
+    def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
+        """See CloudProvider."""
+        return self._cloud.advice(provisioner, template)
+
+    @property
+    def interruptions(self) -> InterruptionQueue:
+        """See CloudProvider."""
+        return self._cloud.interruptions
+
+    def spot_interrupted(self, instance_type: str, zone: str) -> None:
+        """See CloudProvider."""
+        self._cloud.spot_interrupted(instance_type, zone)
+
+    def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
+        """See CloudProvider."""
+        return self._cloud.learn_memory(nodes)
+
+    def restore_memory(self, learned: Mapping[str, str]) -> None:
+        """See CloudProvider."""
+        self._cloud.restore_memory(learned)
 
     def _measured(self, method: str, call: Callable[[], T]) -> T:
         caller = _WORKER.sub("", threading.current_thread().name)

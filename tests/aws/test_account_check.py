@@ -140,7 +140,7 @@ def test_spot_role_that_is_there_is_enough(cloud: Cloud, elder: AWSProvider) -> 
 
 
 def test_subnets_of_one_zone_alone_are_a_warning(cloud: Cloud, elder: AWSProvider) -> None:
-    (subnet, _), *_ = elder.status(template()).subnets or ()
+    (subnet, _), *_ = elder.template_status(template()).subnets or ()
     found = looked(cloud, elder, subnet_selector=FrozenMap({"aws-ids": subnet}))["AWSNodeTemplate default"]
     assert found[0].level is Level.WARNING
     assert "tag subnets of another zone" in found[0].remedy

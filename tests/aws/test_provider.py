@@ -110,16 +110,15 @@ class TestThreads:
 
 class TestStatus:
     def test_subnets_by_free_addresses_and_groups(self, cloud: Cloud, provider: AWSProvider) -> None:
-        status = provider.status(template())
+        status = provider.template_status(template())
         assert cloud.aws.seeded is not None
-        assert {item["id"] for item in status.document()["subnets"]} == set(cloud.aws.seeded.subnet_ids)
-        assert set(status.document()["subnets"][0]) == {"id", "zone"}
-        assert status.document()["securityGroups"] == [{"id": cloud.aws.seeded.security_group_id}]
+        assert {subnet_id for subnet_id, _ in status.subnets or ()} == set(cloud.aws.seeded.subnet_ids)
+        assert status.security_groups == (cloud.aws.seeded.security_group_id,)
         assert status.problems == ()
 
     def test_each_list_is_resolved_on_its_own(self, provider: AWSProvider) -> None:
-        status = provider.status(template(subnet_selector=FrozenMap({"no": "such"})))
-        assert status.document()["subnets"] == []
+        status = provider.template_status(template(subnet_selector=FrozenMap({"no": "such"})))
+        assert status.subnets == ()
         assert status.security_groups is not None
         assert len(status.security_groups) == 1
         (problem,) = status.problems
@@ -133,24 +132,23 @@ class TestStatus:
         self, cloud: Cloud, provider: AWSProvider, code: str, unanswered: str, problem: str
     ) -> None:
         cloud.aws.faults.add(Fault(service="ec2", action="DescribeSubnets", code=code))
-        status = provider.status(template(subnet_selector=FrozenMap({"aws-ids": "subnet-0123456789abcdef0"})))
+        status = provider.template_status(template(subnet_selector=FrozenMap({"aws-ids": "subnet-0123456789abcdef0"})))
         assert status.subnets is None
-        assert set(status.document()) == {"securityGroups"}
         assert unanswered in "".join(status.unanswered)
         assert bool(unanswered) == bool(status.unanswered)
         assert problem in "".join(status.problems)
         assert bool(problem) == bool(status.problems)
 
     def test_a_template_with_its_own_launch_template_needs_no_groups(self, provider: AWSProvider) -> None:
-        status = provider.status(template(launch_template="own", security_group_selector=FrozenMap()))
+        status = provider.template_status(template(launch_template="own", security_group_selector=FrozenMap()))
         assert status.problems == ()
 
     def test_images_are_those_that_nodes_may_run_now(
         self, provider: AWSProvider, types: tuple[InstanceType, ...]
     ) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
-        assert instance.image_id in provider.images(template())
-        assert instance.image_id not in provider.images(template(ami_family="AL2023"))
+        assert instance.image_id in provider.image_ids(template())
+        assert instance.image_id not in provider.image_ids(template(ami_family="AL2023"))
 
 
 class TestStartUpCheck:

@@ -10,18 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from controller.cloud.drift_checks import Images
+from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
+from controller.core.cloud import CloudInstance, InstanceType, InterruptionQueue, LaunchRequest, TemplateStatus
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import EVENTS, Resource
 from controller.operator.composition import Operator, OperatorTimes
-from controller.reconcilers.nodes.interruption_reconciler import Queue
 from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
 from tests.faults.inhabitants import Inhabitants
@@ -139,6 +138,34 @@ class MortalCloud:
     def delete(self, provider_id: str) -> None:
         self._life.fate.around(self._life, "terminate", lambda: self._cloud.delete(provider_id))
 
+    def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
+        return self._cloud.image_ids(template)
+
+    def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
+        return self._cloud.template_status(template)
+
+    def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
+        return self._cloud.advice(provisioner, template)
+
+    @property
+    def interruptions(self) -> InterruptionQueue:
+        return self._cloud.interruptions
+
+    def spot_interrupted(self, instance_type: str, zone: str) -> None:
+        self._cloud.spot_interrupted(instance_type, zone)
+
+    def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
+        return self._cloud.learn_memory(nodes)
+
+    def restore_memory(self, learned: Mapping[str, str]) -> None:
+        self._cloud.restore_memory(learned)
+
+    def refresh(self) -> None:
+        self._cloud.refresh()
+
+    def check_permissions(self) -> None:
+        self._cloud.check_permissions()
+
 
 @dataclass
 class Lives:
@@ -147,11 +174,9 @@ class Lives:
     world: World
     inhabitants: Inhabitants
     times: OperatorTimes
-    images: Images | None = None
-    queue: Queue | None = None
     fate: Fate = field(default_factory=Fate)
-    surge: bool = False
-    """The setting surgeSingleReplicas."""
+    settings: Settings = field(default_factory=lambda: Settings(cluster_name="test"))
+    """Those of every life, with shorter batches."""
     count: int = 0
     _present: tuple[Life, Operator] | None = None
 
@@ -175,21 +200,13 @@ class Lives:
 
     def _be_born(self) -> None:
         life = Life(self.fate)
-        settings = Settings(
-            cluster_name="test",
-            batch_idle_duration_seconds=0.02,
-            batch_max_duration_seconds=0.2,
-            drift_enabled=self.images is not None,
-            surge_single_replicas=self.surge,
-        )
+        settings = replace(self.settings, batch_idle_duration_seconds=0.02, batch_max_duration_seconds=0.2)
         operator = Operator(
             settings=settings,
             kube=MortalKube(self.world.kube, self.world.clock, life),
             cloud=MortalCloud(self.world.cloud, life),
             clock=self.world.clock,
             stop=life.stop,
-            images=self.images,
-            interruptions=None if self.queue is None else (self.queue, lambda _type, _zone: None),
             times=self.times,
         )
         self.count += 1

@@ -20,6 +20,7 @@ from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.errors import InsufficientCapacityError
 from controller.kube.resources import EVENTS, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, VOLUME_ATTACHMENTS
 from controller.runtime.loops import BackoffTimes
+from controller.settings import Settings
 from tests.core.instances import cloud_instance
 from tests.faults.inhabitants import Inhabitants
 from tests.faults.lives import Lives, exists
@@ -60,7 +61,9 @@ class Cluster:
     def __init__(self, world: World) -> None:
         self.world = world
         self.inhabitants = Inhabitants(world, grace_seconds=5)
-        self.lives = Lives(world, self.inhabitants, QUICK, images=lambda _template: ("ami-new",))
+        world.cloud.images = lambda _template: ("ami-new",)
+        settings = Settings(cluster_name="test", drift_enabled=True)
+        self.lives = Lives(world, self.inhabitants, QUICK, settings=settings)
         self.lives.fate.immortal = True
         self.names: dict[str, list[str]] = {}
         for number, (name, kind) in enumerate(KINDS.items()):

@@ -117,7 +117,7 @@ def expiration(lives: Lives) -> list[str]:
 def surge(lives: Lives) -> list[str]:
     """The only pod of a Deployment: a rollout is asked for, and the node goes when its pod runs elsewhere."""
     lives.world.add_provisioner()
-    lives.surge = True
+    lives.settings = replace(lives.settings, surge_single_replicas=True)
     old = old_node(lives, 1, "c5.large", ())
     lives.inhabitants.deploy("one", "1")
     lives.inhabitants.make("one-old", "one", "1", old)
@@ -133,7 +133,8 @@ def no_capacity(lives: Lives) -> list[str]:
 
 def drift(lives: Lives) -> list[str]:
     lives.world.add_provisioner()
-    lives.images = lambda _template: ("ami-new",)
+    lives.settings = replace(lives.settings, drift_enabled=True)
+    lives.world.cloud.images = lambda _template: ("ami-new",)
     return [old_node(lives, 1, "c5.large", ("1",), **{keys.INSTANCE_AMI_ID: "ami-old"})]
 
 
@@ -163,7 +164,8 @@ def emptiness(lives: Lives) -> list[str]:
 
 def interruption(lives: Lives) -> list[str]:
     lives.world.add_provisioner()
-    lives.queue = queue = MemoryQueue()
+    lives.settings = replace(lives.settings, interruption_queue_name="queue")
+    lives.world.cloud.interruptions = queue = MemoryQueue()
     old = old_node(lives, 1, "c5.large", ("1",))
     instance = lives.world.node(old)["spec"]["providerID"].rpartition("/")[2]
     event = {"version": "0", "source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}

@@ -5,13 +5,23 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.core.api import labels as keys
+from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
+from controller.core.cloud import (
+    CloudInstance,
+    EmptyQueue,
+    InstanceType,
+    InterruptionQueue,
+    LaunchRequest,
+    PricedOffering,
+    TemplateStatus,
+)
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.errors import CloudError, InstanceNotFoundError
 from tests import factories
@@ -32,6 +42,13 @@ class MemoryCloud:
         """What it launches, whatever the plan counts on."""
         self.types_errors: dict[str, CloudError] = {}
         """By Provisioner."""
+        self.images: Callable[[AWSNodeTemplate], tuple[str, ...]] = lambda _template: ()
+        self.status = TemplateStatus()
+        """Of every template; `status_requests` are the names of those that were asked for."""
+        self.status_requests: list[str] = []
+        self.interruptions: InterruptionQueue = EmptyQueue()
+        self.spot_interruptions: list[tuple[str, str]] = []
+        self.memory = LearnedMemory()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -83,6 +100,32 @@ class MemoryCloud:
         with self._lock:
             self.deleted.append(provider_id)
             self.instances[provider_id] = replace(instance, state="shutting-down")
+
+    def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
+        return self.images(template)
+
+    def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
+        self.status_requests.append(template.name)
+        return self.status
+
+    def advice(self, _provisioner: Provisioner, _template: AWSNodeTemplate) -> tuple[str, ...]:
+        return ()
+
+    def spot_interrupted(self, instance_type: str, zone: str) -> None:
+        self.spot_interruptions.append((instance_type, zone))
+
+    def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
+        self.memory.learn(nodes)
+        return self.memory.document()
+
+    def restore_memory(self, learned: Mapping[str, str]) -> None:
+        self.memory.restore(learned)
+
+    def refresh(self) -> None:
+        """Nothing is cached."""
+
+    def check_permissions(self) -> None:
+        """Everything is allowed."""
 
     def settle(self) -> None:
         """What was shutting down is terminated."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from controller.aws.api.aws_errors import translated
-from controller.core.machines.interruption_messages import QueueMessage
+from controller.core.cloud import QueueMessage
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -20,7 +20,7 @@ POLL_SECONDS = 10
 MAX_MESSAGES = 10
 
 
-class InterruptionQueue:
+class SqsQueue:
     """One queue, by name; its URL is asked for once."""
 
     def __init__(self, sqs: SQSClient, name: str, poll_seconds: int = POLL_SECONDS) -> None:

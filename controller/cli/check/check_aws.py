@@ -72,12 +72,12 @@ class AwsCheck:
         """Subnets, security groups and images that each template selects."""
         for name, template in self.snapshot.node_templates.items():
             subject = f"AWSNodeTemplate {name}"
-            status = self.provider.status(template)
+            status = self.provider.template_status(template)
             found, groups = status.subnets or (), len(status.security_groups or ())
             for each in (*status.problems, *status.unanswered):
                 yield problem(subject, each.removeprefix(f"{subject}: "))
             try:
-                images = self.provider.images(template)
+                images = self.provider.image_ids(template)
             except CloudError as error:
                 images = ()
                 yield problem(subject, str(error).removeprefix(f"{subject}: "))

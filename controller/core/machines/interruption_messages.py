@@ -20,14 +20,6 @@ REBALANCE_ANNOTATION: Final = "karpenter.sh/rebalance-recommendation"
 """On a Provisioner: `replace` replaces the node, replacement first; anything else ignores the recommendation."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueMessage:
-    """What a queue gives: `receipt` is what deletes it."""
-
-    body: str
-    receipt: str = ""
-
-
 class Kind(Enum):
     """The peer's names."""
 

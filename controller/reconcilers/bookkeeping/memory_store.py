@@ -1,4 +1,4 @@
-"""What nodes teach about their types' memory is kept in a ConfigMap, so that the next process knows it at once."""
+"""Keep the memory learned from joined nodes in a ConfigMap, so that the next process knows it at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.core.cloud import CloudProvider
 from controller.core.state.snapshot import Snapshot
 from controller.errors import AlreadyExistsError, NotFoundError
 from controller.kube.client import KubeClient
@@ -14,31 +14,30 @@ from controller.kube.resources import CONFIG_MAPS
 
 CONFIG_MAP = "karpenter-learned-memory"
 PAUSE_SECONDS = 30.0
-"""Between two looks at most: nothing waits for it."""
+"""Between two passes at most: nothing waits for it."""
 
 
 class MemoryReconciler:
-    """One loop over initialized nodes. The ConfigMap is read first: two processes in turn only ever add to it."""
+    """Learn from initialized nodes. The ConfigMap is read before it is written: successive leaders only add to it."""
 
     name = "memory"
 
-    def __init__(self, *, kube: KubeClient, namespace: str, memory: LearnedMemory) -> None:
+    def __init__(self, *, kube: KubeClient, namespace: str, cloud: CloudProvider) -> None:
         self._kube = kube
         self._namespace = namespace
-        self._memory = memory
+        self._cloud = cloud
         self._written: dict[str, str] | None = None
         """The ConfigMap's data as last read or written; None: not read yet."""
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Learn, and write what is new. Raises KubeError; what was learned is written another time."""
+        """Learn, and write what is new. Raises KubeError; what was learned is written in a later pass."""
         if not snapshot.synced:
             return 1.0
         if self._written is None:
             self._written = self._read()
-            self._memory.restore(self._written)
-        self._memory.learn(node.node for node in snapshot.nodes.values())
-        document = self._memory.document()
+            self._cloud.restore_memory(self._written)
+        document = dict(self._cloud.learn_memory(node.node for node in snapshot.nodes.values()))
         if document != self._written:
             self._write(document)
             self._written = document

@@ -1,24 +1,23 @@
-"""Refresh: what the cloud provider knows of types and prices is read again in the background, on its own schedule."""
+"""Refresh what the cloud provider caches of types and prices, in the background."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from controller.core.cloud import CloudProvider
 from controller.core.state.snapshot import Snapshot
 
 REFRESH_SECONDS = 30.0
-"""How often the provider is asked to read what is due; it decides what that is."""
+"""How often the provider is asked to refresh; the provider decides what is due."""
 
 
 class RefreshReconciler:
-    """One loop. The provider keeps its earlier content when a read fails, and says so."""
+    """Call the provider's `refresh`. A read that fails keeps the earlier content, and the provider logs it."""
 
     name = "refresh"
 
-    def __init__(self, refresh: Callable[[], None]) -> None:
-        self._refresh = refresh
+    def __init__(self, cloud: CloudProvider) -> None:
+        self._cloud = cloud
 
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Read what is due."""
-        self._refresh()
+        self._cloud.refresh()
         return REFRESH_SECONDS

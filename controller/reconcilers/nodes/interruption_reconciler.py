@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import structlog
 
 from controller.core.api.labels import INSTANCE_TYPE, VOLUNTARY_DISRUPTION, ZONE
 from controller.core.api.timestamps import format_time
+from controller.core.cloud import QueueMessage
 from controller.core.decisions.decision import Decision, node_details
 from controller.core.deprovisioning.expiration import EXPIRED
 from controller.core.machines.draining import DEADLINE_ANNOTATION
@@ -17,7 +16,6 @@ from controller.core.machines.interruption_messages import (
     REBALANCE_ANNOTATION,
     Interruption,
     Kind,
-    QueueMessage,
     parse_message,
 )
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -33,30 +31,15 @@ from controller.runtime.metrics import (
 )
 
 
-class Queue(Protocol):
-    """Where messages come from; a message that is not deleted comes again."""
-
-    def receive(self) -> tuple[QueueMessage, ...]:
-        """Wait a while for messages. Raises CloudError."""
-
-    def delete(self, messages: Iterable[QueueMessage]) -> None:
-        """These were handled. Raises CloudError."""
-
-
-SpotLost = Callable[[str, str], None]
-"""Told the instance type and zone of a spot instance that is being taken: the offering is not planned for a while."""
-
-
 class InterruptionReconciler:
     """One loop; the queue's long poll is its pace."""
 
     name = "interruption"
 
-    def __init__(self, context: ReconcilerContext, queue: Queue, spot_lost: SpotLost) -> None:
+    def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
         self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
-        self._queue = queue
-        self._spot_lost = spot_lost
+        self._cloud = context.cloud
         self._log = structlog.get_logger(self.name)
         self.counts: Counter[str] = Counter()
         """Messages by kind; those that could not be read are under `malformed`."""
@@ -65,11 +48,11 @@ class InterruptionReconciler:
         """Take what is in the queue. Messages are deleted when all that they ask for is done."""
         if not snapshot.synced:
             return 1.0
-        messages = self._queue.receive()
+        messages = self._cloud.interruptions.receive()
         if messages:
             nodes = _by_instance(self._informers.snapshot())
             handled = [message for message in messages if self._handled(message, nodes)]
-            self._queue.delete(handled)
+            self._cloud.interruptions.delete(handled)
             self._recorder.count(INTERRUPTION_DELETED, amount=len(handled))
         return 0.0
 
@@ -109,7 +92,7 @@ class InterruptionReconciler:
         if interruption.kind is Kind.SPOT_INTERRUPTION:
             labels = node.node.labels
             if INSTANCE_TYPE in labels and ZONE in labels:
-                self._spot_lost(labels[INSTANCE_TYPE], labels[ZONE])
+                self._cloud.spot_interrupted(labels[INSTANCE_TYPE], labels[ZONE])
         if interruption.deadline is not None:
             stamp = format_time(interruption.deadline)
             self._annotate(node, DEADLINE_ANNOTATION, stamp)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import structlog
 
 from controller.cloud.catalogs import template_of
-from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import CloudProvider
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
 from controller.kube.events import EventRecorder, ObjectRef
 
 PAUSE_SECONDS = 60.0
-
-Advise = Callable[[Provisioner, AWSNodeTemplate], tuple[str, ...]]
-"""Sentences for the user of a Provisioner and its template. Raises CloudErrors."""
 
 
 class AdviceReconciler:
@@ -24,9 +19,9 @@ class AdviceReconciler:
 
     name = "advice"
 
-    def __init__(self, *, events: EventRecorder, advise: Advise) -> None:
+    def __init__(self, *, events: EventRecorder, cloud: CloudProvider) -> None:
         self._events = events
-        self._advise = advise
+        self._cloud = cloud
         self._log = structlog.get_logger(self.name)
         self._told: dict[str, tuple[object, ...]] = {}
 
@@ -45,7 +40,7 @@ class AdviceReconciler:
             version = (provisioner.uid, provisioner.generation, template.uid, template.generation)
             if self._told.get(provisioner.name) == version:
                 return
-            sentences = self._advise(provisioner, template)
+            sentences = self._cloud.advice(provisioner, template)
         except (CloudError, ValidationError) as error:
             self._log.debug("No advice on a Provisioner that cannot be used", reason=str(error))
             return

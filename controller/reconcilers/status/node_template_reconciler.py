@@ -5,14 +5,13 @@ What AWS gives no answer to stays as it was, and is asked again with a growing p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import structlog
 
-from controller.aws.template_status import TemplateStatus
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
+from controller.core.cloud import TemplateStatus
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
@@ -29,9 +28,9 @@ class NodeTemplatesReconciler:
 
     name = "nodetemplates"
 
-    def __init__(self, context: ReconcilerContext, resolve: Callable[[AWSNodeTemplate], TemplateStatus]) -> None:
+    def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._events, self._clock = context.kube, context.events, context.clock
-        self._resolve = resolve
+        self._cloud = context.cloud
         self._log = structlog.get_logger(self.name)
         self._templates = ItemBackoff(self._clock, self.name)
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
@@ -54,7 +53,7 @@ class NodeTemplatesReconciler:
         return max(0.0, min(soonest - now, self._templates.next_try_seconds()))
 
     def _refresh(self, template: AWSNodeTemplate) -> None:
-        status = self._resolve(template)
+        status = self._cloud.template_status(template)
         try:
             news = self._write(template, status)
         except (NotFoundError, ConflictError) as error:
@@ -79,7 +78,7 @@ class NodeTemplatesReconciler:
         """Write what differs; whether the condition does."""
         present = self._kube.get(AWS_NODE_TEMPLATES, template.name).get("status") or {}
         wanted: dict[str, Any] = {
-            key: value for key, value in status.document().items() if (present.get(key) or []) != value
+            key: value for key, value in _document(status).items() if (present.get(key) or []) != value
         }
         conditions = None
         if status.problems or not status.unanswered:
@@ -90,3 +89,13 @@ class NodeTemplatesReconciler:
         if wanted:
             self._kube.patch(AWS_NODE_TEMPLATES, template.name, {"status": wanted}, subresource="status")
         return conditions is not None
+
+
+def _document(status: TemplateStatus) -> dict[str, list[dict[str, str]]]:
+    """The known part of AWSNodeTemplate.status, as the API server takes it."""
+    document: dict[str, list[dict[str, str]]] = {}
+    if status.subnets is not None:
+        document["subnets"] = [{"id": subnet_id, "zone": zone} for subnet_id, zone in status.subnets]
+    if status.security_groups is not None:
+        document["securityGroups"] = [{"id": group_id} for group_id in status.security_groups]
+    return document

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.aws.api.interruption_queue import InterruptionQueue
+from controller.aws.api.interruption_queue import SqsQueue
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
 from controller.core.cloud import InstanceType
@@ -18,7 +18,7 @@ from tests.aws.conftest import CLUSTER, SETTINGS, Cloud, provisioner, request, t
 def test_a_spot_warning_arrives_and_is_deleted(
     cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
 ) -> None:
-    queue = InterruptionQueue(cloud.clients.sqs, CLUSTER, poll_seconds=0)
+    queue = SqsQueue(cloud.clients.sqs, CLUSTER, poll_seconds=0)
     cloud.clients.sqs.purge_queue(QueueUrl=cloud.clients.sqs.get_queue_url(QueueName=CLUSTER)["QueueUrl"])
     instance = provider.create(request(types, names=["m5.large"], capacity_types=[keys.SPOT]))
     known = cloud.aws.world.instances.get(instance.id)
@@ -35,13 +35,13 @@ def test_a_spot_warning_arrives_and_is_deleted(
 
 
 def test_a_queue_that_does_not_exist_is_a_cloud_error(cloud: Cloud) -> None:
+    provider = cloud.provider(replace(SETTINGS, interruption_queue_name="nowhere"))
     with pytest.raises(CloudError, match="queue nowhere"):
-        InterruptionQueue(cloud.clients.sqs, "nowhere", poll_seconds=0).receive()
+        provider.interruptions.receive()
 
 
-def test_without_a_name_there_is_no_queue(cloud: Cloud) -> None:
-    assert cloud.provider().interruptions() is None
-    assert cloud.provider(replace(SETTINGS, interruption_queue_name=CLUSTER)).interruptions() is not None
+def test_without_a_name_in_the_settings_the_queue_is_empty(cloud: Cloud) -> None:
+    assert cloud.provider().interruptions.receive() == ()
 
 
 def test_an_offering_that_was_taken_back_is_not_planned(provider: AWSProvider) -> None:
@@ -51,5 +51,5 @@ def test_an_offering_that_was_taken_back_is_not_planned(provider: AWSProvider) -
 
     before = available()
     zone = next(zone for zone, there in sorted(before.items()) if there)
-    provider.spot_lost("m5.large", zone)
+    provider.spot_interrupted("m5.large", zone)
     assert available() == {**before, zone: False}

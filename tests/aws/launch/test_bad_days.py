@@ -184,10 +184,6 @@ def acting(day: Day) -> Iterator[Operator]:
         cloud=provider,
         clock=SystemClock(),
         stop=stop,
-        refresh=provider.refresh,
-        resolve=provider.status,
-        advise=provider.advice,
-        memory=provider.memory,
         namespace="kube-system",
         times=TIMES,
     )

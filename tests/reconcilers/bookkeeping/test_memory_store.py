@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.core.api import labels as keys
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
 from controller.kube.resources import CONFIG_MAPS
 from controller.reconcilers.bookkeeping.memory_store import CONFIG_MAP, MemoryReconciler
 from tests import factories
+from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import World, apply_fault
 
 MIB = 2**20
@@ -23,9 +23,10 @@ def joined(instance_type: str, memory: str) -> Snapshot:
     return factories.snapshot(nodes=(factories.state_node(node=node),))
 
 
-def process(world: World) -> tuple[MemoryReconciler, LearnedMemory]:
-    memory = LearnedMemory()
-    return MemoryReconciler(kube=world.kube, namespace="kube-system", memory=memory), memory
+def process(world: World) -> tuple[MemoryReconciler, MemoryCloud]:
+    """A loop over a cloud that has learned nothing yet."""
+    cloud = MemoryCloud()
+    return MemoryReconciler(kube=world.kube, namespace="kube-system", cloud=cloud), cloud
 
 
 def kept(world: World) -> dict[str, str]:
@@ -36,9 +37,9 @@ def kept(world: World) -> dict[str, str]:
 def test_the_next_process_knows_what_an_earlier_one_learned_before_it_sees_a_node(world: World) -> None:
     loop, _ = process(world)
     loop.reconcile(joined("m5.large", "7800Mi"))
-    later, memory = process(world)
+    later, cloud = process(world)
     later.reconcile(factories.snapshot())
-    assert memory.of("m5.large", "ami-1") == 7800 * MIB
+    assert cloud.memory.of("m5.large", "ami-1") == 7800 * MIB
 
 
 def test_processes_in_turn_add_to_each_other(world: World) -> None:
@@ -58,18 +59,18 @@ def test_nothing_new_is_not_written_again(world: World) -> None:
 
 
 def test_what_could_not_be_written_is_written_another_time(world: World) -> None:
-    loop, memory = process(world)
+    loop, cloud = process(world)
     loop.reconcile(factories.snapshot())
     apply_fault(world, {"kind": "errors", "seconds": 30, "code": 403, "rate": 1.0})
     with pytest.raises(KubeError):
         loop.reconcile(joined("m5.large", "7800Mi"))
-    assert memory.of("m5.large", "ami-1") == 7800 * MIB
+    assert cloud.memory.of("m5.large", "ami-1") == 7800 * MIB
     apply_fault(world, None)
     loop.reconcile(joined("m5.large", "7800Mi"))
     assert kept(world) == {"m5.large_ami-1": str(7800 * MIB)}
 
 
 def test_before_the_caches_are_synced_nothing_is_read_or_written(world: World) -> None:
-    loop, memory = process(world)
+    loop, cloud = process(world)
     loop.reconcile(Snapshot())
-    assert memory.version == 0
+    assert cloud.memory.version == 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from controller.cloud.drift_checks import Drift, Images, NetworkSource
+from controller.cloud.drift_checks import Drift
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import (
     CAPACITY_TYPE,
@@ -23,6 +23,8 @@ from controller.core.api.labels import (
     VOLUNTARY_DISRUPTION,
     ZONE,
 )
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.cloud import TemplateStatus
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.backoff import (
     FAILURE_ANNOTATION,
@@ -92,12 +94,12 @@ class Leader:
 def leader(
     world: World,
     times: CommandTimes = QUICK,
-    images: Images | None = None,
-    subnets: Callable[[], Collection[str]] | None = None,
+    images: Callable[[AWSNodeTemplate], tuple[str, ...]] | None = None,
     surge: bool = False,
 ) -> Leader:
-    network = NetworkSource(lambda _template: (subnets(), ()), world.cloud.list) if subnets else None
-    drift = Drift(world.informers, images, world.clock, network) if images else None
+    if images is not None:
+        world.cloud.images = images
+    drift = Drift(world.informers, world.cloud, world.clock) if images else None
     wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
     if drift is not None:
         wanted["drift"] = drift.wanted
@@ -825,10 +827,10 @@ def test_a_node_whose_subnet_is_not_selected_any_more_is_replaced(world: World) 
     old_node(world)
     provider_id = world.node("old")["spec"]["providerID"]
     world.cloud.add(cloud_instance(provider_id=provider_id, id="i-old", node_name="old", subnet_id="subnet-1"))
-    selected: list[str] = []
-    one = leader(world, images=lambda _template: (), subnets=lambda: selected)
+    world.cloud.status = TemplateStatus(None)
+    one = leader(world, images=lambda _template: ())
     assert untouched(one.some_passes())
-    selected.append("subnet-2")
+    world.cloud.status = TemplateStatus((("subnet-2", "eu-west-1a"),))
     world.clock.ahead_seconds += 61.0
     one.passes(record_of, "replaced")
     (new,) = replacements(one.passes(replacements, "replacement"))

@@ -17,8 +17,8 @@ from controller.core.api.labels import (
     ZONE,
 )
 from controller.core.api.timestamps import format_time, parse_time
+from controller.core.cloud import QueueMessage
 from controller.core.machines.draining import DEADLINE_ANNOTATION
-from controller.core.machines.interruption_messages import QueueMessage
 from controller.errors import NotFoundError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.nodes.interruption_reconciler import InterruptionReconciler
@@ -58,15 +58,10 @@ class Post:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.queue = MemoryQueue()
-        self.lost: list[tuple[str, str]] = []
+        world.cloud.interruptions = self.queue = MemoryQueue()
         self.metrics = Metrics(world.clock)
         self.ledger = Ledger(world.clock, self.metrics)
-        self.loop = InterruptionReconciler(
-            replace(world.context, ledger=self.ledger),
-            self.queue,
-            spot_lost=lambda kind, zone: self.lost.append((kind, zone)),
-        )
+        self.loop = InterruptionReconciler(replace(world.context, ledger=self.ledger))
         world.add_provisioner()
         labels = {PROVISIONER_NAME: "default", INSTANCE_TYPE: "m5.large", ZONE: "eu-west-1a"}
         metadata = {"name": "node", "labels": labels, "finalizers": [TERMINATION_FINALIZER]}
@@ -95,7 +90,7 @@ def test_a_spot_warning_deletes_the_node_with_a_deadline_and_marks_the_offering(
     post.handle()
     assert post.going
     assert parse_time(post.metadata["annotations"][DEADLINE_ANNOTATION]) == 1_770_000_120.0
-    assert post.lost == [("m5.large", "eu-west-1a")]
+    assert post.world.cloud.spot_interruptions == [("m5.large", "eu-west-1a")]
     assert post.queue.waiting == []
     post.world.await_event("InstanceSpotInterrupted")
     post.world.await_event("NodeTerminatingOnInterruption")
@@ -117,7 +112,7 @@ def test_a_stopping_instance_takes_its_node_along(post: Post) -> None:
     post.queue.tell(STATE, state="stopping")
     post.handle()
     assert post.going
-    assert post.lost == []
+    assert post.world.cloud.spot_interruptions == []
 
 
 def test_whatever_announces_an_end_takes_its_node_along_in_one_batch(post: Post) -> None:
@@ -174,7 +169,7 @@ def test_instances_that_are_not_ours_are_dropped(post: Post) -> None:
     assert post.queue.waiting == []
     assert not post.going
     assert post.world.node("managed")["metadata"]["uid"], "still there"
-    assert post.lost == []
+    assert post.world.cloud.spot_interruptions == []
 
 
 def test_a_message_whose_handling_failed_comes_again(post: Post) -> None:

@@ -12,18 +12,22 @@ from controller.errors import NodeTemplateError
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
 from controller.reconcilers.status.advice_reconciler import AdviceReconciler
 from controller.settings import Settings
+from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import World
 
 
-def advise(provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
-    return advice(provisioner, template, family_of(template), Settings(cluster_name="test"))
+class AdvisingCloud(MemoryCloud):
+    """Gives the advice that AWSProvider gives."""
+
+    def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
+        return advice(provisioner, template, family_of(template), Settings(cluster_name="test"))
 
 
 def test_bottlerockets_ignored_fields_are_told_once_and_again_when_the_provisioner_changes(world: World) -> None:
     world.add_provisioner(kubeletConfiguration={"podsPerCore": 2})
     world.kube.patch(AWS_NODE_TEMPLATES, "default", {"spec": {"amiFamily": "Bottlerocket"}})
     snapshot = world.until(lambda s: s.node_templates["default"].ami_family == "Bottlerocket")
-    loop = AdviceReconciler(events=world.events, advise=advise)
+    loop = AdviceReconciler(events=world.events, cloud=AdvisingCloud())
     with capture_logs() as logs:
         for _ in range(4):
             loop.reconcile(snapshot)
@@ -44,11 +48,12 @@ def test_one_provisioner_without_a_template_does_not_keep_the_others_from_advice
     world.add_provisioner(name="other")
     seen: list[str] = []
 
-    def ask(provisioner: Provisioner, _template: AWSNodeTemplate) -> tuple[str, ...]:
-        seen.append(provisioner.name)
-        raise NodeTemplateError("cannot be used")
+    class RefusingCloud(MemoryCloud):
+        def advice(self, provisioner: Provisioner, _template: AWSNodeTemplate) -> tuple[str, ...]:
+            seen.append(provisioner.name)
+            raise NodeTemplateError("cannot be used")
 
     with capture_logs() as logs:
-        AdviceReconciler(events=world.events, advise=ask).reconcile(world.informers.snapshot())
+        AdviceReconciler(events=world.events, cloud=RefusingCloud()).reconcile(world.informers.snapshot())
     assert seen == ["other"]
     assert {entry["log_level"] for entry in logs} == {"debug"}

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.aws.template_status import TemplateStatus
-from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.cloud import TemplateStatus
 from controller.kube.resources import AWS_NODE_TEMPLATES
 from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
 from tests.reconcilers.conftest import World
 
-FOUND = TemplateStatus((("subnet-2", "eu-west-1b"), ("subnet-1", "eu-west-1a")), ("sg-1",))
+MATCHED = TemplateStatus((("subnet-2", "eu-west-1b"), ("subnet-1", "eu-west-1a")), ("sg-1",))
 
 
-class Resolver:
-    """What AWS would say."""
-
-    def __init__(self, answer: TemplateStatus) -> None:
-        self.answer = answer
-        self.asked = 0
-
-    def __call__(self, _template: AWSNodeTemplate) -> TemplateStatus:
-        self.asked += 1
-        return self.answer
-
-
-def reconciler(world: World, resolver: Resolver) -> NodeTemplatesReconciler:
-    return NodeTemplatesReconciler(world.context, resolver)
+def reconciler(world: World) -> NodeTemplatesReconciler:
+    return NodeTemplatesReconciler(world.context)
 
 
 def status(world: World) -> dict[str, Any]:
@@ -35,7 +22,8 @@ def status(world: World) -> dict[str, Any]:
 
 def test_what_the_selectors_find_is_written_in_their_order(world: World) -> None:
     world.add_provisioner()
-    reconciler(world, Resolver(FOUND)).reconcile(world.informers.snapshot())
+    world.cloud.status = MATCHED
+    reconciler(world).reconcile(world.informers.snapshot())
     assert status(world)["subnets"] == [
         {"id": "subnet-2", "zone": "eu-west-1b"},
         {"id": "subnet-1", "zone": "eu-west-1a"},
@@ -46,10 +34,10 @@ def test_what_the_selectors_find_is_written_in_their_order(world: World) -> None
 
 def test_what_is_not_found_is_cleared_and_said_once(world: World) -> None:
     world.add_provisioner()
-    resolver = Resolver(FOUND)
-    loop = reconciler(world, resolver)
+    world.cloud.status = MATCHED
+    loop = reconciler(world)
     loop.reconcile(world.informers.snapshot())
-    resolver.answer = TemplateStatus((), ("sg-1",), ("spec.subnetSelector matches no subnet",))
+    world.cloud.status = TemplateStatus((), ("sg-1",), ("spec.subnetSelector matches no subnet",))
     world.clock.ahead_seconds = 301.0
     loop.reconcile(world.caught_up())
     assert status(world)["subnets"] == []
@@ -60,22 +48,22 @@ def test_what_is_not_found_is_cleared_and_said_once(world: World) -> None:
 
 def test_what_aws_gives_no_answer_to_stays_as_it_was_and_is_asked_again_soon(world: World) -> None:
     world.add_provisioner()
-    resolver = Resolver(FOUND)
-    loop = reconciler(world, resolver)
+    world.cloud.status = MATCHED
+    loop = reconciler(world)
     loop.reconcile(world.informers.snapshot())
     before = status(world)
-    resolver.answer = TemplateStatus(None, (), ("no group",), ("ec2:DescribeSubnets: RequestLimitExceeded",))
+    world.cloud.status = TemplateStatus(None, (), ("no group",), ("ec2:DescribeSubnets: RequestLimitExceeded",))
     world.clock.ahead_seconds = 301.0
     assert loop.reconcile(world.caught_up()) < 1.0
     assert status(world)["subnets"] == before["subnets"], "no answer is not nothing"
     assert status(world)["securityGroups"] == []
     assert status(world)["conditions"][0]["message"] == "no group"
-    resolver.answer = TemplateStatus(None, None, (), ("ec2: RequestLimitExceeded",))
+    world.cloud.status = TemplateStatus(None, None, (), ("ec2: RequestLimitExceeded",))
     world.clock.ahead_seconds = 303.0
     after = status(world)
     loop.reconcile(world.caught_up())
     assert status(world) == after, "whether the template can be used is not known: nothing is said of it"
-    resolver.answer = FOUND
+    world.cloud.status = MATCHED
     world.clock.ahead_seconds = 310.0
     loop.reconcile(world.caught_up())
     assert status(world)["securityGroups"] == before["securityGroups"]
@@ -84,23 +72,24 @@ def test_what_aws_gives_no_answer_to_stays_as_it_was_and_is_asked_again_soon(wor
 
 def test_aws_is_asked_when_the_template_changes_and_every_five_minutes(world: World) -> None:
     world.add_provisioner()
-    resolver = Resolver(FOUND)
-    loop = reconciler(world, resolver)
+    world.cloud.status = MATCHED
+    loop = reconciler(world)
     for _ in range(3):
         loop.reconcile(world.caught_up())
-    assert resolver.asked == 1, "our own status write is no reason to ask again"
+    assert len(world.cloud.status_requests) == 1, "our own status write is no reason to ask again"
     world.kube.patch(AWS_NODE_TEMPLATES, "default", {"spec": {"amiFamily": "Bottlerocket"}})
     world.until(lambda s: s.node_templates["default"].generation == 2)
     loop.reconcile(world.informers.snapshot())
-    assert resolver.asked == 2
+    assert len(world.cloud.status_requests) == 2
     world.clock.ahead_seconds = 301.0
     loop.reconcile(world.informers.snapshot())
-    assert resolver.asked == 3
+    assert len(world.cloud.status_requests) == 3
 
 
 def test_a_status_that_stands_is_not_written_again(world: World) -> None:
     world.add_provisioner()
-    loop = reconciler(world, Resolver(FOUND))
+    world.cloud.status = MATCHED
+    loop = reconciler(world)
     loop.reconcile(world.caught_up())
     version = world.kube.get(AWS_NODE_TEMPLATES, "default")["metadata"]["resourceVersion"]
     world.clock.ahead_seconds = 301.0
