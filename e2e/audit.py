@@ -1,4 +1,4 @@
-"""What the controller asked of the API server, by the API server's own audit log."""
+"""Read the API server's audit log: what the controller asked for, and what was refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USER = "system:serviceaccount:karpenter:karpenter"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One answered request. `resource` has the subresource after a slash."""
+    """One answered request. `resource` is `RESOURCE` or `RESOURCE/SUBRESOURCE`."""
 
     verb: str
     resource: str
@@ -22,24 +22,24 @@ class Request:
     name: str
     code: int
     why: str
-    """The refusal's words, where it is one."""
+    """The message of a refusal, else empty."""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource} {self.namespace}/{self.name}: {self.code} {self.why}".rstrip()
 
 
 class AuditLog:
-    """Reads the file where it was left off; a watch counts when it is answered, not again when it ends."""
+    """Read the log from a mark on. A watch counts once, when it is answered, not again when it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def mark(self) -> int:
-        """The end of what is written now, in bytes."""
+        """Return the current size of the log in bytes."""
         return self._path.stat().st_size if self._path.exists() else 0
 
     def since(self, mark: int) -> list[Request]:
-        """Every request that was answered after a mark."""
+        """Return every request that was answered after a mark."""
         with self._path.open("rb") as file:
             file.seek(mark)
             return list(_requests(line for line in file if line.endswith(b"\n")))
@@ -58,13 +58,16 @@ def _requests(lines: Iterable[bytes]) -> Iterator[Request]:
 
 
 def refused(requests: Iterable[Request], code: int = 403) -> list[Request]:
-    """Those with that answer."""
+    """Return the requests that were answered with this HTTP status code."""
     return [request for request in requests if request.code == code]
 
 
 def never_granted(requests: Iterable[Request], ever: Callable[[], Iterable[Request]]) -> list[Request]:
-    """Those that were forbidden, and the like of which was allowed at no time of the log (`ever`, read only if need
-    be): an API server that has just started forbids for a moment what its roles allow, until it has read them."""
+    """Return the forbidden requests whose verb and resource were never allowed in the whole log.
+
+    `ever` reads the whole log; it is called only when something was forbidden. What was allowed at some time is left
+    out: an API server that has just started refuses requests until it has loaded its roles.
+    """
     if not (forbidden := refused(requests)):
         return []
     granted = {(each.verb, each.resource) for each in ever() if each.code < 400}
@@ -72,5 +75,5 @@ def never_granted(requests: Iterable[Request], ever: Callable[[], Iterable[Reque
 
 
 def tally(requests: Iterable[Request]) -> Counter[str]:
-    """How many of each verb and resource."""
+    """Count requests by verb and resource."""
     return Counter(f"{request.verb} {request.resource}" for request in requests)

@@ -1,4 +1,4 @@
-"""The cluster as its users have it: kubectl for what they do, plain requests for what is looked at again and again."""
+"""The cluster under test: kubectl for what a user would do, plain HTTP requests for what is polled."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PROVISIONER_NAME = "karpenter.sh/provisioner-name"
 PROVISIONERS = Resource("karpenter.sh/v1alpha5", "provisioners", "Provisioner", namespaced=False)
 TEMPLATES = Resource("karpenter.k8s.aws/v1alpha1", "awsnodetemplates", "AWSNodeTemplate", namespaced=False)
 PATIENCE_SECONDS = 90.0
-"""For what takes a few seconds on an idle machine."""
+"""The deadline for changes that take a few seconds on an idle machine."""
 
 
 class KubectlError(Exception):
-    """kubectl ended with another code than 0; the message is what it said."""
+    """kubectl failed; the message is its standard error."""
 
 
 class Cluster:
@@ -43,7 +43,7 @@ class Cluster:
         self._kubectl = str(Path(os.environ[realkube.ASSETS_VARIABLE]) / "kubectl")
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What kubectl prints. Raises KubectlError with its words."""
+        """Run kubectl and return its output. Raises KubectlError."""
         command = [self._kubectl, "--kubeconfig", str(self.plane.kubeconfig), *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
@@ -51,40 +51,40 @@ class Cluster:
         return done.stdout
 
     def apply(self, *documents: Obj) -> None:
-        """`kubectl apply -f -`. Raises KubectlError."""
+        """Apply documents by `kubectl apply -f -`. Raises KubectlError."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         self.kubectl("apply", "-f", "-", stdin=text)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
-        """The object, None where there is none."""
+        """Return an object, None if it does not exist."""
         reply = self.http.get(resource.path(namespace, name))
         return None if reply.code == 404 else reply.ok()
 
     def all(self, resource: Resource, namespace: str = "", **query: str) -> list[Obj]:
-        """Every object of the kind, in a namespace or in all."""
+        """List the objects of a kind, in one namespace or in all."""
         items: list[Obj] = self.http.get(resource.path(namespace), **query).ok()["items"]
         return items
 
     def nodes(self, provisioner: str = "") -> list[Obj]:
-        """Nodes that the controller made, for one Provisioner or for any."""
+        """List the controller's nodes, of one Provisioner or of all."""
         return self.all(NODES, labelSelector=f"{PROVISIONER_NAME}={provisioner}" if provisioner else PROVISIONER_NAME)
 
     def pods(self, namespace: str, app: str = "") -> list[Obj]:
-        """Pods that are not on their way out, of one app or of all."""
+        """List the pods that are not terminating, of one app or of all."""
         found = self.all(PODS, namespace, **({"labelSelector": f"app={app}"} if app else {}))
         return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 
     def instances(self) -> list[Obj]:
-        """EC2 instances that cost money."""
+        """List the EC2 instances that are pending or running."""
         return [each for each in self.environment.instances() if each["state"] in ("pending", "running")]
 
     def leader(self) -> str:
-        """The holder of the lease, empty when nobody has it."""
+        """Return the lease's holder, empty when nobody holds it."""
         lease = self.get(LEASES, LEASE, NAMESPACE)
         return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
 
     def running(self, namespace: str, app: str, replicas: int) -> list[Obj]:
-        """Wait until that many pods of an app run, and none waits; these pods."""
+        """Wait until exactly `replicas` pods of an app exist and all are Ready; return them."""
 
         def all_run() -> list[Obj]:
             pods = self.pods(namespace, app)
@@ -98,9 +98,9 @@ class Cluster:
     def until(
         self, ask: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, *, every_seconds: float = 0.2
     ) -> T:
-        """Ask until the answer is true; that answer. An API server that does not answer is asked again.
+        """Poll until `ask` returns a true value, and return it. An API server that does not answer is asked again.
 
-        Raises AssertionError with how things stand instead.
+        Raises AssertionError after `seconds`, with the state of the cluster.
         """
         deadline, trouble = time.monotonic() + seconds, ""
         while True:
@@ -111,11 +111,11 @@ class Cluster:
             except urllib3.exceptions.HTTPError as error:
                 trouble = f" ({error})"
             if time.monotonic() > deadline:
-                raise AssertionError(f"after {seconds:.0f} s it is not true that {what}{trouble}\n{self.standing()}")
+                raise AssertionError(f"after {seconds:.0f} s it is not true that {what}{trouble}\n{self.describe()}")
             time.sleep(every_seconds)
 
-    def standing(self) -> str:
-        """Nodes, pods that do not run, warnings and the controller's last lines, for whoever reads a failure."""
+    def describe(self) -> str:
+        """Describe the cluster for a failure message: nodes, pods that do not run, warnings, the controller's log."""
         try:
             nodes = [f"  node {n['metadata']['name']}: {_conditions(n)}" for n in self.nodes()]
             pods = [pod for pod in self.all(PODS) if not is_running(pod)]
@@ -128,18 +128,18 @@ class Cluster:
 
 
 def is_running(pod: Obj) -> bool:
-    """Phase Running and Ready."""
+    """Whether the pod is in phase Running and Ready."""
     return condition(pod, "Ready") == "True" and pod["status"].get("phase") == "Running"
 
 
 def condition(thing: Obj, kind: str) -> str:
-    """The status of a condition, empty where it is not there."""
+    """Return the status of a condition, empty if the object has none of that type."""
     found = thing.get("status", {}).get("conditions") or ()
     return next((str(each["status"]) for each in found if each["type"] == kind), "")
 
 
 def labels(thing: Obj) -> dict[str, str]:
-    """An object's labels."""
+    """Return an object's labels."""
     found: dict[str, str] = thing["metadata"].get("labels") or {}
     return found
 

@@ -1,4 +1,4 @@
-"""What `pulumi up` leaves, on a real control plane: the stack, and replicas under the controller's ServiceAccount."""
+"""Install the stack on a real control plane, with replicas that run under the controller's ServiceAccount."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Whether kube-scheduler did what the plans said: each pod that a plan named is bound, to the node that it named, or
-there is a fact that explains why it went elsewhere.
+"""Check that kube-scheduler bound each planned pod to its planned node, or that a fact explains why it did not.
 
-Plans are read as their users read them: from the events `Nominated`.
+Plans are read from the `Nominated` events, as users read them.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ class Verdict(Enum):
     """What became of a pod's nomination."""
 
     AS_PLANNED = "bound as planned"
-    TWIN = "a pod of the same owner was bound there instead, and this one where that was planned"
+    SWAPPED = "swapped with a pod of the same owner: each was bound to the node planned for the other"
     GONE = "the planned node is gone"
     NOT_READY = "bound before the planned node was ready"
     DISPLACED = "pods that were planned for other nodes have taken its room"
-    RANKED = "the planned node has room for it; kube-scheduler ranks the nodes that do by rules of its own"
-    UNEXPLAINED = "the planned node has no room for it, and holds only what was planned for it: the plan was too full"
+    RANKED = "the planned node has room for it, but kube-scheduler scored another node higher"
+    UNEXPLAINED = "the planned node has no room for it, although it holds planned pods only: the plan overfilled it"
     UNBOUND = "not bound"
 
 
@@ -35,7 +34,7 @@ REFUSED = (Verdict.UNEXPLAINED, Verdict.UNBOUND)
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod that a plan named; names of nodes."""
+    """One planned pod: `planned` and `bound` are names of nodes, `bound` is empty for a pod that is not bound."""
 
     pod: str
     planned: tuple[str, ...]
@@ -49,7 +48,7 @@ class Placement:
 
 
 def placements(events: Iterable[Obj], pods: Iterable[Obj], nodes: Iterable[Obj]) -> list[Placement]:
-    """Each pod that still exists and was nominated for a node."""
+    """Return the placement of each pod that still exists and was nominated for a node."""
     planned: dict[str, list[str]] = {}
     for event in sorted(events, key=lambda e: str(e.get("lastTimestamp") or "")):
         if event["reason"] == "Nominated" and event["message"].startswith(PREFIX):
@@ -66,7 +65,7 @@ def placements(events: Iterable[Obj], pods: Iterable[Obj], nodes: Iterable[Obj])
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """All that verdicts are based on: nodes that pods (by uid) were planned for, nodes by name, pods by uid."""
+    """The cluster that verdicts are based on: planned node names by pod uid, nodes by name, pods by uid."""
 
     planned: Mapping[str, list[str]]
     nodes: Mapping[str, Obj]
@@ -81,7 +80,7 @@ def _verdict(pod: Obj, seen: _Seen) -> Verdict:
         return Verdict.AS_PLANNED
     meant = [each for uid, each in seen.pods.items() if here in seen.planned.get(uid, ())]
     if any(_owner(each) == _owner(pod) and bound_to(each) != here for each in meant):
-        return Verdict.TWIN
+        return Verdict.SWAPPED
     target = seen.nodes.get(targets[-1])
     if target is None:
         return Verdict.GONE
@@ -106,7 +105,7 @@ def _of_room(pod: Obj, target: Obj, seen: _Seen) -> Verdict:
 
 
 def _request(pod: Obj, resource: str) -> Fraction:
-    """What a pod's containers ask for."""
+    """Sum what the pod's containers request of one resource."""
     if resource == "pods":
         return Fraction(1)
     asked = (each.get("resources", {}).get("requests") or {} for each in pod["spec"]["containers"])
@@ -114,7 +113,7 @@ def _request(pod: Obj, resource: str) -> Fraction:
 
 
 def bound_to(pod: Obj) -> str:
-    """The pod's node, empty where it has none."""
+    """Return the name of the pod's node, empty while it is not bound."""
     return str(pod["spec"].get("nodeName") or "")
 
 
@@ -123,6 +122,6 @@ def _owner(pod: Obj) -> str:
 
 
 def _since(thing: Obj, kind: str) -> str | None:
-    """When a condition became True, as RFC 3339 to the second."""
+    """Return when a condition became True (RFC 3339), None while it is not."""
     found = thing.get("status", {}).get("conditions") or ()
     return next((str(c["lastTransitionTime"]) for c in found if c["type"] == kind and c["status"] == "True"), None)

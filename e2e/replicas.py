@@ -1,4 +1,4 @@
-"""The controller's Deployment: two replicas, each started again when it ends, as a kubelet does."""
+"""Run the replicas of the controller's Deployment as processes, restarted when they end, as a kubelet does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox.processes import Child
 from sandbox.stack_kube import Container
 
 RESTART_SECONDS = 1.0
-"""A kubelet waits so long at least before it starts a container again."""
+"""Wait before a restart."""
 
 
 @dataclass(slots=True)
@@ -22,13 +22,13 @@ class Replica:
     name: str
     child: Child
     exits: list[int] = field(default_factory=list)
-    """Exit codes of its earlier processes, the first one first; -9 for SIGKILL."""
+    """Exit codes of its earlier processes, oldest first; -9 for SIGKILL."""
     away: bool = False
-    """Its machine is gone: it is not started again."""
+    """Not restarted, as if its machine were gone."""
 
 
 class Replicas:
-    """Keeps replicas running until `stop`. Use as a context manager."""
+    """Keep replicas running inside a `with` block."""
 
     def __init__(self, environment: Environment, container: Container, names: tuple[str, ...]) -> None:
         self._environment, self._container = environment, container
@@ -58,17 +58,17 @@ class Replicas:
                         replica.child = self._start(replica.name)
 
     def take_away(self, name: str) -> None:
-        """SIGKILL, and no restart until `bring_back`. A replica that restarts at once would still hold its lease."""
+        """Kill a replica by SIGKILL, and do not restart it until `bring_back`: it must not renew its lease."""
         replica = self.by_name[name]
         replica.away = True
         replica.child.kill()
 
     def bring_back(self, name: str) -> None:
-        """Its machine is there again."""
+        """Restart a replica that `take_away` killed."""
         self.by_name[name].away = False
 
     def lines(self, mark: dict[str, int] | None = None) -> list[dict[str, Any]]:
-        """What all of them logged since a mark, as JSON documents with the replica's name under `replica`."""
+        """Return the log lines of all replicas since a mark, by time, each with the replica's name under `replica`."""
         found = []
         for name, replica in self.by_name.items():
             with replica.child.log.open("rb") as file:
@@ -80,5 +80,5 @@ class Replicas:
         return sorted(found, key=lambda line: str(line.get("time", "")))
 
     def mark(self) -> dict[str, int]:
-        """The end of what is logged now."""
+        """Return the current size of each replica's log in bytes."""
         return {name: replica.child.log.stat().st_size for name, replica in self.by_name.items()}

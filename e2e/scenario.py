@@ -1,7 +1,7 @@
-"""One scenario: a namespace and Provisioners of its own, and what must hold after it whatever it did.
+"""One scenario: its own namespace and Provisioners, and the checks that every scenario ends with.
 
-After each one: no request of the controller was forbidden, none of its replicas logged a stack trace, every pod that a
-plan named is bound (to the node of the plan, or a fact explains another), and EC2 has no instance without a Node.
+After each scenario: no request of the controller was forbidden, no replica logged a stack trace, every planned pod is
+bound (to the planned node, or a fact explains why to another), and EC2 has no instance without a Node.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from e2e.placement import REFUSED, Placement, placements
 from sandbox.world.resources import EVENTS, NAMESPACES, NODES, PODS, Obj
 
 NAMESPACE_ENDS = "because it is being terminated"
-"""A refusal that no role could prevent."""
+"""Part of the API server's refusal to write into a terminating namespace; no role prevents it."""
 STACKS_PROVISIONER = "default"
-"""Of stacks/Pulumi.local.yaml; scenarios leave it."""
+"""The Provisioner of stacks/Pulumi.local.yaml, which scenarios do not delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a test works with."""
+    """A cluster and the scenario's namespace in it."""
 
     cluster: Cluster
     namespace: str
 
     def provisioner(self, name: str = "", **spec: Any) -> None:
-        """A Provisioner that is preferred to the stack's, on-demand unless `requirements` say otherwise."""
+        """Apply a Provisioner with a higher weight than the stack's; on-demand unless `requirements` say otherwise."""
         body = {"providerRef": {"name": "default"}, "weight": 50, **spec}
         self.cluster.apply(provisioner(name or self.namespace, body))
 
@@ -39,28 +39,28 @@ class Scenario:
         self.cluster.apply(*({**d, "metadata": {**d["metadata"], "namespace": self.namespace}} for d in documents))
 
     def scale(self, workload: str, replicas: int) -> None:
-        """`kubectl scale`; `workload` as kind/name."""
+        """Run `kubectl scale`; `workload` is KIND/NAME."""
         self.cluster.kubectl("scale", workload, "--replicas", str(replicas), "--namespace", self.namespace)
 
     def running(self, app: str, replicas: int) -> list[Obj]:
-        """Wait until that many pods of an app run, and none waits."""
+        """Wait until exactly `replicas` pods of an app exist and all are Ready; return them."""
         return self.cluster.running(self.namespace, app, replicas)
 
     def placements(self) -> list[Placement]:
-        """What became of every nomination."""
+        """Return the placement of every nominated pod of the namespace."""
         cluster = self.cluster
         events = cluster.all(EVENTS, self.namespace)
         return placements(events, cluster.all(PODS, self.namespace), cluster.all(NODES))
 
 
 def provisioner(name: str, spec: Obj) -> Obj:
-    """The document."""
+    """Return a Provisioner as JSON."""
     return {"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": {"name": name}, "spec": spec}
 
 
 @contextmanager
 def scenario(cluster: Cluster, name: str) -> Iterator[Scenario]:
-    """Set up and, when the test has passed, judge; clean up in any case."""
+    """Set up a scenario; check it when its test has passed, and clean up in any case."""
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     asked, logged = cluster.audit.mark(), cluster.replicas.mark()
     try:
@@ -78,13 +78,13 @@ def _judge(found: Scenario, asked: int, logged: dict[str, int]) -> None:
     missing = sorted({str(each) for each in lacking if NAMESPACE_ENDS not in each.why})
     assert not missing, f"the stack's RBAC lacks a verb: {', '.join(missing)}"
     traces = [line for line in cluster.replicas.lines(logged) if "exception" in line or "Traceback" in line["message"]]
-    assert not traces, f"the controller was surprised: {traces}"
+    assert not traces, f"the controller logged a stack trace: {traces}"
     wrong = [str(placement) for placement in found.placements() if placement.verdict in REFUSED]
     assert not wrong, "\n".join(wrong)
 
 
 def _clean(cluster: Cluster, name: str) -> None:
-    """Everything that the scenario made, and every node that was made for it."""
+    """Delete what the scenario made and every node that was launched for it, and wait until all is gone."""
     if cluster.get(NAMESPACES, name) is not None:
         cluster.kubectl("delete", "namespace", name, "--wait=false")
     for each in cluster.all(PROVISIONERS):
@@ -98,5 +98,5 @@ def _clean(cluster: Cluster, name: str) -> None:
 
 
 def zone_of(node: Obj) -> str:
-    """A node's zone."""
+    """Return the zone in the node's label."""
     return labels(node)["topology.kubernetes.io/zone"]

@@ -1,4 +1,4 @@
-"""Workloads as a user writes them; an app is a label of that name on workload and pods."""
+"""Workloads as JSON documents. An app is the value of the label `app` on a workload and its pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ IMAGE = "public.ecr.aws/eks-distro/kubernetes/pause:3.7"
 
 
 def pod_spec(cpu: str = "1", **more: Any) -> Obj:
-    """A pod's spec; `more` goes over it. `requests` are the container's beside cpu."""
+    """Return a pod spec with one container. `more` overrides keys, `requests` adds to the container's CPU request."""
     requests = {"cpu": cpu, **more.pop("requests", {})}
     limits = {name: amount for name, amount in requests.items() if "/" in name}
     container = {"name": "main", "image": IMAGE, "resources": {"requests": requests, "limits": limits}}
@@ -26,48 +26,48 @@ def _workload(kind: str, app: str, spec: Obj, pod: Obj, api: str = "apps/v1") ->
 
 
 def deployment(app: str, replicas: int, **pod: Any) -> Obj:
-    """A Deployment."""
+    """Return a Deployment."""
     return _workload("Deployment", app, {"replicas": replicas}, pod_spec(**pod))
 
 
 def stateful_set(app: str, replicas: int, **pod: Any) -> Obj:
-    """A StatefulSet that makes its pods side by side."""
+    """Return a StatefulSet with podManagementPolicy Parallel."""
     spec = {"replicas": replicas, "serviceName": app, "podManagementPolicy": "Parallel"}
     return _workload("StatefulSet", app, spec, pod_spec(**pod))
 
 
 def daemon_set(app: str, **pod: Any) -> Obj:
-    """A DaemonSet."""
+    """Return a DaemonSet."""
     return _workload("DaemonSet", app, {}, pod_spec(**pod))
 
 
 def job(app: str, **pod: Any) -> Obj:
-    """A Job of one pod."""
+    """Return a Job of one pod."""
     document = _workload("Job", app, {}, pod_spec(restartPolicy="Never", **pod), "batch/v1")
     del document["spec"]["selector"]
     return document
 
 
 def budget(app: str, **spec: Any) -> Obj:
-    """A PodDisruptionBudget for the pods of an app."""
+    """Return a PodDisruptionBudget for the pods of an app."""
     body = {"selector": {"matchLabels": {"app": app}}, **spec}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app}, "spec": body}
 
 
 def spread(app: str, key: str, skew: int = 1) -> Obj:
-    """A hard topology spread constraint."""
+    """Return a topology spread constraint with whenUnsatisfiable DoNotSchedule."""
     selector = {"matchLabels": {"app": app}}
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
 
 
 def affinity(kind: str, app: str, key: str) -> Obj:
-    """A required podAffinity or podAntiAffinity to the pods of an app."""
+    """Return a required podAffinity or podAntiAffinity term for the pods of an app."""
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def claim(name: str, storage_class: str = "gp3", volume: str = "") -> Obj:
-    """A claim of 4Gi, of a class's making or of a volume that is there."""
+    """Return a 4Gi PersistentVolumeClaim, provisioned by a StorageClass or bound to an existing volume."""
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "4Gi"}},
@@ -78,7 +78,7 @@ def claim(name: str, storage_class: str = "gp3", volume: str = "") -> Obj:
 
 
 def mounts(name: str) -> Obj:
-    """Pod spec keys that mount a claim."""
+    """Return the pod spec keys that mount a claim."""
     return {
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
         "container": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},

@@ -38,7 +38,7 @@ PLANNED = [nominated("p", "a"), nominated("q", "b")]
     [
         ([pod("p", "a")], [node("a"), node("b")], Verdict.AS_PLANNED),
         ([pod("p", "")], [node("a"), node("b")], Verdict.UNBOUND),
-        ([pod("p", "b", owner="o"), pod("q", "a", owner="o")], [node("a"), node("b")], Verdict.TWIN),
+        ([pod("p", "b", owner="o"), pod("q", "a", owner="o")], [node("a"), node("b")], Verdict.SWAPPED),
         ([pod("p", "b", owner="o"), pod("q", "b", owner="o")], [node("a"), node("b")], Verdict.RANKED),
         ([pod("p", "b")], [node("b")], Verdict.GONE),
         ([pod("p", "b", bound="2026-01-01T00:00:05Z")], [node("a"), node("b")], Verdict.NOT_READY),
