@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import protected_tag
 from controller.core.api.strict import Report, did_you_mean
-from controller.core.api.v1alpha5.nodetemplate_rules import protected_tag
 from controller.core.deprovisioning.budgets import Budget, parse_budgets
 from controller.core.guards.spending import LaunchLimits, parse_launch_limits
 from controller.core.price_rules import PriceRule, parse_price_rules

@@ -17,8 +17,7 @@ from components.config.load import parse
 from components.config.reference import page
 from components.documents.addons import overprovisioning_objects
 from controller.cli.main import main
-from controller.core.api.v1alpha5.nodetemplate_rules import parse_node_template
-from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -46,9 +45,9 @@ def kind(document: Any) -> str:
 @pytest.mark.parametrize("document", blocks())
 def test_an_example_is_accepted_by_the_rules_of_its_kind(document: dict[str, Any]) -> None:
     if document.get("kind") == "Provisioner":
-        parse_provisioner(document)
+        V1ALPHA5.pool.parse(document)
     elif document.get("kind") == "AWSNodeTemplate":
-        parse_node_template(document)
+        V1ALPHA5.node_template.parse(document)
     else:
         keys = {name.removeprefix("nodeless:"): value for name, value in document.items()}
         assert all(name.startswith("nodeless:") for name in document), "neither a manifest of ours nor stack keys"

@@ -5,7 +5,7 @@ A bad object fails at preview with the message that the controller would give, u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +14,23 @@ import yaml
 from components.config.controller import ObjectConfig
 from components.config.keys import Document
 from components.config.schema import StackConfig
-from controller.core.api.document import Document as ApiDocument
+from controller.core.api.front_end import ApiKind
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.strict import Report, did_you_mean, kind_of
-from controller.core.api.v1alpha5.nodetemplate_rules import validate_node_template
-from controller.core.api.v1alpha5.provisioner_rules import validate_provisioner
-from controller.errors import Problem
+from controller.core.api.v1alpha5 import V1ALPHA5
 
-PROVISIONER, NODE_TEMPLATE = "Provisioner", "AWSNodeTemplate"
-API_VERSIONS = {PROVISIONER: "karpenter.sh/v1alpha5", NODE_TEMPLATE: "karpenter.k8s.aws/v1alpha1"}
-VALIDATORS: dict[str, Callable[[ApiDocument], tuple[Problem, ...]]] = {
-    PROVISIONER: validate_provisioner,
-    NODE_TEMPLATE: validate_node_template,
-}
+POOL, NODE_TEMPLATE, KINDS = V1ALPHA5.pool, V1ALPHA5.node_template, V1ALPHA5.kinds
 
 
 def stack_objects(config: StackConfig, folder: Path, report: Report) -> tuple[Document, ...]:
     """Every object of the stack, templates first, each valid; problems go to `report`."""
     placed = [
         *_configured(NODE_TEMPLATE, config.node_templates, "nodeTemplates"),
-        *_configured(PROVISIONER, config.provisioners, "provisioners"),
+        *_configured(POOL, config.provisioners, "provisioners"),
         *_from_files(config.manifests, folder, report),
     ]
     for path, document in placed:
-        for problem in VALIDATORS[document["kind"]](document):
+        for problem in KINDS[document["kind"]].validate(document):
             where, _, rest = problem.path.partition("spec")
             at = f"{path}.spec{rest}" if not where and problem.path else f"{path}.{problem.path}".rstrip(".")
             report.add(at, problem.message, problem.remedy)
@@ -46,7 +39,7 @@ def stack_objects(config: StackConfig, folder: Path, report: Report) -> tuple[Do
     return tuple(sorted((d for _, d in placed), key=lambda d: (d["kind"], str(d["metadata"].get("name")))))
 
 
-def _configured(kind: str, objects: Iterable[ObjectConfig], path: str) -> list[tuple[str, Document]]:
+def _configured(kind: ApiKind[Any], objects: Iterable[ObjectConfig], path: str) -> list[tuple[str, Document]]:
     found = []
     for index, each in enumerate(objects):
         metadata: dict[str, Any] = {"name": each.name}
@@ -54,7 +47,7 @@ def _configured(kind: str, objects: Iterable[ObjectConfig], path: str) -> list[t
             metadata["labels"] = dict(each.labels)
         if each.annotations:
             metadata["annotations"] = dict(each.annotations)
-        document = {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": metadata, "spec": dict(each.spec)}
+        document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": dict(each.spec)}
         found.append((f"{path}[{index}]", FrozenMap(document)))
     return found
 
@@ -82,14 +75,13 @@ def _ours(document: object, path: str, report: Report) -> bool:
     if not isinstance(document, Mapping):
         report.add(path, f"must be an object, not {kind_of(document)}")
         return False
-    kind = document.get("kind")
-    if kind not in VALIDATORS:
-        report.add(f"{path}.kind", f"{kind!r} does not belong here", did_you_mean(str(kind), VALIDATORS))
+    name, api_version = document.get("kind"), document.get("apiVersion")
+    kind = KINDS.get(str(name))
+    if kind is None:
+        report.add(f"{path}.kind", f"{name!r} does not belong here", did_you_mean(str(name), KINDS))
         return False
-    if document.get("apiVersion") != API_VERSIONS[kind]:
-        report.add(
-            f"{path}.apiVersion", f"{document.get('apiVersion')!r} is not supported", f"use {API_VERSIONS[kind]}"
-        )
+    if api_version != kind.api_version:
+        report.add(f"{path}.apiVersion", f"{api_version!r} is not supported", f"use {kind.api_version}")
         return False
     if not isinstance(document.get("metadata"), Mapping):
         report.add(f"{path}.metadata", "is missing", "give the object a name")
@@ -106,13 +98,10 @@ def _check_names(placed: Iterable[tuple[str, Document]], report: Report) -> None
         seen.setdefault(name, path)
 
 
-def _check_references(placed: Iterable[tuple[str, Document]], report: Report) -> None:
-    placed = list(placed)
-    templates = [str(d["metadata"].get("name")) for _, d in placed if d["kind"] == NODE_TEMPLATE]
+def _check_references(placed: Sequence[tuple[str, Document]], report: Report) -> None:
+    templates = [str(d["metadata"].get("name")) for _, d in placed if d["kind"] == NODE_TEMPLATE.name]
     for path, document in placed:
-        spec = document.get("spec")
-        reference = spec.get("providerRef") if isinstance(spec, Mapping) else None
-        name = reference.get("name") if isinstance(reference, Mapping) else None
-        if document["kind"] == PROVISIONER and name is not None and name not in templates:
-            remedy = did_you_mean(str(name), templates) if templates else "add it to nodeTemplates"
-            report.add(f"{path}.spec.providerRef.name", f"no AWSNodeTemplate is called {name!r}", remedy)
+        name = V1ALPHA5.template_name(document) if document["kind"] == POOL.name else ""
+        if name and name not in templates:
+            remedy = did_you_mean(name, templates) if templates else "add it to nodeTemplates"
+            report.add(f"{path}.spec.providerRef.name", f"no {NODE_TEMPLATE.name} is called {name!r}", remedy)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from components.documents.labels import NAME, labels
+from controller.core.api.front_end import ApiKind
+from controller.core.api.v1alpha5 import V1ALPHA5
 
 SERVICE_PORT = 443
 """Where the API server looks for a webhook's Service if nothing else is said."""
@@ -20,11 +22,6 @@ VALIDATION_AWS = "validation.webhook.karpenter.k8s.aws"
 VALIDATION = "validation.webhook.karpenter.sh"
 MUTATING = (DEFAULTING,)
 VALIDATING = (VALIDATION_AWS, VALIDATION)
-
-PROVISIONERS = ("karpenter.sh", "v1alpha5", "provisioners")
-NODE_TEMPLATES = ("karpenter.k8s.aws", "v1alpha1", "awsnodetemplates")
-Resource = tuple[str, str, str]
-"""API group, version, plural."""
 
 
 def webhook_secret(namespace: str) -> dict[str, Any]:
@@ -41,7 +38,7 @@ def webhook_configurations(namespace: str) -> dict[str, dict[str, Any]]:
             namespace,
             DEFAULTING,
             "/default/karpenter.k8s.aws",
-            (PROVISIONERS, NODE_TEMPLATES),
+            (V1ALPHA5.pool, V1ALPHA5.node_template),
             # Another webhook's change may take away what a default stands for.
             reinvocationPolicy="IfNeeded",
         ),
@@ -50,26 +47,26 @@ def webhook_configurations(namespace: str) -> dict[str, dict[str, Any]]:
             namespace,
             VALIDATION_AWS,
             "/validate/karpenter.k8s.aws",
-            (NODE_TEMPLATES,),
+            (V1ALPHA5.node_template,),
         ),
         "validation-webhook": _configuration(
-            "ValidatingWebhookConfiguration", namespace, VALIDATION, "/validate/karpenter.sh", (PROVISIONERS,)
+            "ValidatingWebhookConfiguration", namespace, VALIDATION, "/validate/karpenter.sh", (V1ALPHA5.pool,)
         ),
     }
 
 
 def _configuration(
-    kind: str, namespace: str, name: str, path: str, resources: tuple[Resource, ...], **more: str
+    kind: str, namespace: str, name: str, path: str, kinds: tuple[ApiKind[Any], ...], **more: str
 ) -> dict[str, Any]:
     rules = [
         {
-            "apiGroups": [group],
-            "apiVersions": [version],
+            "apiGroups": [each.group],
+            "apiVersions": [each.version],
             "operations": ["CREATE", "UPDATE"],
-            "resources": [plural],
+            "resources": [each.plural],
             "scope": "Cluster",
         }
-        for group, version, plural in resources
+        for each in kinds
     ]
     hook = {
         "name": name,

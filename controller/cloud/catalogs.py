@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.v1alpha5.provisioner_rules import inline_template
 from controller.core.cloud import Catalog, InstanceType, TypeSource
 from controller.core.provisioning.offerings.usable import unusable
 from controller.core.state.snapshot import Snapshot
@@ -41,11 +40,10 @@ def _brief(name: str, problem: str) -> str:
 def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate:
     """The node template that the Provisioner refers to, or the one that its deprecated spec.provider stands for.
 
-    Raises NodeTemplateError when it does not exist, is invalid or is being deleted; ValidationError for a bad
-    inline one.
+    Raises NodeTemplateError when it does not exist, is invalid or is being deleted.
     """
-    if provisioner.provider is not None:
-        return inline_template(provisioner)
+    if provisioner.inline_template is not None:
+        return provisioner.inline_template
     name = provisioner.provider_ref
     if name is None:
         raise NodeTemplateError(f"Provisioner {provisioner.name} names no AWSNodeTemplate; set spec.providerRef.name")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from controller.core.api.v1alpha5 import V1ALPHA5
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -62,8 +64,10 @@ MUTATING_WEBHOOKS = Resource(
 VALIDATING_WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
 )
-PROVISIONERS = Resource("karpenter.sh", "v1alpha5", "provisioners", "Provisioner", False)
-AWS_NODE_TEMPLATES = Resource("karpenter.k8s.aws", "v1alpha1", "awsnodetemplates", "AWSNodeTemplate", False)
+PROVISIONERS, AWS_NODE_TEMPLATES = (
+    Resource(each.group, each.version, each.plural, each.name, False)
+    for each in (V1ALPHA5.pool, V1ALPHA5.node_template)
+)
 
 CLUSTER_STATE = (
     PROVISIONERS,

@@ -1,4 +1,4 @@
-"""Our answer to an AdmissionReview: defaults for a Provisioner, the rules of both kinds for whoever writes one.
+"""The answer to an AdmissionReview: the defaults and the rules of both kinds.
 
 The rules are those that the controller applies when it reads (core.api), so that nothing is refused that would work and
 nothing accepted that would not. An update is refused for what it breaks: a problem that the stored object has already
@@ -15,19 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from controller.core.api.document import Document, mapping, text
-from controller.core.api.v1alpha5.nodetemplate_rules import validate_node_template
-from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
-from controller.core.api.v1alpha5.provisioner_rules import validate_provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.errors import NodelessError, Problem
 
 API_VERSION: Final = "admission.k8s.io/v1"
 
-RULES: Final[Mapping[str, Callable[[Document], tuple[Problem, ...]]]] = {
-    "Provisioner": validate_provisioner,
-    "AWSNodeTemplate": validate_node_template,
-}
-
-UNPROCESSABLE = 422
+KINDS: Final = V1ALPHA5.kinds
 
 
 class UnreadableReviewError(NodelessError):
@@ -54,15 +47,15 @@ def answer(path: str, body: bytes) -> bytes | None:
 
 
 def default(request: Document) -> dict[str, Any]:
-    """The response that adds what a Provisioner's requirements lack, as a JSON patch.
+    """The response that adds the defaults of the request's kind, as a JSON patch.
 
-    What breaks a rule is refused here already: the schema is checked next, and its words are only about what it knows.
+    Broken rules are refused here too, before the API server checks the schema, whose messages name no remedy.
     """
     verdict = validate(request)
     if not verdict["allowed"]:
         return verdict
     obj = mapping(request.get("object"))
-    patch = _patch(obj) if _kind(request) == "Provisioner" and not _being_deleted(obj) else []
+    patch = [] if _being_deleted(obj) else KINDS[_kind(request)].default_patch(obj)
     if not patch:
         return {"allowed": True}
     encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
@@ -71,16 +64,16 @@ def default(request: Document) -> dict[str, Any]:
 
 def validate(request: Document) -> dict[str, Any]:
     """The response that refuses what breaks a rule, with every problem, its key path and its remedy."""
-    kind, obj = _kind(request), mapping(request.get("object"))
-    rules = RULES.get(kind)
-    if rules is None:
-        return _denied(f"there are no rules for a {kind or 'nameless kind'} here", 400, "BadRequest")
+    name, obj = _kind(request), mapping(request.get("object"))
+    kind = KINDS.get(name)
+    if kind is None:
+        return _denied(f"there are no rules for a {name or 'nameless kind'} here", 400, "BadRequest")
     if _being_deleted(obj):
         return {"allowed": True}
-    problems = rules(obj)
-    held = set(rules(mapping(request.get("oldObject")))) if request.get("operation") == "UPDATE" else set()
+    problems = kind.validate(obj)
+    held = set(kind.validate(mapping(request.get("oldObject")))) if request.get("operation") == "UPDATE" else set()
     if any(problem not in held for problem in problems):
-        return _invalid(kind, obj, problems)
+        return _invalid(name, obj, problems)
     warnings = [f"{problem} (this was so before)" for problem in problems]
     return {"allowed": True, **({"warnings": warnings} if warnings else {})}
 
@@ -101,20 +94,6 @@ def _being_deleted(obj: Document) -> bool:
     return bool(mapping(obj.get("metadata")).get("deletionTimestamp"))
 
 
-def _patch(obj: Document) -> list[dict[str, Any]]:
-    """RFC 6902 operations. A spec or requirements of the wrong type stay: validation says what is wrong with them."""
-    spec = obj.get("spec")
-    held = spec.get("requirements") if isinstance(spec, dict) else None
-    if not (spec is None or isinstance(spec, dict)) or not (held is None or isinstance(held, list)):
-        return []
-    added = default_requirements(mapping(spec))
-    if spec is None:
-        return [{"op": "add", "path": "/spec", "value": {"requirements": added}}]
-    if held is None and added:
-        return [{"op": "add", "path": "/spec/requirements", "value": added}]
-    return [{"op": "add", "path": "/spec/requirements/-", "value": each} for each in added]
-
-
 def _invalid(kind: str, obj: Document, problems: tuple[Problem, ...]) -> dict[str, Any]:
     """A 422 as the API server's own validation gives it: kubectl shows the causes one a line."""
     meta = mapping(obj.get("metadata"))
@@ -130,7 +109,7 @@ def _invalid(kind: str, obj: Document, problems: tuple[Problem, ...]) -> dict[st
     lines = [str(problem) for problem in problems]
     listed = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
     message = f'{kind} "{name}" is invalid: {listed}'
-    return _denied(message, UNPROCESSABLE, "Invalid", details)
+    return _denied(message, 422, "Invalid", details)
 
 
 def _without_path(problem: Problem) -> str:

@@ -64,17 +64,9 @@ def test_a_provisioner_that_names_no_template_is_told_what_to_set() -> None:
 
 
 def test_the_deprecated_inline_provider_stands_for_a_template() -> None:
-    inline = FrozenMap(
-        {
-            "apiVersion": "extensions.karpenter.sh/v1alpha1",
-            "kind": "AWS",
-            "subnetSelector": {"a": "b"},
-            "securityGroupSelector": {"c": "d"},
-        }
-    )
-    provisioner = factories.provisioner(provider_ref=None, provider=inline)
-    template = template_of(factories.snapshot(), provisioner)
-    assert template.subnet_selector == {"a": "b"}
+    inline = factories.node_template(name="default")
+    provisioner = factories.provisioner(provider_ref=None, inline_template=inline)
+    assert template_of(factories.snapshot(), provisioner) is inline
 
 
 def test_a_provisioner_that_no_type_can_serve_keeps_the_types_of_its_nodes_and_says_why_it_launches_none() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import jsonpatch
 import pytest
 
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
-from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
 from controller.webhook.admission import PATHS, UnreadableReviewError, answer
 
 DEFAULT, VALIDATE, VALIDATE_TEMPLATE = (
@@ -67,7 +67,7 @@ def test_the_patch_makes_what_reading_would_make(spec: dict[str, Any]) -> None:
     assert (response["allowed"], response["patchType"]) == (True, "JSONPatch")
     patched = jsonpatch.JsonPatch(json.loads(base64.b64decode(response["patch"]))).apply(obj)
     assert patched == default_provisioner(obj)
-    assert parse_provisioner(patched).requirements == parse_provisioner(obj).requirements
+    assert V1ALPHA5.pool.parse(patched).requirements == V1ALPHA5.pool.parse(obj).requirements
     assert ask(DEFAULT, patched) == {"allowed": True}, "nothing is added twice"
 
 

@@ -7,7 +7,7 @@ planned here is what the controller would plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +15,14 @@ from controller.cli.inputs.files import Placed
 from controller.cli.inputs.workload_pods import WORKLOADS, Expanded, Scale, expand
 from controller.core.api.document import Document, mapping, text
 from controller.core.api.strict import Report, did_you_mean
-from controller.core.api.v1alpha5.nodetemplate_rules import validate_node_template
-from controller.core.api.v1alpha5.provisioner_rules import validate_provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
 from controller.core.state.kinds import KINDS
 from controller.core.state.snapshot import Snapshot
-from controller.errors import Problem, ValidationError
+from controller.errors import ValidationError
 from controller.settings import CONFIG_MAP, Settings
 
-VALIDATORS: Mapping[str, tuple[str, Callable[[Document], tuple[Problem, ...]]]] = {
-    "Provisioner": ("karpenter.sh/v1alpha5", validate_provisioner),
-    "AWSNodeTemplate": ("karpenter.k8s.aws/v1alpha1", validate_node_template),
-}
 READ_TOO = ("HorizontalPodAutoscaler", "ConfigMap")
 EBS = "ebs.csi.aws.com"
 SIMULATED = "simulated"
@@ -103,26 +98,27 @@ def _documents(placed: Iterable[Placed], running: Iterable[Placed], expanded: Ex
 
 def check_configuration(placed: Iterable[Placed], report: Report) -> None:
     """The rules of both kinds, names that are there twice, and references to templates that are not."""
-    chosen = [each for each in placed if each.kind in VALIDATORS]
+    kinds, template_kind = V1ALPHA5.kinds, V1ALPHA5.node_template.name
+    chosen = [each for each in placed if each.kind in kinds]
     seen: dict[tuple[str, str], str] = {}
     for each in chosen:
-        api_version, validate = VALIDATORS[each.kind]
-        if each.document.get("apiVersion") != api_version:
+        kind = kinds[each.kind]
+        if each.document.get("apiVersion") != kind.api_version:
             given = each.document.get("apiVersion")
-            report.add(f"{each.where}: apiVersion", f"{given!r} is not supported", f"use {api_version}")
+            report.add(f"{each.where}: apiVersion", f"{given!r} is not supported", f"use {kind.api_version}")
             continue
-        for problem in validate(each.document):
+        for problem in kind.validate(each.document):
             report.add(f"{each.where}: {each.kind} {each.name}: {problem.path}", problem.message, problem.remedy)
         first = seen.setdefault((each.kind, each.name), each.where)
         if first is not each.where:
             report.add(each.where, f"{each.kind} {each.name!r} is there twice", f"the other is in {first}")
-    names = [name for kind, name in seen if kind == "AWSNodeTemplate"]
+    names = [name for kind_name, name in seen if kind_name == template_kind]
     for each in chosen:
-        wanted = text(mapping(mapping(each.document.get("spec")).get("providerRef")).get("name"))
-        if each.kind == "Provisioner" and wanted and wanted not in names:
+        wanted = V1ALPHA5.template_name(each.document) if each.kind == V1ALPHA5.pool.name else ""
+        if wanted and wanted not in names:
             remedy = did_you_mean(wanted, names) if names else "add it to the files"
-            path = f"{each.where}: Provisioner {each.name}: spec.providerRef.name"
-            report.add(path, f"no AWSNodeTemplate is called {wanted!r}", remedy)
+            path = f"{each.where}: {each.kind} {each.name}: spec.providerRef.name"
+            report.add(path, f"no {template_kind} is called {wanted!r}", remedy)
 
 
 def _check_scale(scale: Scale, expanded: Expanded, placed: Iterable[Placed], report: Report) -> None:

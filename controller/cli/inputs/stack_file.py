@@ -9,13 +9,12 @@ from typing import Any
 
 from controller.cli.inputs.files import Placed, read_files
 from controller.core.api.document import items, mapping, text
+from controller.core.api.front_end import ApiKind
 from controller.core.api.strict import Report
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.settings import CONFIG_MAP, setting_keys
 
-KINDS = {
-    "nodeTemplates": ("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate"),
-    "provisioners": ("karpenter.sh/v1alpha5", "Provisioner"),
-}
+KINDS: Mapping[str, ApiKind[Any]] = {"nodeTemplates": V1ALPHA5.node_template, "provisioners": V1ALPHA5.pool}
 PROJECT = "nodeless:"
 
 
@@ -23,14 +22,19 @@ def stack_objects(stack: Placed, report: Report) -> Iterator[Placed]:
     """The objects that the stack would apply, and its settings as the ConfigMap that they become."""
     config = mapping(stack.document.get("config"))
     values = {str(key).removeprefix(PROJECT): value for key, value in config.items() if str(key).startswith(PROJECT)}
-    for key, (api_version, kind) in KINDS.items():
+    for key, kind in KINDS.items():
         for index, entry in enumerate(items(values.get(key))):
             where = f"{stack.where}: {PROJECT}{key}[{index}]"
             if not isinstance(entry, Mapping):
                 report.add(where, "must be an object with name and spec")
                 continue
             metadata = {name: entry[name] for name in ("name", "labels", "annotations") if entry.get(name) is not None}
-            document = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": entry.get("spec")}
+            document = {
+                "apiVersion": kind.api_version,
+                "kind": kind.name,
+                "metadata": metadata,
+                "spec": entry.get("spec"),
+            }
             yield Placed(document, where)
     folder = _project(Path(stack.where.partition(" (document")[0]))
     for name in items(values.get("manifests")):

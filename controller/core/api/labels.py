@@ -1,4 +1,4 @@
-"""Label, annotation, taint and finalizer keys, and the rules about them.
+"""Label, annotation, taint, finalizer and tag keys, and the rules about them.
 
 Keys and rules are Karpenter v0.27's (`karpenter.sh/v1alpha5`, `karpenter.k8s.aws/v1alpha1`) and Kubernetes' own.
 """
@@ -104,8 +104,8 @@ def normalize_label(key: str) -> str:
 def restricted_label(key: str) -> bool:
     """Whether users may not set this label: a reserved key, or in a reserved domain and not well known.
 
-    A domain is reserved with its subdomains (`foo.kubernetes.io`). The peer tests a bare suffix, so that it also
-    refuses `xkubernetes.io`, which is nobody's; we do not.
+    A domain is reserved with its subdomains (`foo.kubernetes.io`). Karpenter v0.27 tests a bare suffix, so that it also
+    refuses `xkubernetes.io`, which is in no reserved domain; we accept it.
     """
     if key in WELL_KNOWN:
         return False
@@ -115,3 +115,15 @@ def restricted_label(key: str) -> bool:
     if domain in RESTRICTED_EXCEPTIONS:
         return False
     return any(domain == reserved or domain.endswith("." + reserved) for reserved in RESTRICTED_DOMAINS)
+
+
+OWNERSHIP_TAGS = frozenset({PROVISIONER_NAME, "karpenter.sh/managed-by", f"{AWS_GROUP}/cluster"})
+"""Instance tags that only the controller sets: by them the next leader finds what was launched."""
+OWNERSHIP_TAG_PREFIX = "kubernetes.io/cluster/"
+RESERVED_TAG_PREFIX = "aws:"
+"""AWS keeps this prefix to itself: https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html"""
+
+
+def protected_tag(key: str) -> bool:
+    """Whether users may not set this tag: one of ownership, or of AWS's own prefix."""
+    return key in OWNERSHIP_TAGS or key.startswith(OWNERSHIP_TAG_PREFIX) or key.lower().startswith(RESERVED_TAG_PREFIX)

@@ -1,4 +1,4 @@
-"""The `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`: every field, its rules."""
+"""A node template: how instances are made on AWS. Spelled by a front end (core.api.front_end)."""
 
 from __future__ import annotations
 

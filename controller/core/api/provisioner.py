@@ -1,4 +1,4 @@
-"""The `karpenter.sh/v1alpha5 Provisioner`: every field, its defaults, its rules."""
+"""A pool: what nodes may be launched for which pods, and when they go. Spelled by a front end (core.api.front_end)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Taint
+from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Resources, SelectorRequirement
 
 
@@ -37,15 +38,15 @@ class Provisioner:
     uid: str = ""
     generation: int = 0
     requirements: tuple[SelectorRequirement, ...] = ()
-    """As written, plus the mutating defaults (os, arch, capacity-type, category and generation)."""
+    """As written, plus the defaults (os, arch, capacity-type, category and generation)."""
     labels: FrozenMap[str, str] = EMPTY
     annotations: FrozenMap[str, str] = EMPTY
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     kubelet: KubeletConfiguration = field(default_factory=KubeletConfiguration)
     provider_ref: str | None = None
-    provider: FrozenMap[str, object] | None = None
-    """The deprecated inline AWS configuration, as JSON values."""
+    inline_template: AWSNodeTemplate | None = None
+    """The node template that the deprecated spec.provider stands for, named after the Provisioner."""
     ttl_seconds_after_empty: int | None = None
     ttl_seconds_until_expired: int | None = None
     limits: Resources | None = None

@@ -15,19 +15,18 @@ from controller.core.api.labels import HOSTNAME, PROVISIONER_NAME, TERMINATION_F
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import OwnerReference
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import CloudInstance
 
 LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag and annotation key, nothing secret
 """Instance tag and Node annotation: the plan item that the node was launched for (`launching.launch_token`)."""
 
-PROVISIONER_API_VERSION = "karpenter.sh/v1alpha5"
-
 
 def owner_reference(provisioner: Provisioner) -> dict[str, Any]:
     """The Node's only owner: deleting the Provisioner deletes its nodes, each through its finalizer."""
     return {
-        "apiVersion": PROVISIONER_API_VERSION,
-        "kind": "Provisioner",
+        "apiVersion": V1ALPHA5.pool.api_version,
+        "kind": V1ALPHA5.pool.name,
         "name": provisioner.name,
         "uid": provisioner.uid,
         "blockOwnerDeletion": True,

@@ -8,8 +8,7 @@ from typing import Any
 
 from controller.core.api import parse
 from controller.core.api.document import Document
-from controller.core.api.v1alpha5.nodetemplate_rules import parse_node_template
-from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ def _named(_namespace: str, name: str) -> str:
 KINDS: Mapping[str, Kind] = {
     "Pod": Kind(parse.parse_pod, _namespaced, "pods"),
     "Node": Kind(parse.parse_node, _named, ""),
-    "Provisioner": Kind(parse_provisioner, _named, "provisioners"),
-    "AWSNodeTemplate": Kind(parse_node_template, _named, "node_templates"),
+    V1ALPHA5.pool.name: Kind(V1ALPHA5.pool.parse, _named, "provisioners"),
+    V1ALPHA5.node_template.name: Kind(V1ALPHA5.node_template.parse, _named, "node_templates"),
     "DaemonSet": Kind(parse.parse_daemon_set, _namespaced, "daemon_sets"),
     "PodDisruptionBudget": Kind(parse.parse_budget, _namespaced, "budgets"),
     "PersistentVolumeClaim": Kind(parse.parse_claim, _namespaced, "claims"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.state.snapshot import InvalidObject, Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
@@ -84,7 +84,7 @@ class ConditionsReconciler:
         """Whether the condition on the object was another one before."""
         resource = RESOURCES[entry.kind]
         present = self._kube.get(resource, entry.name).get("status", {}).get("conditions") or []
-        conditions = conditions_after(present, active_condition(entry.error, self._clock.now()))
+        conditions = V1ALPHA5.conditions(present, entry.error, self._clock.now())
         if conditions is None:
             return False
         self._kube.patch(resource, entry.name, {"status": {"conditions": conditions}}, subresource="status")

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import TemplateStatus
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
@@ -82,8 +82,8 @@ class NodeTemplatesReconciler:
         }
         conditions = None
         if status.problems or not status.unanswered:
-            condition = active_condition(" | ".join(status.problems), self._clock.now())
-            conditions = conditions_after(present.get("conditions") or [], condition)
+            held, problem = present.get("conditions") or [], " | ".join(status.problems)
+            conditions = V1ALPHA5.conditions(held, problem, self._clock.now())
         if conditions is not None:
             wanted["conditions"] = conditions
         if wanted:

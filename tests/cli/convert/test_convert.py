@@ -9,8 +9,7 @@ import yaml
 
 from controller.cli.convert.from_v1 import FromV1
 from controller.cli.convert.to_v1 import ToV1
-from controller.core.api.v1alpha5.nodetemplate_rules import parse_node_template
-from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from tests.cli.conftest import TEMPLATE, Run, Write, provisioner
 
 SPOT = ("karpenter.sh/capacity-type", "In", ["spot"])
@@ -59,14 +58,14 @@ def test_provisioner_means_the_same_after_the_way_there_and_back(spec: dict[str,
     assert there.losses == ()
     back = FromV1().convert(there.objects)
     after = by_kind(back.objects, "Provisioner")[0]
-    one, two = parse_provisioner(before), parse_provisioner(after)
+    one, two = V1ALPHA5.pool.parse(before), V1ALPHA5.pool.parse(after)
     assert sorted(two.requirements, key=repr) == sorted(one.requirements, key=repr)
     for name in ("labels", "annotations", "taints", "startup_taints", "kubelet", "provider_ref", "limits", "weight",
                  "ttl_seconds_after_empty", "ttl_seconds_until_expired", "consolidation_enabled",
                  "object_annotations"):  # fmt: skip
         assert getattr(two, name) == getattr(one, name), name
-    template = parse_node_template(by_kind(back.objects, "AWSNodeTemplate")[0])
-    assert template.subnet_selector == parse_node_template(TEMPLATE).subnet_selector
+    template = V1ALPHA5.node_template.parse(by_kind(back.objects, "AWSNodeTemplate")[0])
+    assert template.subnet_selector == V1ALPHA5.node_template.parse(TEMPLATE).subnet_selector
 
 
 def test_defaults_that_the_versions_do_not_share_are_written_out() -> None:
@@ -80,7 +79,7 @@ def test_defaults_that_the_versions_do_not_share_are_written_out() -> None:
 
 def test_what_v1_leaves_open_stays_open() -> None:
     made = by_kind(FromV1().convert([CLASS, POOL]).objects, "Provisioner")[0]
-    found = {each.key: each for each in parse_provisioner(made).requirements}
+    found = {each.key: each for each in V1ALPHA5.pool.parse(made).requirements}
     assert found["karpenter.sh/capacity-type"].values == ("on-demand", "spot")
     assert found["kubernetes.io/arch"].values == ("amd64", "arm64")
     assert found["karpenter.k8s.aws/instance-category"].operator == "Exists"
@@ -147,7 +146,7 @@ def test_what_is_lost_is_said_on_the_way_back() -> None:
         "limits.nodes",
     ):
         assert word in lost
-    made = parse_provisioner(by_kind(found.objects, "Provisioner")[0])
+    made = V1ALPHA5.pool.parse(by_kind(found.objects, "Provisioner")[0])
     assert [e.values for e in made.requirements if e.key == "karpenter.sh/capacity-type"] == [("spot",)]
     assert made.object_annotations["karpenter.sh/disruption-budgets"] == '[{"nodes": "1"}]'
 

@@ -1,6 +1,6 @@
-"""Status conditions of a Provisioner: `Active` says whether the controller can use it, and why not.
+"""The status condition `Active`: whether the controller can use a Provisioner or node template, and why not.
 
-The type and the members are those of the v1alpha5 schema, which the peer declares and never writes.
+The type and its members are in Karpenter v0.27's schema of the Provisioner; v0.27 itself never writes the condition.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ from typing import Any
 from controller.core.api.timestamps import format_time
 
 ACTIVE = "Active"
+MAX_MESSAGE = 32_000
+"""Characters; the API allows 32,768."""
 
 
-def active_condition(problem: str, now: float, reason: str = "") -> dict[str, Any]:
-    """The condition at `now` (Unix seconds): False with the problem's text, or True when there is none."""
-    condition = {
+def conditions_after(present: Sequence[Mapping[str, Any]], problem: str, now: float) -> list[dict[str, Any]] | None:
+    """The object's conditions with Active as of `now` (Unix seconds), or None when it says the same already.
+
+    Active is False with `problem` as its message, True when there is none. Other conditions stay. The transition time
+    changes only when the status does.
+    """
+    active: dict[str, Any] = {
         "type": ACTIVE,
         "status": "False" if problem else "True",
-        "reason": reason or ("NotUsable" if problem else "Usable"),
+        "reason": "NotUsable" if problem else "Usable",
         "lastTransitionTime": format_time(now),
     }
-    return {**condition, "severity": "Error", "message": problem[:32000]} if problem else condition
-
-
-def conditions_after(present: Sequence[Mapping[str, Any]], condition: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The list with `condition` in it, or None when it says the same already.
-
-    Others' conditions stay. The transition time moves only when the status does.
-    """
-    others = [dict(entry) for entry in present if entry.get("type") != condition["type"]]
-    mine = next((entry for entry in present if entry.get("type") == condition["type"]), None)
-    updated = dict(condition)
-    if mine is not None and mine.get("status") == condition["status"]:
-        updated["lastTransitionTime"] = mine.get("lastTransitionTime", condition["lastTransitionTime"])
-    if mine is not None and dict(mine) == updated:
+    if problem:
+        active |= {"severity": "Error", "message": problem[:MAX_MESSAGE]}
+    before = next((entry for entry in present if entry.get("type") == ACTIVE), {})
+    if before.get("status") == active["status"]:
+        active["lastTransitionTime"] = before.get("lastTransitionTime", active["lastTransitionTime"])
+    if dict(before) == active:
         return None
-    return [*others, updated]
+    return [*(dict(entry) for entry in present if entry.get("type") != ACTIVE), active]

@@ -1,4 +1,4 @@
-"""Reads spec.kubeletConfiguration of a Provisioner and checks its rules (R24 to R32, R34, R35)."""
+"""Reads spec.kubeletConfiguration of a Provisioner and checks its rules, which are those of Karpenter v0.27."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_kubelet(fields: Fields) -> KubeletConfiguration:
 
 
 def _reserved(fields: Fields, name: str) -> FrozenMap[str, str]:
-    """R27: cpu, memory, ephemeral-storage or pid; R28: not negative. Kept as written."""
+    """Quantities of 0 or more of what can be reserved, kept as written."""
     kept: dict[str, str] = {}
     for path, key, value in fields.entries(name):
         if key not in RESERVABLE:
@@ -83,7 +83,7 @@ def _reserved(fields: Fields, name: str) -> FrozenMap[str, str]:
 
 
 def _thresholds(fields: Fields, name: str) -> FrozenMap[str, str]:
-    """R24 to R26: a known signal, and a quantity or a percentage."""
+    """Eviction signals, each with a quantity or a percentage, kept as written."""
     kept: dict[str, str] = {}
     for path, signal, value in fields.entries(name):
         _check_signal(fields.report, path, signal)
@@ -112,7 +112,7 @@ def _check_percentage(report: Report, path: str, value: str) -> None:
 
 
 def _grace_periods(fields: Fields) -> FrozenMap[str, str]:
-    """R29: a known signal, and a duration."""
+    """Eviction signals, each with a duration, kept as written."""
     kept: dict[str, str] = {}
     for path, signal, value in fields.entries("evictionSoftGracePeriod"):
         _check_signal(fields.report, path, signal)
@@ -136,7 +136,7 @@ def _check_duration(report: Report, path: str, value: Any) -> None:
 
 
 def _check_pairs(fields: Fields, soft: FrozenMap[str, str], grace: FrozenMap[str, str]) -> None:
-    """R30 and R31: each soft threshold has a grace period, and each grace period a threshold."""
+    """Each soft threshold has a grace period, and each grace period a threshold."""
     for _, signal, _value in fields.entries("evictionSoft"):
         if signal not in grace:
             fields.report.add(

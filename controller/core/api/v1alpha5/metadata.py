@@ -1,4 +1,4 @@
-"""metadata of the two kinds of our own: read, and its name checked (R1, R2)."""
+"""metadata of the two kinds of our own: read, and its name checked."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def _metadata(report: Report, meta: Document) -> Metadata:
 
 
 def _check_name(report: Report, path: str, name: str) -> None:
-    """R1: a DNS-1035 label, without dots: the name becomes part of tags and of a label's value."""
+    """A DNS-1035 label, without dots: the name becomes part of tags and of a label's value."""
     if wrong := dns_1035_error(name):
         report.add(path, wrong)

@@ -1,8 +1,8 @@
-"""Reads a `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`, or the inline provider, strictly; checks R40 to R54.
+"""Reads a `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`, or the inline provider, strictly and checks its rules.
 
-Rules are those of Karpenter v0.27's admission. We differ where it lets pass what fails later: ids are matched whole,
-`aws::ids` is checked too, an empty selector selects nothing and is refused, and the tags by which the controller knows
-its own instances cannot be overridden.
+Rules are those of Karpenter v0.27's admission (its AWS provider's `pkg/apis/v1alpha1`). We differ where it accepts what
+fails later: ids are matched whole, `aws::ids` is checked too, an empty selector selects nothing and is refused, and the
+tags by which the controller knows its own instances cannot be overridden.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Final
 
 from controller.core.api.document import Document
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.labels import RESERVED_TAG_PREFIX, protected_tag
 from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice, BlockDeviceMapping, MetadataOptions
 from controller.core.api.quantity import NANO, units_ceil
 from controller.core.api.strict import MAX_INT64, Fields, Report, amount_nanos
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
-from controller.errors import Problem, ValidationError
 
 AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Ubuntu", "Custom")
 VOLUME_TYPES: Final = ("standard", "io1", "io2", "gp2", "gp3", "sc1", "st1")
@@ -42,13 +41,6 @@ INLINE_FIELDS: Final = (
 
 SPEC_FIELDS: Final = (*INLINE_FIELDS, "amiSelector", "userData", "detailedMonitoring")
 
-OWNERSHIP_TAGS: Final = frozenset({PROVISIONER_NAME, "karpenter.sh/managed-by", "karpenter.k8s.aws/cluster"})
-"""Tags that only the controller sets: by them the next leader finds what was launched (invariant 4)."""
-
-OWNERSHIP_TAG_PREFIXES: Final = ("kubernetes.io/cluster/",)
-RESERVED_TAG_PREFIX: Final = "aws:"
-"""AWS keeps this prefix to itself: https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html"""
-
 _EXCLUDED_BY_LAUNCH_TEMPLATE: Final = (
     "securityGroupSelector",
     "metadataOptions",
@@ -60,30 +52,8 @@ _EXCLUDED_BY_LAUNCH_TEMPLATE: Final = (
 )
 
 
-def parse_node_template(obj: Document) -> AWSNodeTemplate:
-    """A node template. Raises ValidationError with every broken rule."""
-    report = Report()
-    template = _read(report, obj)
-    if report.problems:
-        raise ValidationError(f"AWSNodeTemplate {template.name}".rstrip(), report.problems)
-    return template
-
-
-def validate_node_template(obj: Document) -> tuple[Problem, ...]:
-    """Every broken rule; none for a valid node template."""
-    report = Report()
-    _read(report, obj)
-    return report.problems
-
-
-def protected_tag(key: str) -> bool:
-    """Whether users may not set this tag: one of ownership, or of AWS's own prefix."""
-    return (
-        key in OWNERSHIP_TAGS or key.startswith(OWNERSHIP_TAG_PREFIXES) or key.lower().startswith(RESERVED_TAG_PREFIX)
-    )
-
-
-def _read(report: Report, obj: Document) -> AWSNodeTemplate:
+def read_node_template(report: Report, obj: Document) -> AWSNodeTemplate:
+    """The node template; every broken rule goes to the report."""
     meta, spec = read_object(report, obj, SPEC_FIELDS)
     return read_template(spec, meta)
 
@@ -117,7 +87,7 @@ def read_template(spec: Fields, meta: Metadata) -> AWSNodeTemplate:
 
 
 def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
-    """R40 to R43, R46, R54: which fields need, and which exclude, each other."""
+    """Which fields need, and which exclude, each other."""
     if spec.has("launchTemplate"):
         for name in _EXCLUDED_BY_LAUNCH_TEMPLATE:
             if spec.has(name) and not (name == "blockDeviceMappings" and not spec.raw(name)):
@@ -135,7 +105,7 @@ def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
 
 
 def _ami_family(spec: Fields) -> str | None:
-    """R49: a family that the controller can boot."""
+    """A family that the controller can boot."""
     written = spec.raw("amiFamily")
     if isinstance(written, str) and written.lower().startswith("windows"):
         spec.report.add(
@@ -148,7 +118,7 @@ def _ami_family(spec: Fields) -> str | None:
 
 
 def _selector(spec: Fields, name: str, id_prefix: str) -> FrozenMap[str, str]:
-    """R43 to R46, R53: at least one entry, no empty key or value, ids of the right kind."""
+    """A selector with at least one entry, no empty key or value, and ids of the right kind."""
     selector = spec.string_map(name)
     if isinstance(spec.raw(name), dict) and not spec.raw(name):
         spec.report.add(
@@ -171,7 +141,7 @@ def _check_ids(report: Report, path: str, value: str, prefix: str) -> None:
 
 
 def _tags(spec: Fields) -> FrozenMap[str, str]:
-    """R47: no empty key; and no tag of ownership."""
+    """Tags without an empty key, and without those that only the controller or AWS may set."""
     for path, key, _ in spec.entries("tags"):
         if not key:
             spec.report.add(path, "has an empty key", "write a key")
@@ -182,7 +152,6 @@ def _tags(spec: Fields) -> FrozenMap[str, str]:
 
 
 def _metadata_options(spec: Fields) -> MetadataOptions:
-    """R48."""
     options = spec.child(
         "metadataOptions", ("httpEndpoint", "httpProtocolIPv6", "httpPutResponseHopLimit", "httpTokens")
     )
@@ -195,7 +164,7 @@ def _metadata_options(spec: Fields) -> MetadataOptions:
 
 
 def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
-    """R50: a device's name and its ebs. None when the field is absent: the family's own devices hold."""
+    """Devices, each with a name and an ebs. None when the field is absent: the AMI family's own devices hold."""
     if not spec.has("blockDeviceMappings"):
         return None
     found: list[BlockDeviceMapping] = []
@@ -211,7 +180,6 @@ def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
 
 
 def _ebs(mapping: Fields) -> BlockDevice:
-    """R51, R52."""
     ebs = mapping.child(
         "ebs",
         (

@@ -1,8 +1,8 @@
-"""The defaults that admission adds to a Provisioner, as a function from document to document.
+"""The requirements that admission adds to a Provisioner.
 
-The same function serves the mutating webhook and reading, so that a Provisioner means the same whether or not the
-webhook saw it. Rules are the peer's (its AWS webhook), with one difference: a label in spec.labels counts as presence,
-where the peer adds a requirement that contradicts the label.
+The webhook writes them into the object, and reading adds them too, so that a Provisioner means the same whether or not
+the webhook saw it. Defaults are those of Karpenter v0.27's AWS webhook, with one difference: a label in spec.labels
+counts as presence, where v0.27 adds a requirement that contradicts the label.
 """
 
 from __future__ import annotations
@@ -36,15 +36,27 @@ def default_requirements(spec: Document) -> list[dict[str, Any]]:
 
 
 def default_provisioner(obj: Document) -> dict[str, Any]:
-    """The document with the defaults appended to spec.requirements; nothing that is there changes. Idempotent.
-
-    A document whose spec or requirements have the wrong type comes back as it is: validation says what is wrong.
-    """
-    spec = obj.get("spec")
-    held = spec.get("requirements") if isinstance(spec, dict) else None
-    if not (spec is None or isinstance(spec, dict)) or not (held is None or isinstance(held, list)):
-        return dict(obj)
-    added = default_requirements(mapping(spec))
+    """The document with the defaults appended to spec.requirements; nothing that is there changes. Idempotent."""
+    added = _missing(obj)
     if not added:
         return dict(obj)
-    return {**obj, "spec": {**mapping(spec), "requirements": [*(held or ()), *added]}}
+    spec = mapping(obj.get("spec"))
+    return {**obj, "spec": {**spec, "requirements": [*(spec.get("requirements") or ()), *added]}}
+
+
+def default_patch(obj: Document) -> list[dict[str, Any]]:
+    """The same as operations of a JSON patch (RFC 6902)."""
+    added, spec = _missing(obj), obj.get("spec")
+    if added and spec is None:
+        return [{"op": "add", "path": "/spec", "value": {"requirements": added}}]
+    if added and mapping(spec).get("requirements") is None:
+        return [{"op": "add", "path": "/spec/requirements", "value": added}]
+    return [{"op": "add", "path": "/spec/requirements/-", "value": each} for each in added]
+
+
+def _missing(obj: Document) -> list[dict[str, Any]]:
+    """None for a spec or requirements of the wrong type: validation says what is wrong with them."""
+    spec = obj.get("spec")
+    held = spec.get("requirements") if isinstance(spec, dict) else None
+    readable = (spec is None or isinstance(spec, dict)) and (held is None or isinstance(held, list))
+    return default_requirements(mapping(spec)) if readable else []

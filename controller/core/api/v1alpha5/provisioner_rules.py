@@ -1,16 +1,15 @@
-"""Reads a `karpenter.sh/v1alpha5 Provisioner` strictly, with its defaults, and checks its rules (R1 to R36).
+"""Reads a `karpenter.sh/v1alpha5 Provisioner` strictly, with its defaults, and checks its rules.
 
-Rules are those of Karpenter v0.27's admission. We differ where it accepts what can never work: a taint without an
-effect or with a value that no Node may have, and spec.labels that its own defaults then contradict.
+Rules are those of Karpenter v0.27's admission (`pkg/apis/v1alpha5/provisioner_validation.go`). We differ where it
+accepts what can never work: a taint without an effect or with a value that no Node may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from controller.core.api import labels
-from controller.core.api.document import Document, mapping
+from controller.core.api.document import Document, mapping, text
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.names import label_value_error, qualified_name_error
 from controller.core.api.node import Taint
@@ -24,7 +23,6 @@ from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS, read_kube
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
 from controller.core.api.v1alpha5.nodetemplate_rules import INLINE_FIELDS, read_template
 from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
-from controller.errors import Problem, ValidationError
 
 SPEC_FIELDS: Final = (
     "annotations",
@@ -47,41 +45,16 @@ MIN_WEIGHT: Final = 1
 MAX_WEIGHT: Final = 100
 
 
-def parse_provisioner(obj: Document) -> Provisioner:
-    """A Provisioner with its defaults. Raises ValidationError with every broken rule."""
-    report = Report()
-    provisioner = _read(report, obj)
-    if report.problems:
-        raise ValidationError(f"Provisioner {provisioner.name}".rstrip(), report.problems)
-    return provisioner
+def template_name(obj: Document) -> str:
+    """The node template that the document names in spec.providerRef; empty for none."""
+    return text(mapping(mapping(obj.get("spec")).get("providerRef")).get("name"))
 
 
-def validate_provisioner(obj: Document) -> tuple[Problem, ...]:
-    """Every broken rule; none for a valid Provisioner."""
-    report = Report()
-    _read(report, obj)
-    return report.problems
-
-
-def inline_template(provisioner: Provisioner) -> AWSNodeTemplate:
-    """The node template that the deprecated spec.provider stands for, named after its Provisioner.
-
-    Raises ValueError when the Provisioner has no inline provider, ValidationError when a rule is broken.
-    """
-    if provisioner.provider is None:
-        raise ValueError(f"Provisioner {provisioner.name} has no inline provider")
-    report = Report()
-    fields = Fields(report, provisioner.provider, "spec.provider", INLINE_FIELDS)
-    template = read_template(fields, Metadata(provisioner.name, provisioner.uid, provisioner.generation))
-    if report.problems:
-        raise ValidationError(f"Provisioner {provisioner.name}", report.problems)
-    return template
-
-
-def _read(report: Report, obj: Document) -> Provisioner:
+def read_provisioner(report: Report, obj: Document) -> Provisioner:
+    """The Provisioner with its defaults; every broken rule goes to the report."""
     meta, spec = read_object(report, default_provisioner(obj), SPEC_FIELDS)
     seen: dict[tuple[str, str], str] = {}
-    provider, provider_ref = _provider(spec, meta)
+    inline_template, provider_ref = _provider(spec, meta)
     after_empty = spec.integer("ttlSecondsAfterEmpty", 0, MAX_INT64)
     return Provisioner(
         name=meta.name,
@@ -93,7 +66,7 @@ def _read(report: Report, obj: Document) -> Provisioner:
         startup_taints=_taints(spec, "startupTaints", seen),
         requirements=_requirements(spec),
         kubelet=read_kubelet(spec.child("kubeletConfiguration", KUBELET_FIELDS)),
-        provider=provider,
+        inline_template=inline_template,
         provider_ref=provider_ref,
         ttl_seconds_after_empty=after_empty,
         ttl_seconds_until_expired=spec.integer("ttlSecondsUntilExpired", 0, MAX_INT64),
@@ -107,18 +80,18 @@ def _read(report: Report, obj: Document) -> Provisioner:
     )
 
 
-def _provider(spec: Fields, meta: Metadata) -> tuple[FrozenMap[str, object] | None, str | None]:
-    """R6, R7: one of provider and providerRef; R36: the reference has a name; R40 to R52 for an inline provider."""
+def _provider(spec: Fields, meta: Metadata) -> tuple[AWSNodeTemplate | None, str | None]:
+    """Exactly one of provider (deprecated, a template of its own) and providerRef (the name of one)."""
     if spec.has("provider") and spec.has("providerRef"):
         spec.report.add(
             spec.at("provider"), "both provider and providerRef are given", "keep providerRef, and drop provider"
         )
     elif not spec.has("provider") and not spec.has("providerRef"):
         spec.report.add(spec.at("providerRef"), "is missing", "name an AWSNodeTemplate: providerRef: {name: default}")
-    inline: FrozenMap[str, object] | None = None
+    inline: AWSNodeTemplate | None = None
     if spec.has("provider"):
-        read_template(spec.child("provider", INLINE_FIELDS), meta)
-        inline = _frozen_map(mapping(spec.raw("provider")))
+        named = Metadata(meta.name, meta.uid, meta.generation)
+        inline = read_template(spec.child("provider", INLINE_FIELDS), named)
     reference = spec.child("providerRef", ("name", "kind", "apiVersion"))
     name = reference.text("name")
     reference.text("kind")
@@ -128,18 +101,8 @@ def _provider(spec: Fields, meta: Metadata) -> tuple[FrozenMap[str, object] | No
     return inline, name
 
 
-def _frozen_map(value: Mapping[str, Any]) -> FrozenMap[str, object]:
-    return FrozenMap({key: _frozen(member) for key, member in value.items()})
-
-
-def _frozen(value: Any) -> object:
-    if isinstance(value, dict):
-        return _frozen_map(value)
-    return tuple(_frozen(member) for member in value) if isinstance(value, (list, tuple)) else value
-
-
 def _consolidation(spec: Fields, after_empty: int | None) -> bool:
-    """R5: consolidation removes empty nodes by itself, so that a time to live for them contradicts it."""
+    """Consolidation removes empty nodes by itself, so that ttlSecondsAfterEmpty contradicts it."""
     enabled = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
     if enabled and after_empty is not None:
         spec.report.add(
@@ -157,7 +120,7 @@ def _limits(spec: Fields) -> Resources | None:
 
 
 def _labels(spec: Fields) -> FrozenMap[str, str]:
-    """R8 to R11."""
+    """Keys are qualified names that users may set; values are label values."""
     found = spec.string_map("labels")
     for path, key, _ in spec.entries("labels"):
         _check_label_key(spec.report, path, key)
@@ -185,7 +148,10 @@ def _instead_of(key: str) -> str:
 
 
 def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[Taint, ...]:
-    """R12 to R16; `seen` has the taints of both lists so far, with their paths."""
+    """Taints with a valid key, value and effect; no pair of key and effect twice.
+
+    `seen` has those of taints and startupTaints so far, with their paths.
+    """
     found: list[Taint] = []
     for fields in spec.objects(name, ("key", "value", "effect", "timeAdded")):
         key, value, effect = fields.text("key"), fields.text("value") or "", fields.text("effect", EFFECTS)
@@ -210,7 +176,8 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
 
 
 def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
-    """R17 to R23. Contradictory and repeated keys are accepted: scheduling says what follows from them."""
+    """Requirements with a key that users may set. Contradictory and repeated keys are accepted, as in v0.27: that no
+    node meets them is said when a pod waits for one."""
     found: list[SelectorRequirement] = []
     for fields in spec.objects("requirements", ("key", "operator", "values")):
         key, operator, values = fields.text("key"), fields.text("operator", OPERATORS), fields.strings("values")
@@ -230,7 +197,7 @@ def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
 
 
 def _check_values(fields: Fields, operator: str, values: tuple[str, ...]) -> None:
-    """R22: In needs a value; R23: Gt and Lt need exactly one, an integer of 0 or more."""
+    """In needs at least one value; Gt and Lt need exactly one, an integer of 0 or more."""
     given = fields.raw("values") or ()
     if operator == "In" and not given:
         fields.report.add(fields.at("values"), "In needs at least one value", "add one, or use Exists")

@@ -1,21 +1,15 @@
-"""The Active condition of Provisioners."""
+"""The condition Active: what it says, and when it is written again."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from controller.core.api.timestamps import format_time, parse_time
-from controller.core.api.v1alpha5.conditions import active_condition, conditions_after
+from controller.core.api.v1alpha5.conditions import conditions_after as after
 
 NOW = 1_700_000_000.0
 
 
-def after(present: list[dict[str, Any]], problem: str, now: float) -> list[dict[str, Any]] | None:
-    return conditions_after(present, active_condition(problem, now))
-
-
 def test_a_problem_makes_it_false_with_all_its_text() -> None:
-    condition = active_condition("spec.weight: 101 is above 100", NOW)
+    (condition,) = after([], "spec.weight: 101 is above 100", NOW) or []
     assert (condition["status"], condition["message"]) == ("False", "spec.weight: 101 is above 100")
 
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from controller.core.api.v1alpha5 import nodetemplate_rules, provisioner_rules
+from controller.core.api.v1alpha5 import V1ALPHA5, nodetemplate_rules, provisioner_rules
 from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS
 from tests.core.api.v1alpha5.test_nodetemplate_rules import ACCEPTED as TEMPLATES
 from tests.core.api.v1alpha5.test_provisioner_rules import ACCEPTED as PROVISIONERS
@@ -109,10 +109,10 @@ def test_the_examples_in_the_documentation_are_valid() -> None:
     for path in sorted((CRDS.parent / "docs" / "examples").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             if document["kind"] == "Provisioner":
-                assert provisioner_rules.validate_provisioner(document) == (), path.name
+                assert V1ALPHA5.pool.validate(document) == (), path.name
                 jsonschema.validate(document, schema(FILES[0]))
             elif document["kind"] == "AWSNodeTemplate":
-                assert nodetemplate_rules.validate_node_template(document) == (), path.name
+                assert V1ALPHA5.node_template.validate(document) == (), path.name
                 jsonschema.validate(document, schema(FILES[1]))
             else:
                 continue

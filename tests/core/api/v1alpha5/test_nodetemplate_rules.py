@@ -9,18 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api.nodetemplate import BlockDevice, BlockDeviceMapping, MetadataOptions
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.v1alpha5.nodetemplate_rules import (
     AMI_FAMILIES,
     SPEC_FIELDS,
     VOLUME_TYPES,
-    parse_node_template,
-    validate_node_template,
 )
 from controller.errors import ValidationError
 from tests.core.api.test_parse_pod import JSON
 from tests.factories import node_template_object
 
 Spec = dict[str, Any]
+
+parse, validate = V1ALPHA5.node_template.parse, V1ALPHA5.node_template.validate
 
 UNMANAGED: Spec = {"securityGroupSelector": None, "launchTemplate": "mine"}
 
@@ -30,50 +31,66 @@ def device(**ebs: Any) -> Spec:
 
 
 REJECTED: list[tuple[str, Spec, str]] = [
-    ("R40", {"launchTemplate": "mine"}, "spec.securityGroupSelector"),
-    ("R40", {**UNMANAGED, "metadataOptions": {}}, "spec.metadataOptions"),
-    ("R40", {**UNMANAGED, "amiFamily": "AL2"}, "spec.amiFamily"),
-    ("R40", {**UNMANAGED, "instanceProfile": "p"}, "spec.instanceProfile"),
-    ("R40", {**UNMANAGED, **device()}, "spec.blockDeviceMappings"),
-    ("R41", {**UNMANAGED, "userData": "x"}, "spec.userData"),
-    ("R42", {**UNMANAGED, "amiSelector": {"a": "b"}}, "spec.amiSelector"),
-    ("R43", {"subnetSelector": None}, "spec.subnetSelector"),
-    ("R43 an empty map selects nothing", {"subnetSelector": {}}, "spec.subnetSelector"),
-    ("R44 key", {"subnetSelector": {"": "x"}}, 'spec.subnetSelector[""]'),
-    ("R44 value", {"subnetSelector": {"a": ""}}, "spec.subnetSelector.a"),
-    ("R45", {"subnetSelector": {"aws-ids": "subnet-1,must-start-with-subnet"}}, "spec.subnetSelector.aws-ids"),
-    ("R45 matched whole", {"subnetSelector": {"aws-ids": "x-subnet-1"}}, "spec.subnetSelector.aws-ids"),
-    ("R45 matched whole", {"subnetSelector": {"aws-ids": "subnet-1 subnet-2"}}, "spec.subnetSelector.aws-ids"),
-    ("R46", {"securityGroupSelector": None}, "spec.securityGroupSelector"),
-    ("R46 empty", {"securityGroupSelector": {}}, "spec.securityGroupSelector"),
-    ("R46 value", {"securityGroupSelector": {"a": ""}}, "spec.securityGroupSelector.a"),
-    ("R46 ids", {"securityGroupSelector": {"aws-ids": "subnet-1"}}, "spec.securityGroupSelector.aws-ids"),
-    ("R47", {"tags": {"": "x"}}, 'spec.tags[""]'),
-    ("R47 ownership", {"tags": {"karpenter.sh/provisioner-name": "x"}}, 'spec.tags["karpenter.sh/provisioner-name"]'),
-    ("R47 ownership", {"tags": {"karpenter.sh/managed-by": "x"}}, 'spec.tags["karpenter.sh/managed-by"]'),
-    ("R47 ownership", {"tags": {"kubernetes.io/cluster/c": "owned"}}, 'spec.tags["kubernetes.io/cluster/c"]'),
-    ("R47 AWS's own", {"tags": {"aws:x": "y"}}, 'spec.tags["aws:x"]'),
-    ("R47 type", {"tags": {"a": 1}}, "spec.tags.a"),
-    ("R48", {"metadataOptions": {"httpEndpoint": "on"}}, "spec.metadataOptions.httpEndpoint"),
-    ("R48", {"metadataOptions": {"httpProtocolIPv6": "on"}}, "spec.metadataOptions.httpProtocolIPv6"),
-    ("R48", {"metadataOptions": {"httpTokens": "enabled"}}, "spec.metadataOptions.httpTokens"),
-    ("R48", {"metadataOptions": {"httpPutResponseHopLimit": 0}}, "spec.metadataOptions.httpPutResponseHopLimit"),
-    ("R48", {"metadataOptions": {"httpPutResponseHopLimit": 65}}, "spec.metadataOptions.httpPutResponseHopLimit"),
-    ("R49", {"amiFamily": "al2"}, "spec.amiFamily"),
-    ("R49", {"amiFamily": "Windows2022"}, "spec.amiFamily"),
-    ("R50 name", {"blockDeviceMappings": [{"ebs": {"volumeSize": "1Gi"}}]}, "spec.blockDeviceMappings[0].deviceName"),
-    ("R50 ebs", {"blockDeviceMappings": [{"deviceName": "/dev/xvda"}]}, "spec.blockDeviceMappings[0].ebs"),
-    ("R51", device(volumeType="gp4"), "spec.blockDeviceMappings[0].ebs.volumeType"),
-    ("R52", device(volumeSize=None), "spec.blockDeviceMappings[0].ebs.volumeSize"),
-    ("R52 small", device(volumeSize="999999999"), "spec.blockDeviceMappings[0].ebs.volumeSize"),
-    ("R52 big", device(volumeSize="64000000000001"), "spec.blockDeviceMappings[0].ebs.volumeSize"),
-    ("R52 no quantity", device(volumeSize="20 Gi"), "spec.blockDeviceMappings[0].ebs.volumeSize"),
-    ("R53 key", {"amiSelector": {"": "x"}}, 'spec.amiSelector[""]'),
-    ("R53 value", {"amiSelector": {"a": ""}}, "spec.amiSelector.a"),
-    ("R53 ids", {"amiSelector": {"aws-ids": "ami-1,x"}}, "spec.amiSelector.aws-ids"),
-    ("R53 the other spelling", {"amiSelector": {"aws::ids": "x"}}, 'spec.amiSelector["aws::ids"]'),
-    ("R53 empty", {"amiSelector": {}}, "spec.amiSelector"),
-    ("R54", {"amiFamily": "Custom"}, "spec.amiSelector"),
+    ("launchTemplate", {"launchTemplate": "mine"}, "spec.securityGroupSelector"),
+    ("launchTemplate", {**UNMANAGED, "metadataOptions": {}}, "spec.metadataOptions"),
+    ("launchTemplate", {**UNMANAGED, "amiFamily": "AL2"}, "spec.amiFamily"),
+    ("launchTemplate", {**UNMANAGED, "instanceProfile": "p"}, "spec.instanceProfile"),
+    ("launchTemplate", {**UNMANAGED, **device()}, "spec.blockDeviceMappings"),
+    ("launchTemplate beside userData", {**UNMANAGED, "userData": "x"}, "spec.userData"),
+    ("launchTemplate beside amiSelector", {**UNMANAGED, "amiSelector": {"a": "b"}}, "spec.amiSelector"),
+    ("subnetSelector", {"subnetSelector": None}, "spec.subnetSelector"),
+    ("subnetSelector: an empty map selects nothing", {"subnetSelector": {}}, "spec.subnetSelector"),
+    ("subnetSelector entry: key", {"subnetSelector": {"": "x"}}, 'spec.subnetSelector[""]'),
+    ("subnetSelector entry: value", {"subnetSelector": {"a": ""}}, "spec.subnetSelector.a"),
+    ("subnet ids", {"subnetSelector": {"aws-ids": "subnet-1,must-start-with-subnet"}}, "spec.subnetSelector.aws-ids"),
+    ("subnet ids: matched whole", {"subnetSelector": {"aws-ids": "x-subnet-1"}}, "spec.subnetSelector.aws-ids"),
+    ("subnet ids: matched whole", {"subnetSelector": {"aws-ids": "subnet-1 subnet-2"}}, "spec.subnetSelector.aws-ids"),
+    ("securityGroupSelector", {"securityGroupSelector": None}, "spec.securityGroupSelector"),
+    ("securityGroupSelector: empty", {"securityGroupSelector": {}}, "spec.securityGroupSelector"),
+    ("securityGroupSelector: value", {"securityGroupSelector": {"a": ""}}, "spec.securityGroupSelector.a"),
+    (
+        "securityGroupSelector: ids",
+        {"securityGroupSelector": {"aws-ids": "subnet-1"}},
+        "spec.securityGroupSelector.aws-ids",
+    ),
+    ("tags", {"tags": {"": "x"}}, 'spec.tags[""]'),
+    ("tags: ownership", {"tags": {"karpenter.sh/provisioner-name": "x"}}, 'spec.tags["karpenter.sh/provisioner-name"]'),
+    ("tags: ownership", {"tags": {"karpenter.sh/managed-by": "x"}}, 'spec.tags["karpenter.sh/managed-by"]'),
+    ("tags: ownership", {"tags": {"kubernetes.io/cluster/c": "owned"}}, 'spec.tags["kubernetes.io/cluster/c"]'),
+    ("tags: AWS's own", {"tags": {"aws:x": "y"}}, 'spec.tags["aws:x"]'),
+    ("tags: type", {"tags": {"a": 1}}, "spec.tags.a"),
+    ("metadataOptions", {"metadataOptions": {"httpEndpoint": "on"}}, "spec.metadataOptions.httpEndpoint"),
+    ("metadataOptions", {"metadataOptions": {"httpProtocolIPv6": "on"}}, "spec.metadataOptions.httpProtocolIPv6"),
+    ("metadataOptions", {"metadataOptions": {"httpTokens": "enabled"}}, "spec.metadataOptions.httpTokens"),
+    (
+        "metadataOptions",
+        {"metadataOptions": {"httpPutResponseHopLimit": 0}},
+        "spec.metadataOptions.httpPutResponseHopLimit",
+    ),
+    (
+        "metadataOptions",
+        {"metadataOptions": {"httpPutResponseHopLimit": 65}},
+        "spec.metadataOptions.httpPutResponseHopLimit",
+    ),
+    ("amiFamily", {"amiFamily": "al2"}, "spec.amiFamily"),
+    ("amiFamily", {"amiFamily": "Windows2022"}, "spec.amiFamily"),
+    (
+        "block device: name",
+        {"blockDeviceMappings": [{"ebs": {"volumeSize": "1Gi"}}]},
+        "spec.blockDeviceMappings[0].deviceName",
+    ),
+    ("block device: ebs", {"blockDeviceMappings": [{"deviceName": "/dev/xvda"}]}, "spec.blockDeviceMappings[0].ebs"),
+    ("volumeType", device(volumeType="gp4"), "spec.blockDeviceMappings[0].ebs.volumeType"),
+    ("volumeSize", device(volumeSize=None), "spec.blockDeviceMappings[0].ebs.volumeSize"),
+    ("volumeSize: small", device(volumeSize="999999999"), "spec.blockDeviceMappings[0].ebs.volumeSize"),
+    ("volumeSize: big", device(volumeSize="64000000000001"), "spec.blockDeviceMappings[0].ebs.volumeSize"),
+    ("volumeSize: no quantity", device(volumeSize="20 Gi"), "spec.blockDeviceMappings[0].ebs.volumeSize"),
+    ("amiSelector: key", {"amiSelector": {"": "x"}}, 'spec.amiSelector[""]'),
+    ("amiSelector: value", {"amiSelector": {"a": ""}}, "spec.amiSelector.a"),
+    ("amiSelector: ids", {"amiSelector": {"aws-ids": "ami-1,x"}}, "spec.amiSelector.aws-ids"),
+    ("amiSelector: the other spelling", {"amiSelector": {"aws::ids": "x"}}, 'spec.amiSelector["aws::ids"]'),
+    ("amiSelector: empty", {"amiSelector": {}}, "spec.amiSelector"),
+    ("Custom without amiSelector", {"amiFamily": "Custom"}, "spec.amiSelector"),
     ("unknown field", {"amiFamly": "AL2"}, "spec.amiFamly"),
     ("unknown nested field", device(kmsKeyId="x"), "spec.blockDeviceMappings[0].ebs.kmsKeyId"),
     ("wrong type", {"userData": 1}, "spec.userData"),
@@ -83,15 +100,15 @@ REJECTED: list[tuple[str, Spec, str]] = [
 ]
 
 ACCEPTED: list[tuple[str, Spec]] = [
-    ("R40", UNMANAGED),
-    ("R40 an empty list of devices", {**UNMANAGED, "blockDeviceMappings": []}),
-    ("R41, R42", {"userData": "x", "amiSelector": {"a": "b"}}),
-    ("R43, R44", {"subnetSelector": {"a": "*", "b": "x,y"}}),
-    ("R45", {"subnetSelector": {"aws-ids": "subnet-1, subnet-0a2b"}}),
-    ("R46", {"securityGroupSelector": {"aws-ids": "sg-1,sg-2"}}),
-    ("R47", {"tags": {"a": "", "Name": "web", "karpenter.sh/discovery": "c", "kubernetes.io/role": "x"}}),
+    ("launchTemplate", UNMANAGED),
+    ("launchTemplate: an empty list of devices", {**UNMANAGED, "blockDeviceMappings": []}),
+    ("userData and amiSelector", {"userData": "x", "amiSelector": {"a": "b"}}),
+    ("subnetSelector", {"subnetSelector": {"a": "*", "b": "x,y"}}),
+    ("subnet ids", {"subnetSelector": {"aws-ids": "subnet-1, subnet-0a2b"}}),
+    ("securityGroupSelector", {"securityGroupSelector": {"aws-ids": "sg-1,sg-2"}}),
+    ("tags", {"tags": {"a": "", "Name": "web", "karpenter.sh/discovery": "c", "kubernetes.io/role": "x"}}),
     (
-        "R48",
+        "metadataOptions",
         {
             "metadataOptions": {
                 "httpEndpoint": "disabled",
@@ -101,30 +118,30 @@ ACCEPTED: list[tuple[str, Spec]] = [
             }
         },
     ),
-    *(("R49", {"amiFamily": family, "amiSelector": {"a": "b"}}) for family in AMI_FAMILIES),
-    *(("R51", device(volumeType=kind)) for kind in VOLUME_TYPES),
-    ("R52", device(volumeSize=None, snapshotID="snap-1")),
-    ("R52", device(volumeSize="1G")),
-    ("R52", device(volumeSize="64T")),
-    ("R52 a bare number", device(volumeSize=20_000_000_000)),
-    ("R53", {"amiSelector": {"aws-ids": "ami-1,ami-2"}}),
-    ("R53", {"amiSelector": {"aws::ids": "ami-1", "aws::owners": "self,123", "aws::name": "my-*"}}),
+    *(("amiFamily", {"amiFamily": family, "amiSelector": {"a": "b"}}) for family in AMI_FAMILIES),
+    *(("volumeType", device(volumeType=kind)) for kind in VOLUME_TYPES),
+    ("volumeSize", device(volumeSize=None, snapshotID="snap-1")),
+    ("volumeSize", device(volumeSize="1G")),
+    ("volumeSize", device(volumeSize="64T")),
+    ("volumeSize: a bare number", device(volumeSize=20_000_000_000)),
+    ("amiSelector", {"amiSelector": {"aws-ids": "ami-1,ami-2"}}),
+    ("amiSelector", {"amiSelector": {"aws::ids": "ami-1", "aws::owners": "self,123", "aws::name": "my-*"}}),
     ("artefacts", {"apiVersion": "extensions.karpenter.sh/v1alpha1", "kind": "AWS"}),
 ]
 
 
 @pytest.mark.parametrize(("rule", "spec", "path"), REJECTED)
 def test_refused_at_its_path_with_a_remedy(rule: str, spec: Spec, path: str) -> None:
-    problems = validate_node_template(node_template_object(spec=spec))
+    problems = validate(node_template_object(spec=spec))
     assert path in [problem.path for problem in problems], (rule, problems)
     with pytest.raises(ValidationError) as caught:
-        parse_node_template(node_template_object(spec=spec))
+        parse(node_template_object(spec=spec))
     assert caught.value.problems == problems
 
 
 @pytest.mark.parametrize(("rule", "spec"), ACCEPTED)
 def test_accepted(rule: str, spec: Spec) -> None:
-    assert validate_node_template(node_template_object(spec=spec)) == (), rule
+    assert validate(node_template_object(spec=spec)) == (), rule
 
 
 @pytest.mark.parametrize(
@@ -138,11 +155,11 @@ def test_accepted(rule: str, spec: Spec) -> None:
     ],
 )
 def test_remedies_name_what_was_meant(spec: Spec, hint: str) -> None:
-    assert hint in " ".join(problem.remedy for problem in validate_node_template(node_template_object(spec=spec)))
+    assert hint in " ".join(problem.remedy for problem in validate(node_template_object(spec=spec)))
 
 
 def test_windows_is_refused_by_name() -> None:
-    (problem,) = validate_node_template(node_template_object(spec={"amiFamily": "Windows2022"}))
+    (problem,) = validate(node_template_object(spec={"amiFamily": "Windows2022"}))
     assert "Windows nodes are not supported" in problem.message
 
 
@@ -172,7 +189,7 @@ def test_every_field_is_read() -> None:
         "apiVersion": "x",
         "kind": "y",
     }
-    template = parse_node_template(node_template_object(name="t", spec=spec, deletionTimestamp="2026-01-02T03:04:05Z"))
+    template = parse(node_template_object(name="t", spec=spec, deletionTimestamp="2026-01-02T03:04:05Z"))
     assert (template.name, template.ami_family, template.ami_selector) == ("t", "Bottlerocket", {"aws-ids": "ami-1"})
     assert (template.subnet_selector, template.security_group_selector) == ({"s": "1"}, {"g": "2"})
     assert (template.instance_profile, template.user_data, template.tags) == ("profile", "data", {"t": "3"})
@@ -184,11 +201,11 @@ def test_every_field_is_read() -> None:
     )
     assert (template.context, template.detailed_monitoring, template.deleted_at) == ("ctx", True, 1767323045.0)
     assert {*spec, "launchTemplate"} == set(SPEC_FIELDS)
-    assert parse_node_template(node_template_object(spec=UNMANAGED)).launch_template == "mine"
+    assert parse(node_template_object(spec=UNMANAGED)).launch_template == "mine"
 
 
 def test_absent_fields_stay_unset() -> None:
-    template = parse_node_template(node_template_object())
+    template = parse(node_template_object())
     assert (template.ami_family, template.block_device_mappings, template.detailed_monitoring) == (None, None, None)
     assert template.metadata_options == MetadataOptions()
 
@@ -203,10 +220,10 @@ def test_absent_fields_stay_unset() -> None:
 )
 def test_any_document_is_parsed_or_refused_with_problems(spec: object) -> None:
     document = {"metadata": {"name": "t"}, "spec": spec}
-    problems = validate_node_template(document)
+    problems = validate(document)
     if problems:
         with pytest.raises(ValidationError) as caught:
-            parse_node_template(document)
+            parse(document)
         assert caught.value.problems == problems
     else:
-        assert hash(parse_node_template(document)) == hash(parse_node_template(document))
+        assert hash(parse(document)) == hash(parse(document))

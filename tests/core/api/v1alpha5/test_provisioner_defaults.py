@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api import labels
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
-from controller.core.api.v1alpha5.provisioner_rules import parse_provisioner
 from tests.core.api.test_parse_pod import JSON
 from tests.factories import provisioner_object
 
@@ -67,8 +67,8 @@ def test_a_label_counts_as_presence_where_the_peer_contradicts_it(key: str, supp
 
 def test_reading_applies_the_same_defaults_as_admission() -> None:
     document = provisioner_object()
-    assert parse_provisioner(document) == parse_provisioner(default_provisioner(document))
-    assert {each.key for each in parse_provisioner(document).requirements} == ALL
+    assert V1ALPHA5.pool.parse(document) == V1ALPHA5.pool.parse(default_provisioner(document))
+    assert {each.key for each in V1ALPHA5.pool.parse(document).requirements} == ALL
 
 
 def test_the_document_given_is_not_changed() -> None:
