@@ -37,6 +37,8 @@ from controller.core.deprovisioning.consolidation import BEGIN, find
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.provisioning.offerings.option_table import TableCache
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
 from controller.core.scheduling.requirements import Requirements
@@ -175,6 +177,7 @@ class Search:
 def search(snapshot: Snapshot, types: tuple[InstanceType, ...]) -> Search:
     """A whole search, candidates and gate of each look included."""
     catalog = dict.fromkeys(snapshot.provisioners, types)
+    tables = TableCache()
     cursor, simulations, seconds = BEGIN, 0, list[float]()
     judged, commands = set[str](), list[Command]()
     while True:
@@ -182,7 +185,12 @@ def search(snapshot: Snapshot, types: tuple[InstanceType, ...]) -> Search:
         gate = Gate(snapshot, NOW)
         for command in commands:
             gate.grant(command.candidates)
-        found = find(candidates(snapshot, catalog, NOW), Stage(snapshot, catalog), gate, cursor=cursor)
+        found = find(
+            candidates(snapshot, catalog, NOW),
+            Stage(snapshot, catalog, snapshot_index=SnapshotIndex(snapshot, tables)),
+            gate,
+            cursor=cursor,
+        )
         seconds.append(time.process_time() - began)
         simulations += found.simulations
         commands += found.commands

@@ -9,6 +9,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, TypeSource
+from controller.core.provisioning.offerings.option_table import TableCache
 from controller.core.provisioning.offerings.usable import unusable
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, NodeTemplateError, ValidationError
@@ -26,6 +27,8 @@ class CatalogView:
 
     types: Catalog = field(default_factory=lambda: EMPTY)
     problems: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    tables: TableCache = field(default_factory=TableCache, compare=False, repr=False)
+    """`types` compiled for the solver: computed when the first solve asks, and again when `types` change."""
 
     def briefly(self) -> Mapping[str, str]:
         """The problems as a pod's event has room for: the first of each, and where the rest stands."""
@@ -67,6 +70,7 @@ class Catalogs:
     def __init__(self, cloud: TypeSource, executor: Executor = INLINE) -> None:
         self._cloud = cloud
         self._executor = executor
+        self._tables = TableCache()
         self._verdicts: dict[str, tuple[Provisioner, tuple[InstanceType, ...], str]] = {}
 
     def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
@@ -86,7 +90,7 @@ class Catalogs:
             types[provisioner.name] = answer
             if verdict := self._unusable(provisioner, answer):
                 problems[provisioner.name] = verdict
-        return CatalogView(types, problems)
+        return CatalogView(types, problems, self._tables)
 
     def _types(self, snapshot: Snapshot, provisioner: Provisioner) -> tuple[InstanceType, ...] | str:
         try:

@@ -38,6 +38,11 @@ def test_only_those_asked_for_are_looked_up() -> None:
     assert list(Catalogs(MemoryCloud()).view(snapshot, {"b"}).types) == ["b"]
 
 
+def test_all_views_share_what_is_compiled_for_the_solver() -> None:
+    catalogs, snapshot = Catalogs(MemoryCloud()), factories.snapshot(provisioners=[factories.provisioner()])
+    assert catalogs.view(snapshot).tables is catalogs.view(snapshot).tables
+
+
 def test_a_provisioner_to_which_nothing_is_offered_says_so() -> None:
     cloud = MemoryCloud()
     cloud.types = ()

@@ -14,6 +14,7 @@ from controller.core.cloud import InstanceType, TypeSource
 from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, solve
 from controller.core.provisioning.bound.gap import Gap, explain_gap
 from controller.core.provisioning.bound.lower_bound import Bound, bound
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import StateNode
 from controller.runtime.executors import ThreadExecutors
@@ -65,17 +66,18 @@ def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0
         view = Catalogs(source, executors.executor("catalog", CATALOG_WORKERS)).view(scenario.snapshot)
     problem = build(scenario.snapshot, view.types, skipped=view.problems)
     options = replace(scenario.settings.solve_options(), budget_seconds=budget_seconds)
-    plan = solve(problem, options)
+    index = SnapshotIndex(problem.snapshot, view.tables)
+    plan = solve(problem, options, index)
     lost = frozenset(left.pod for left in plan.unplaced)
     return Simulation(
         name=scenario.name,
         problem=problem,
         plan=plan,
-        bound=bound(problem, options, without=lost),
+        bound=bound(problem, options, lost, index),
         standing_price=standing_price(problem),
         pods={pod.key: pod for pod in problem.pending},
         types=_planned_types(problem, plan),
-        gap=explain_gap(problem, plan, options) if gap else None,
+        gap=explain_gap(problem, plan, options, index) if gap else None,
         notes=scenario.notes,
     )
 

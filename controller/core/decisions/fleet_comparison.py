@@ -9,10 +9,11 @@ from controller.core.api.frozen import EMPTY
 from controller.core.cloud import Catalog
 from controller.core.decisions.fleet_cost import fleet, owned
 from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver.solver import solve
-from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.state.snapshot import StateNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +31,20 @@ class Comparison:
 
 
 def compare(
-    snapshot: Snapshot, catalog: Catalog, options: SolveOptions, skipped: Mapping[str, str] = EMPTY
+    index: SnapshotIndex, catalog: Catalog, options: SolveOptions, skipped: Mapping[str, str] = EMPTY
 ) -> Comparison:
     """Pack the pods of all our nodes anew, in thought. Nodes of others take what they have room for, as ever."""
+    snapshot = index.snapshot
     prices = fleet(snapshot, catalog).prices
     staying = {node.name: node for node in owned(snapshot) if not node.leaving and node.name in prices}
-    problem, plan = _pack(snapshot, catalog, staying, options, skipped)
+    problem, plan = _pack(index, catalog, staying, options, skipped)
     kept: set[str] = set()
     if plan.unplaced:
         nowhere = {each.pod for each in plan.unplaced}
         kept = {name for name, node in staying.items() if any(pod.key in nowhere for pod in node.pods)}
         moving = {name: node for name, node in staying.items() if name not in kept}
-        problem, plan = _pack(snapshot, catalog, moving, options, skipped)
-    least = bound(problem, options, frozenset(each.pod for each in plan.unplaced))
+        problem, plan = _pack(index, catalog, moving, options, skipped)
+    least = bound(problem, options, frozenset(each.pod for each in plan.unplaced), index)
     fixed = sum(prices[name] for name in kept)
     return Comparison(
         fleet_price=sum(prices[name] for name in staying),
@@ -53,12 +55,12 @@ def compare(
 
 
 def _pack(
-    snapshot: Snapshot,
+    index: SnapshotIndex,
     catalog: Catalog,
     nodes: Mapping[str, StateNode],
     options: SolveOptions,
     skipped: Mapping[str, str],
 ) -> tuple[SchedulingProblem, SchedulingPlan]:
     pods = [pod for node in nodes.values() for pod in leaving_pods(node)]
-    problem = build(snapshot, catalog, pods=pods, without_nodes=frozenset(nodes), skipped=skipped)
-    return problem, solve(problem, options)
+    problem = build(index.snapshot, catalog, pods=pods, without_nodes=frozenset(nodes), skipped=skipped)
+    return problem, solve(problem, options, index)

@@ -21,8 +21,6 @@ from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
 
-NOWHERE = SnapshotIndex(Snapshot())
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -36,7 +34,7 @@ class Stage:
     going: frozenset[str] = frozenset()
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     options: SolveOptions = field(default_factory=SolveOptions)
-    snapshot_index: SnapshotIndex = field(default=NOWHERE, compare=False, repr=False)
+    snapshot_index: SnapshotIndex = field(default_factory=lambda: SnapshotIndex(Snapshot()), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snapshot_index", self.snapshot_index.at(self.snapshot))

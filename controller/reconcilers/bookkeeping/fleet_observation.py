@@ -17,6 +17,7 @@ from controller.core.decisions.fleet_comparison import Comparison, compare
 from controller.core.decisions.fleet_cost import fleet, owned
 from controller.core.decisions.queues import Queue, queues
 from controller.core.deprovisioning.records import recorded
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import provisionable
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -130,7 +131,8 @@ class ObservationReconciler:
     def _compare(self, snapshot: Snapshot, view: CatalogView) -> None:
         began = self._clock.monotonic()
         if self._compared is None or self._compared[0] != snapshot.version:
-            self._tell(compare(snapshot, view.types, self._solve, view.problems))
+            index = SnapshotIndex(snapshot, view.tables)
+            self._tell(compare(index, view.types, self._solve, view.problems))
             self._recorder.observe(metrics.COMPARISON_TIME, self._clock.monotonic() - began)
         self._compared = (snapshot.version, began)
         took = self._clock.monotonic() - began

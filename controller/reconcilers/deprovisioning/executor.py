@@ -23,6 +23,7 @@ from controller.core.deprovisioning.records import Record, Recorded, recorded
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.removal_simulation import Outcome, Stage, simulate
 from controller.core.deprovisioning.resumption import planned_again
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -112,7 +113,8 @@ class CommandExecutor:
     def stage(self, snapshot: Snapshot, view: CatalogView) -> Stage:
         """What simulations run on: nodes of all commands on record are thought away."""
         going = frozenset(node.name for command in recorded(snapshot) for node in command.carriers)
-        return Stage(snapshot, view.types, going, FrozenMap(view.problems), self._solve)
+        index = SnapshotIndex(snapshot, view.tables)
+        return Stage(snapshot, view.types, going, FrozenMap(view.problems), self._solve, index)
 
     def start(self, command: Command, view: CatalogView) -> Snapshot:
         """Put the command on record and begin to launch; the snapshot that shows it.

@@ -22,7 +22,8 @@ from controller.core.machines.launching import Allotment, allot, launch_request,
 from controller.core.machines.provisioner_limits import usage
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
@@ -137,7 +138,7 @@ class ProvisioningReconciler:
         known = self._teach_state(snapshot, view)
         stage = replace(known, pods=FrozenMap({**known.pods, **units}))
         problem = build(stage, view.types, pods=units.values(), skipped=view.briefly())
-        plan, _ = solve_around(problem, partial(solve, options=self._options.solve))
+        plan, _ = self._solve(problem, view)
         until = self._clock.now() + 3 * HEADROOM_SECONDS
         for placement in plan.existing:
             self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
@@ -156,7 +157,8 @@ class ProvisioningReconciler:
             return view
         why = {name: self._failures.get(keys[name], "its last launch failed") for name in sorted(held)}
         types = {name: types for name, types in view.types.items() if name not in held}
-        return CatalogView(types, {**view.problems, **{name: f"{text}; {TRIED_AGAIN}" for name, text in why.items()}})
+        problems = {**view.problems, **{name: f"{text}; {TRIED_AGAIN}" for name, text in why.items()}}
+        return replace(view, types=types, problems=problems)
 
     def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
         """Give the cluster state the types that it has not seen, for nodes on their way; the snapshot that has them."""
@@ -174,7 +176,7 @@ class ProvisioningReconciler:
             return ()
         self._preferences.hindering(problem)
         began = self._clock.monotonic()
-        plan, error = solve_around(problem, partial(solve, options=self._options.solve))
+        plan, error = self._solve(problem, view)
         self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
         record = PlanRecord(self._ledger, problem)
         if error is not None:
@@ -187,6 +189,10 @@ class ProvisioningReconciler:
             self._plans.have_room(placement.node, placement.pods)
             self._nominate(snapshot, placement.node, placement.pods)
         return self._launch_all(snapshot, view, plan, record)
+
+    def _solve(self, problem: SchedulingProblem, view: CatalogView) -> tuple[SchedulingPlan, Exception | None]:
+        index = SnapshotIndex(problem.snapshot, view.tables)
+        return solve_around(problem, partial(solve, options=self._options.solve, snapshot_index=index))
 
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord

@@ -10,6 +10,7 @@ import pytest
 from controller.core.api.labels import ON_DEMAND
 from controller.core.decisions.fleet_comparison import Comparison, compare
 from controller.core.decisions.queues import Queue, queues
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import StateNode
 from tests import factories
@@ -29,7 +30,7 @@ def xlarge(name: str, pods: int, **pod_fields: Any) -> StateNode:
 
 def compared(nodes: Iterable[StateNode]) -> Comparison:
     snapshot = factories.snapshot(nodes=nodes, provisioners=[factories.provisioner()])
-    return compare(snapshot, {"default": (LARGE, XLARGE)}, OPTIONS)
+    return compare(SnapshotIndex(snapshot), {"default": (LARGE, XLARGE)}, OPTIONS)
 
 
 def test_two_half_empty_nodes_cost_twice_what_one_would() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from controller.core.api.pod import Pod, PodSpec
 from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.solver.solver import solve
 
@@ -50,18 +51,21 @@ class Gap:
         return self.price_per_hour / self.bound_per_hour if self.bound_per_hour > 0 else 1.0
 
 
-def explain_gap(problem: SchedulingProblem, plan: SchedulingPlan, options: SolveOptions) -> Gap:
+def explain_gap(
+    problem: SchedulingProblem, plan: SchedulingPlan, options: SolveOptions, snapshot_index: SnapshotIndex | None = None
+) -> Gap:
     """Take the gap of `plan` apart. Costs a solve and a bound for each kind of rule that the problem has."""
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
-    price, least = plan.price_per_hour, bound(problem, options, left_out).price_per_hour
+    index = snapshot_index if snapshot_index is not None else SnapshotIndex(problem.snapshot)
+    price, least = plan.price_per_hour, bound(problem, options, left_out, index).price_per_hour
     gap, parts = price - least, list[GapPart]()
     problem = replace(problem, pending=tuple(pod for pod in problem.pending if pod.key not in left_out))
     for cause, text, without in _RULES:
         relaxed = without(problem)
         if relaxed is problem:
             continue
-        again = solve(relaxed, options)
-        left = again.price_per_hour - bound(relaxed, options).price_per_hour
+        again = solve(relaxed, options, index)
+        left = again.price_per_hour - bound(relaxed, options, snapshot_index=index).price_per_hour
         parts.append(GapPart(cause, gap - left, text))
         problem, gap = relaxed, left
     parts.append(GapPart(INTEGRALITY, gap, "pods and nodes come whole: what is left free on the nodes that are paid"))

@@ -17,6 +17,7 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types
 from controller.core.provisioning.optimize.covering import Coupling, Cover, Covering, Limit, cover
 from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
@@ -48,10 +49,13 @@ class Bound:
 
 
 def bound(
-    problem: SchedulingProblem, options: SolveOptions = DEFAULTS, without: frozenset[PodKey] = frozenset()
+    problem: SchedulingProblem,
+    options: SolveOptions = DEFAULTS,
+    without: frozenset[PodKey] = frozenset(),
+    snapshot_index: SnapshotIndex | None = None,
 ) -> Bound:
     """The bound for the pending pods, those of `without` left out (to judge a plan that places only some)."""
-    return _Bounder(Solver(problem, options), without).bound()
+    return _Bounder(Solver(problem, options, snapshot_index), without).bound()
 
 
 class _Bounder:

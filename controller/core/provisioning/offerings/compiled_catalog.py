@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from controller.core.api.pod import Resources, Toleration
-from controller.core.cloud import Catalog
-from controller.core.provisioning.offerings.option_table import OptionTable, Pool, TableCache
+from controller.core.provisioning.offerings.option_table import OptionTable, Pool
 from controller.core.provisioning.pods.daemons import Daemon
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
 from controller.core.scheduling.requirements import Requirements
-
-TABLES = TableCache()
-"""The process's own: a memo, so plans are the same with it and without."""
 
 
 class CompiledCatalog:
@@ -27,15 +23,14 @@ class CompiledCatalog:
     def __init__(
         self,
         pools: Sequence[Pool],
-        catalog: Catalog,
+        table: OptionTable,
         space: ResourceSpace,
         daemons: Sequence[Daemon],
         slots: Callable[[str], Resources],
-        tables: TableCache = TABLES,
     ) -> None:
         self.pools = tuple(pools)
         self.space = space
-        self._use(tables.table(self.pools, catalog))
+        self._use(table)
         split = self._split([self.daemon_bits(daemon) for daemon in daemons])
         if split is not None:
             self._use(split)

@@ -19,6 +19,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, PodSpec
 from controller.core.api.workloads import DaemonSet
 from controller.core.provisioning.offerings.node_table import ClusterNodes, ExistingNodes
+from controller.core.provisioning.offerings.option_table import TableCache
 from controller.core.provisioning.pods.daemons import Daemon, daemons, owned_by
 from controller.core.provisioning.problem import provisionable
 from controller.core.provisioning.resource_space import Bools, Floats, Ints, ResourceSpace
@@ -39,15 +40,17 @@ class RunningPod:
 class SnapshotIndex:
     """A memo on one snapshot. Everything in it is shared: don't change it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, tables: TableCache | None = None) -> None:
+        """`tables`: compiled catalogs, kept by whoever solves again on later snapshots; None: for this index alone."""
         self.snapshot = snapshot
+        self.tables = TableCache() if tables is None else tables
         self.nodes: tuple[StateNode, ...] = tuple(sorted(snapshot.nodes.values(), key=lambda node: node.name))
         self.place: dict[str, int] = {node.name: place for place, node in enumerate(self.nodes)}
         self._free: dict[tuple[str, ...], Floats] = {}
 
     def at(self, snapshot: Snapshot) -> SnapshotIndex:
-        """Itself if it is of this very snapshot, else what the snapshot comes to."""
-        return self if self.snapshot is snapshot else SnapshotIndex(snapshot)
+        """Return this index if it was built from `snapshot`, else build one that shares its compiled catalogs."""
+        return self if self.snapshot is snapshot else SnapshotIndex(snapshot, self.tables)
 
     @cached_property
     def cluster_nodes(self) -> ClusterNodes:

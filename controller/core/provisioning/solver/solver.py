@@ -119,8 +119,9 @@ class Solver:
         self.pools = [Pool(p, pool_requirements(p), headroom(p, staying)) for p in provisioners]
         weights = [provisioner.weight for provisioner in provisioners]
         self.premiums = weight_premiums(weights, self.options.weight_premium).tolist()
+        table = self.snapshot_index.tables.table(self.pools, problem.catalog)
         self.catalog = CompiledCatalog(
-            self.pools, problem.catalog, self.space, self.daemons, lambda name: self.slots.on_new(self.space, name)
+            self.pools, table, self.space, self.daemons, lambda name: self.slots.on_new(self.space, name)
         )
         may_take = sorted(self.snapshot_index.place[node.name] for node in problem.nodes)
         self.existing = self.snapshot_index.existing(

@@ -7,9 +7,11 @@ from dataclasses import replace
 from controller.core.api import labels as keys
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
-from controller.core.provisioning import solve
+from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.offerings.option_table import MOST_ANSWERS, OptionTable, Pool, TableCache
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import pool_requirements
+from controller.core.provisioning.solver.solver import Solver
 from controller.core.scheduling.requirements import Requirement, Requirements
 from tests.core.provisioning.plans import solved
 from tests.factories import ZONES, instance_type, pending_pods, problem, provisioner, requirement
@@ -65,6 +67,17 @@ def test_answers_do_not_pile_up() -> None:
 def test_a_plan_is_the_same_from_a_table_that_others_have_used() -> None:
     """Daemons, requests and limits of other batches leave nothing behind."""
     posed = problem(pending=pending_pods(5, requests={"cpu": "1"}), catalog=kinds())
-    first = solved(posed)
-    solve(problem(pending=pending_pods(3, requests={"cpu": "300m", "memory": "2Gi"}), catalog=kinds()))
-    assert solve(posed) == first
+    first, tables = solved(posed), TableCache()
+    other = problem(pending=pending_pods(3, requests={"cpu": "300m", "memory": "2Gi"}), catalog=kinds())
+    solve(other, snapshot_index=SnapshotIndex(other.snapshot, tables))
+    assert solve(posed, snapshot_index=SnapshotIndex(posed.snapshot, tables)) == first
+
+
+def test_solves_that_are_handed_the_same_cache_compile_a_catalog_once() -> None:
+    def compiled(cache: TableCache, pods: int) -> OptionTable:
+        posed = problem(pending=pending_pods(pods), catalog=kinds())
+        return Solver(posed, SolveOptions(), SnapshotIndex(posed.snapshot, cache)).catalog.table
+
+    cache = TableCache()
+    assert compiled(cache, pods=1) is compiled(cache, pods=2)
+    assert compiled(cache, pods=1) is not compiled(TableCache(), pods=1), "the process itself keeps nothing"
