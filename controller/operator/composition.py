@@ -11,8 +11,6 @@ from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.cloud.drift_checks import Drift
 from controller.core.cloud import Catalog, CloudProvider
 from controller.core.deprovisioning import consolidation, expiration
-from controller.core.guards.spending import LaunchLimits
-from controller.core.provisioning.batch_window import BatchTimes
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
@@ -26,7 +24,7 @@ from controller.reconcilers.bookkeeping.decision_store import DecisionsReconcile
 from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
 from controller.reconcilers.bookkeeping.memory_store import MemoryReconciler
 from controller.reconcilers.bookkeeping.refresh_reconciler import RefreshReconciler
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import LiveSettings, ReconcilerContext
 from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
     DeprovisioningReconciler,
     DeprovisioningTimes,
@@ -39,7 +37,7 @@ from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCo
 from controller.reconcilers.nodes.interruption_reconciler import InterruptionReconciler
 from controller.reconcilers.nodes.registration_reconciler import RegistrationReconciler
 from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
-from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningOptions, ProvisioningReconciler
+from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
 from controller.reconcilers.status.advice_reconciler import AdviceReconciler
 from controller.reconcilers.status.conditions_reconciler import ConditionsReconciler
 from controller.reconcilers.status.counter_reconciler import CounterReconciler
@@ -113,6 +111,7 @@ class Operator:
         self._ledger.look = self._look
         self.adopted = threading.Event()
         self._context = ReconcilerContext(
+            settings=LiveSettings(settings),
             kube=kube,
             informers=self.informers,
             events=self.events,
@@ -129,7 +128,7 @@ class Operator:
         self._drift: Drift | None = None
         if settings.drift_enabled:
             self._drift = Drift(self.informers, cloud, clock)
-        acting = self._reconcilers(settings)
+        acting = self._reconcilers()
         acting.append(NodeTemplatesReconciler(self._context))
         if settings.interruption_queue_name:
             acting.append(InterruptionReconciler(self._context))
@@ -153,41 +152,26 @@ class Operator:
             recorder=self._recorder,
         )
 
-    def _reconcilers(self, settings: Settings) -> list[Reconciler]:
+    def _reconcilers(self) -> list[Reconciler]:
         context, times = self._context, self._times
-        solve, budgets = settings.solve_options(), settings.disruption_budgets
-        limits = settings.launch_limits or LaunchLimits()
-        self._provisioning = ProvisioningReconciler(
-            context, ProvisioningOptions(_batch_times(settings), solve, limits=limits)
-        )
-        self._termination = TerminationReconciler(
-            context, times=times.termination, grace_period_seconds=settings.termination_grace_period_seconds
-        )
         wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
         if self._drift is not None:
             wanted["drift"] = self._drift.wanted
-        self._commands = CommandExecutor(
-            context, wanted=wanted, times=times.commands, surge=settings.surge_single_replicas, solve=solve
-        )
+        commands = CommandExecutor(context, wanted=wanted, times=times.commands)
         self._garbage = GarbageCollectionReconciler(context, times.garbage)
-        self._deprovisioning = DeprovisioningReconciler(
-            context, commands=self._commands, times=times.deprovisioning, drift=self._drift, budgets=budgets
-        )
-        self._emptiness = EmptinessReconciler(context, budgets)
-        self._observation = ObservationReconciler(
-            catalogs=self._catalogs, clock=self._clock, recorder=self._recorder, solve=solve
-        )
         return [
-            self._provisioning,
-            self._termination,
-            self._deprovisioning,
+            ProvisioningReconciler(context),
+            TerminationReconciler(context, times.termination),
+            DeprovisioningReconciler(context, commands=commands, times=times.deprovisioning, drift=self._drift),
             RegistrationReconciler(context),
-            self._emptiness,
+            EmptinessReconciler(context),
             CounterReconciler(context),
             ConditionsReconciler(context),
             DiskPressureReconciler(events=self.events),
             ConsistencyReconciler(context),
-            self._observation,
+            ObservationReconciler(
+                catalogs=self._catalogs, clock=self._clock, recorder=self._recorder, settings=context.settings
+            ),
             self._garbage,
         ]
 
@@ -203,13 +187,7 @@ class Operator:
 
     def tune(self, settings: Settings) -> None:
         """Act under these settings from each loop's next pass on, as far as they are live (settings.LIVE)."""
-        solve = settings.solve_options()
-        self._provisioning.tune(_batch_times(settings), solve, settings.launch_limits or LaunchLimits())
-        self._commands.tune(solve)
-        self._observation.tune(solve)
-        self._deprovisioning.tune(settings.disruption_budgets)
-        self._emptiness.tune(settings.disruption_budgets)
-        self._termination.tune(settings.termination_grace_period_seconds)
+        self._context.settings.current = settings
 
     def watch(self) -> None:
         """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
@@ -260,7 +238,3 @@ class Operator:
             self._decisions.flush()
         except KubeError as error:
             _log.warning("The last decisions are not on record in the cluster; the log has them", error=str(error))
-
-
-def _batch_times(settings: Settings) -> BatchTimes:
-    return BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds)

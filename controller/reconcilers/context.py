@@ -13,13 +13,22 @@ from controller.machines.launcher import Launcher
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Executors, Flag
 from controller.runtime.metrics import Recorder
+from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
+
+
+@dataclass(slots=True)
+class LiveSettings:
+    """The settings that hold now. Loops read `current` in each pass; `operator.configuration` replaces it."""
+
+    current: Settings
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerContext:
     """Edges, clock and executors. A reconciler's constructor takes it, and besides what concerns that loop alone."""
 
+    settings: LiveSettings
     kube: KubeClient
     informers: Informers
     events: EventRecorder

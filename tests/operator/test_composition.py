@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -20,7 +20,6 @@ from controller.cli.cluster.decision_log import on_record
 from controller.core.cloud import CloudInstance
 from controller.core.decisions.decision import Decision
 from controller.core.deprovisioning.budgets import parse_budgets
-from controller.core.guards.spending import LaunchLimits
 from controller.core.machines.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
@@ -248,40 +247,28 @@ def test_an_outage_of_the_api_server_is_outlived(world: World) -> None:
     assert len(world.cloud.running) == 2
 
 
-CHANGED: dict[str, Any] = {
-    "batch_max_duration_seconds": 7.0,
-    "batch_idle_duration_seconds": 0.3,
-    "weight_premium": 0.25,
-    "preference_premium": 0.5,
-    "disruption_budgets": parse_budgets('[{"nodes": "3"}]'),
-    "termination_grace_period_seconds": 90.0,
-    "launch_limits": LaunchLimits(nodes_per_minute=2),
-}
+READ: set[str] = set()
 
 
-def test_whoever_holds_a_live_setting_is_told_of_its_change(world: World) -> None:
-    """An operator that was tuned holds what one holds that was made with the new settings, in every place."""
+class NotedSettings(Settings):
+    """Notes in READ which fields and methods are read."""
 
-    def held(settings: Settings, then: Settings | None = None) -> dict[str, object]:
-        stop = threading.Event()
-        operator = Operator(settings=settings, kube=world.kube, cloud=world.cloud, clock=ManualClock(), stop=stop)
-        if then is not None:
-            operator.tune(then)
-        owners = [operator._commands, *(loop._reconciler for loop in operator._acting)]
-        stop.set()
-        operator.close(0.0)
-        return {
-            f"{type(owner).__name__}.{name}": value for owner in owners for name, value in vars(owner).items()
-            if isinstance(value, str | float | tuple | None) or is_dataclass(value)
-        }  # fmt: skip
+    def __getattribute__(self, name: str) -> Any:
+        READ.add(name)
+        return super().__getattribute__(name)
 
-    before = held(SETTINGS)
-    for field in LIVE:
-        changed = replace(SETTINGS, **{field: CHANGED[field]})
-        made, tuned = held(changed), held(SETTINGS, changed)
-        concerned = {name for name, value in made.items() if value != before[name]}
-        assert concerned, f"somebody goes by {field}"
-        assert {name: tuned[name] for name in concerned} == {name: made[name] for name in concerned}, field
+
+def test_no_loop_keeps_a_copy_of_a_setting_that_can_change_while_it_runs(world: World) -> None:
+    """All are read from the settings of the moment, and so none when the loops are made."""
+    stop = threading.Event()
+    READ.clear()
+    operator = Operator(
+        settings=NotedSettings(cluster_name="test"), kube=world.kube, cloud=world.cloud, clock=ManualClock(), stop=stop
+    )
+    stop.set()
+    operator.close(0.0)
+    assert "surge_single_replicas" in READ, "what holds until a restart is read at the start"
+    assert not {*LIVE, "solve_options"} & READ
 
 
 def test_what_was_decided_last_is_on_record_when_the_process_ends(world: World) -> None:

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,10 @@ from controller.kube.resources import (
     Resource,
 )
 from controller.machines.launcher import Launcher
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import LiveSettings, ReconcilerContext
 from controller.runtime.clock import SystemClock
 from controller.runtime.executors import ThreadExecutors
+from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 from sandbox.apiserver import Running, serve
 from tests.reconcilers.cloud import MemoryCloud
@@ -67,6 +68,7 @@ class World:
     api: Running
     cloud: MemoryCloud = field(default_factory=MemoryCloud)
     clock: SettableClock = field(default_factory=SettableClock)
+    settings: LiveSettings = field(default_factory=lambda: LiveSettings(Settings(cluster_name="test")))
     stop: threading.Event = field(default_factory=threading.Event)
     planned: threading.Event = field(default_factory=threading.Event)
     """For loops that set it; in `context` it is set."""
@@ -83,6 +85,7 @@ class World:
     def context(self) -> ReconcilerContext:
         """As it is once a leader has adopted all instances and planned once."""
         return ReconcilerContext(
+            settings=self.settings,
             kube=self.kube,
             informers=self.informers,
             events=self.events,
@@ -100,6 +103,10 @@ class World:
     @cached_property
     def launcher(self) -> Launcher:
         return Launcher(kube=self.kube, informers=self.informers, cloud=self.cloud, clock=self.clock)
+
+    def change_settings(self, **fields: Any) -> None:
+        """As a change of the ConfigMap does, for loops that read `context.settings`."""
+        self.settings.current = replace(self.settings.current, **fields)
 
     def until(
         self, condition: Callable[[Snapshot], Any], what: str = "", deadline_seconds: float = DEADLINE_SECONDS

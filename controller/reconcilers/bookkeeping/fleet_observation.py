@@ -18,9 +18,9 @@ from controller.core.decisions.fleet_cost import fleet, owned
 from controller.core.decisions.queues import Queue, queues
 from controller.core.deprovisioning.records import recorded
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import provisionable
 from controller.core.state.snapshot import Snapshot, StateNode
+from controller.reconcilers.context import LiveSettings
 from controller.runtime import metrics
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import Recorder
@@ -43,13 +43,13 @@ class ObservationReconciler:
         catalogs: Catalogs,
         clock: Clock,
         recorder: Recorder,
-        solve: SolveOptions | None = None,
+        settings: LiveSettings,
         compare_seconds: float = COMPARE_SECONDS,
     ) -> None:
         self._catalogs = catalogs
         self._clock = clock
         self._recorder = recorder
-        self._solve = solve or SolveOptions()
+        self._settings = settings
         self._compare_seconds = compare_seconds
         self._look_at = self._compare_at = clock.monotonic()
         self._compared: tuple[int, float] | None = None
@@ -58,10 +58,6 @@ class ObservationReconciler:
         self._awaited: frozenset[str] = frozenset()
         """The uids of pods that were seen to wait for a node of ours, and do not run yet."""
         self._log = structlog.get_logger(self.name)
-
-    def tune(self, solve: SolveOptions) -> None:
-        """Compare the fleet with what would be planned like this from the next comparison on."""
-        self._solve = solve
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Measure what is due."""
@@ -132,7 +128,7 @@ class ObservationReconciler:
         began = self._clock.monotonic()
         if self._compared is None or self._compared[0] != snapshot.version:
             index = SnapshotIndex(snapshot, view.tables)
-            self._tell(compare(index, view.types, self._solve, view.problems))
+            self._tell(compare(index, view.types, self._settings.current.solve_options(), view.problems))
             self._recorder.observe(metrics.COMPARISON_TIME, self._clock.monotonic() - began)
         self._compared = (snapshot.version, began)
         took = self._clock.monotonic() - began

@@ -13,7 +13,6 @@ from controller.cloud.catalogs import CatalogView
 from controller.cloud.drift_checks import Drift
 from controller.core.deprovisioning import consolidation, expiration
 from controller.core.deprovisioning.backoff import resting
-from controller.core.deprovisioning.budgets import Budget
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import DRIFT, DRIFTED, due
 from controller.core.deprovisioning.due_replacement import Decision, Method, replace_first
@@ -76,9 +75,8 @@ class DeprovisioningReconciler:
         commands: CommandExecutor,
         times: DeprovisioningTimes | None = None,
         drift: Drift | None = None,
-        budgets: tuple[Budget, ...] = (),
     ) -> None:
-        """`drift` None: the feature gate is off. `budgets` are those of Provisioners without their own."""
+        """`drift` None: the feature gate is off."""
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
         self._catalogs, self._launcher = context.catalogs, context.launcher
         self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
@@ -94,14 +92,10 @@ class DeprovisioningReconciler:
         self._said: dict[str, str] = {}
         self._eligible: dict[str, int] = {}
         self._drift = drift
-        self._budgets = budgets
+        self._settings = context.settings
         self._methods: Mapping[str, Plan] = {"expiration": self._expiration}
         if drift is not None:
             self._methods = {**self._methods, DRIFT: self._drifted}
-
-    def tune(self, budgets: tuple[Budget, ...]) -> None:
-        """Keep to these budgets from the next pass on, where a Provisioner has none of its own."""
-        self._budgets = budgets
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Carry on what is on record; when it is time, look for more."""
@@ -126,7 +120,8 @@ class DeprovisioningReconciler:
         self._commands.clean(snapshot)
         now = self._clock.now()
         found = candidates(snapshot, view.types, now)
-        present = Pass(self._commands.stage(snapshot, view), Gate(snapshot, now, self._budgets), found, now)
+        gate = Gate(snapshot, now, self._settings.current.disruption_budgets)
+        present = Pass(self._commands.stage(snapshot, view), gate, found, now)
         for name, plan in self._methods.items():
             if not self._failing.ready(name):
                 continue

@@ -12,7 +12,6 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
 from controller.core.api.timestamps import format_time
 from controller.core.decisions.decision import Decision, node_details
-from controller.core.deprovisioning.budgets import Budget
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.emptiness import EmptinessAction, EmptinessVerdict, verdict
 from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
@@ -32,18 +31,14 @@ class EmptinessReconciler:
 
     name = "emptiness"
 
-    def __init__(self, context: ReconcilerContext, budgets: tuple[Budget, ...] = ()) -> None:
-        """`budgets` are those of Provisioners without their own. Until `planned` is set nobody knows which nodes pods
-        or headroom are expected on: what the leader before nominated is forgotten, and no node is called empty."""
+    def __init__(self, context: ReconcilerContext) -> None:
+        """Until `context.planned` is set no node is called empty: the nominations of an earlier leader are forgotten,
+        and which nodes pods and headroom are expected on is not known yet."""
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
         self._clock, self._ledger, self._planned = context.clock, context.ledger, context.planned
-        self._budgets = budgets
+        self._settings = context.settings
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(self._clock, self.name)
-
-    def tune(self, budgets: tuple[Budget, ...]) -> None:
-        """Keep to these budgets from the next pass on, where a Provisioner has none of its own."""
-        self._budgets = budgets
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Stamp, clear or delete; the soonest time at which a verdict may change by itself."""
@@ -52,7 +47,7 @@ class EmptinessReconciler:
         owned = [node for node in snapshot.nodes.values() if PROVISIONER_NAME in node.node.labels]
         self._nodes.keep({node.node.uid for node in owned})
         soonest = IDLE_SECONDS
-        gate = Gate(snapshot, self._clock.now(), self._budgets)
+        gate = Gate(snapshot, self._clock.now(), self._settings.current.disruption_budgets)
         for node in owned:
             decision = verdict(node, snapshot.provisioners.get(node.provisioner_name), self._clock.now())
             if decision.requeue_seconds > 0:

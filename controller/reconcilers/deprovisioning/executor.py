@@ -24,7 +24,6 @@ from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.removal_simulation import Outcome, Stage, simulate
 from controller.core.deprovisioning.resumption import planned_again
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import KubeError, NodelessError
@@ -73,17 +72,16 @@ class CommandExecutor:
         *,
         wanted: Mapping[str, Wanted],
         times: CommandTimes | None = None,
-        solve: SolveOptions | None = None,
-        surge: bool = False,
     ) -> None:
         self._nodes = NodeWrites(context)
-        self._surge = Surge(context.kube, context.events) if surge else None
+        self._settings = context.settings
+        surges = context.settings.current.surge_single_replicas
+        self._surge = Surge(context.kube, context.events) if surges else None
         self._replacements = Replacements(context)
         self._informers, self._events = context.informers, context.events
         self._clock, self._ledger = context.clock, context.ledger
         self._wanted = wanted
         self._times = times or CommandTimes()
-        self._solve = solve or SolveOptions()
         self._log = structlog.get_logger("deprovisioning")
         self._known_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
@@ -106,15 +104,13 @@ class CommandExecutor:
                 except KubeError as error:
                     self._failing.failed(node.node.uid, error, "Stale annotations not taken off", node=node.name)
 
-    def tune(self, solve: SolveOptions) -> None:
-        """Plan like this from the next pass on."""
-        self._solve = solve
-
     def stage(self, snapshot: Snapshot, view: CatalogView) -> Stage:
         """What simulations run on: nodes of all commands on record are thought away."""
         going = frozenset(node.name for command in recorded(snapshot) for node in command.carriers)
         index = SnapshotIndex(snapshot, view.tables)
-        return Stage(snapshot, view.types, going, FrozenMap(view.problems), self._solve, index)
+        return Stage(
+            snapshot, view.types, going, FrozenMap(view.problems), self._settings.current.solve_options(), index
+        )
 
     def start(self, command: Command, view: CatalogView) -> Snapshot:
         """Put the command on record and begin to launch; the snapshot that shows it.

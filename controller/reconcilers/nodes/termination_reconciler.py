@@ -60,30 +60,19 @@ class TerminationReconciler:
 
     name = "termination"
 
-    def __init__(
-        self,
-        context: ReconcilerContext,
-        *,
-        times: TerminationTimes | None = None,
-        grace_period_seconds: float | None = None,
-    ) -> None:
-        """`grace_period_seconds`: how long a node may drain where its Provisioner does not say; None: no end."""
+    def __init__(self, context: ReconcilerContext, times: TerminationTimes | None = None) -> None:
+        self._settings = context.settings
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
         self._cloud, self._clock, self._recorder = context.cloud, context.clock, context.recorder
         self._times = times or TerminationTimes()
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(self._clock, self.name)
         self._evictions = ItemBackoff(self._clock, self.name, self._times.eviction)
-        self._grace_period_seconds = grace_period_seconds
         self._checked_at: dict[str, float] = {}
         self._drained_at: dict[str, float] = {}
         self._under_way: dict[str, Job[None]] = {}
         """Steps that have not ended, by the node's uid."""
         self._executor = context.executors.executor("terminate", WORKERS)
-
-    def tune(self, grace_period_seconds: float | None) -> None:
-        """Drain no longer than this from the next pass on, where a Provisioner does not say."""
-        self._grace_period_seconds = grace_period_seconds
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """One step for every node that is being deleted."""
@@ -120,7 +109,8 @@ class TerminationReconciler:
     def _step(self, node: StateNode, snapshot: Snapshot) -> None:
         self._cordon(node.node)
         now = self._clock.now()
-        until = deadline(node.node, snapshot.provisioners.get(node.provisioner_name), self._grace_period_seconds)
+        grace_seconds = self._settings.current.termination_grace_period_seconds
+        until = deadline(node.node, snapshot.provisioners.get(node.provisioner_name), grace_seconds)
         step = next_step(node.pods, now, until)
         if not step.drained:
             if self._instance_gone(node.node):

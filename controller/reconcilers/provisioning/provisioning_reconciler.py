@@ -23,7 +23,7 @@ from controller.core.machines.provisioner_limits import usage
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
@@ -47,6 +47,8 @@ from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.telemetry.logged_pods import named
 
+LAUNCH_WORKERS = 100
+"""Launches at a time. The cloud provider may merge as many that ask for the same into one call."""
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """How often room for pods to come is looked after, while none waits."""
@@ -55,22 +57,12 @@ TRIED_AGAIN = "it is tried again in a while, or when it changes"
 
 
 @dataclass(frozen=True, slots=True)
-class ProvisioningOptions:
-    """`nomination_seconds`: how long a node that pods are expected on is left alone; the peer takes twice the batch
-    window's maximum, 10 s at least."""
+class ProvisioningTimes:
+    """`retrigger_seconds`: a pod that is still pending after so long opens the batch window again.
+    `hold_back`: how long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
 
-    times: BatchTimes = field(default_factory=BatchTimes)
-    solve: SolveOptions = field(default_factory=SolveOptions)
-    limits: LaunchLimits = field(default_factory=LaunchLimits)
-    launch_workers: int = 100
-    """Launches at a time: so many that ask for the same may be one call."""
+    retrigger_seconds: float = 10.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
-    """How long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
-
-    @property
-    def nomination_seconds(self) -> float:
-        """From the window's length."""
-        return max(10.0, 2 * self.times.max_seconds)
 
 
 class ProvisioningReconciler:
@@ -78,15 +70,16 @@ class ProvisioningReconciler:
 
     name = "provisioning"
 
-    def __init__(self, context: ReconcilerContext, options: ProvisioningOptions | None = None) -> None:
+    def __init__(self, context: ReconcilerContext, times: ProvisioningTimes | None = None) -> None:
+        self._settings = context.settings
         self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
         self._catalogs, self._launcher = context.catalogs, context.launcher
         self._clock, self._stop = context.clock, context.stop
         self._adopted, self._planned = context.adopted, context.planned
-        self._options = options or ProvisioningOptions()
+        self._times = times or ProvisioningTimes()
         self._window = BatchWindow()
         self._known_types: dict[str, tuple[InstanceType, ...]] = {}
-        self._held_back = ItemBackoff(self._clock, self.name, self._options.hold_back)
+        self._held_back = ItemBackoff(self._clock, self.name, self._times.hold_back)
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._plans = PlanLog(self.name)
@@ -96,17 +89,13 @@ class ProvisioningReconciler:
         self._preferences = PreferenceNews(self._events, self.name)
         self._log = structlog.get_logger(self.name)
         self._troubles = FailureLog(self._clock, self.name)
-        self._pool = context.executors.executor("launch", self._options.launch_workers)
-
-    def tune(self, times: BatchTimes, solve: SolveOptions, limits: LaunchLimits) -> None:
-        """Batch, plan and launch like this from the next pass on."""
-        self._options = replace(self._options, times=times, solve=solve, limits=limits)
+        self._pool = context.executors.executor("launch", LAUNCH_WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Look for waiting pods; when their window has closed, schedule them."""
         if not snapshot.synced or not self._adopted.is_set() or self._launcher.settle(snapshot):
             return NOT_READY_SECONDS
-        now, times = self._clock.monotonic(), self._options.times
+        now, times = self._clock.monotonic(), self._batch_times()
         self._window = self._window.observe(now, _waiting(snapshot), times)
         closes_at = self._window.closes_at(times)
         first = self._scheduled and not self._planned.is_set()  # others wait for it: it does not wait for a quiet time
@@ -122,6 +111,10 @@ class ProvisioningReconciler:
         self._window = self._window.forget(retry)
         self._scheduled = True
         return 0.0
+
+    def _batch_times(self) -> BatchTimes:
+        settings, retrigger_seconds = self._settings.current, self._times.retrigger_seconds
+        return BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds, retrigger_seconds)
 
     def _keep_headroom(self, snapshot: Snapshot) -> None:
         """See that there is room for pods to come, and that nobody removes the nodes that have it."""
@@ -182,7 +175,7 @@ class ProvisioningReconciler:
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
         self._plans.computed(problem.pending, plan, self._clock.now())
-        self._preferences.too_dear(snapshot, plan, self._options.solve.preference_premium)
+        self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(plan.unplaced).items():
             self._skip(snapshot, record, pods, reason)
         for placement in plan.existing:
@@ -192,14 +185,17 @@ class ProvisioningReconciler:
 
     def _solve(self, problem: SchedulingProblem, view: CatalogView) -> tuple[SchedulingPlan, Exception | None]:
         index = SnapshotIndex(problem.snapshot, view.tables)
-        return solve_around(problem, partial(solve, options=self._options.solve, snapshot_index=index))
+        return solve_around(
+            problem, partial(solve, options=self._settings.current.solve_options(), snapshot_index=index)
+        )
 
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
     ) -> tuple[str, ...]:
         fresh = self._informers.snapshot()
         taken = tokens_in_use(fresh)
-        guards = Guards(self._options.limits, fresh, view.types, self._clock.now())
+        limits = self._settings.current.launch_limits or LaunchLimits()
+        guards = Guards(limits, fresh, view.types, self._clock.now())
         jobs: list[tuple[Allotment, LaunchRequest]] = []
         for name in sorted({node.provisioner for node in plan.new_nodes}):
             provisioner = fresh.provisioners.get(name)
@@ -283,7 +279,8 @@ class ProvisioningReconciler:
         return tuple(pod.uid for pod in _known(snapshot, planned.pods))
 
     def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
-        until = self._clock.now() + self._options.nomination_seconds
+        window_seconds = self._settings.current.batch_max_duration_seconds
+        until = self._clock.now() + max(10.0, 2 * window_seconds)  # as long as Karpenter v0.27 leaves the node alone
         expected = _known(snapshot, pods)
         # Pods that still run on a node that leaves arrive when they are evicted: then time alone ends the nomination.
         waiting = () if any(pod.node_name for pod in expected) else expected

@@ -14,8 +14,10 @@ from controller.core.api.pod import Pod
 from controller.core.cloud import Offering
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.bookkeeping.fleet_observation import COMPARE_SECONDS, LOOK_SECONDS, ObservationReconciler
+from controller.reconcilers.context import LiveSettings
 from controller.runtime import metrics as names
 from controller.runtime.metrics import Metric
+from controller.settings import Settings
 from controller.telemetry.registry import Metrics
 from tests import factories
 from tests.manual_clock import ManualClock
@@ -31,7 +33,9 @@ class Watcher:
         self.told: dict[str, dict[tuple[str, ...], float]] = {}
         self.metrics = Metrics(self.clock)
         self.cloud = MemoryCloud()
-        self.loop = ObservationReconciler(catalogs=Catalogs(self.cloud), clock=self.clock, recorder=self)
+        settings = LiveSettings(Settings(cluster_name="test"))
+        catalogs = Catalogs(self.cloud)
+        self.loop = ObservationReconciler(catalogs=catalogs, clock=self.clock, recorder=self, settings=settings)
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
         self.metrics.count(metric, *labels, amount=amount)

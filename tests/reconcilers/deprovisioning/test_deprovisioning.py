@@ -107,7 +107,8 @@ def leader(
     ledger = Ledger(world.clock, metrics)
     ledger.look = lambda: (world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
     context = replace(world.context, ledger=ledger)
-    commands = CommandExecutor(context, wanted=wanted, times=times, surge=surge)
+    world.change_settings(surge_single_replicas=surge)
+    commands = CommandExecutor(context, wanted=wanted, times=times)
     loop = DeprovisioningReconciler(context, commands=commands, times=DeprovisioningTimes(0.0, 0.0, 0.05), drift=drift)
     return Leader(world, loop, commands, metrics, ledger)
 

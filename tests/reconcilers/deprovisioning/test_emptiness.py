@@ -141,13 +141,13 @@ def test_disruption_budgets_hold_for_empty_nodes_and_change_while_it_runs(world:
     for name in ("node", "other"):
         empty_node(world, name)
     loop = reconciler(world)
-    loop.tune(parse_budgets('[{"nodes": "0", "reasons": ["empty"]}]'))
+    world.change_settings(disruption_budgets=parse_budgets('[{"nodes": "0", "reasons": ["empty"]}]'))
     world.passes(loop, stamped)
     world.clock.ahead_seconds = 2.0
     some_passes(world, loop)
     assert not any(node.leaving for node in world.caught_up().nodes.values())
     assert "disruptionBudgets: 0 at once for empty" in world.await_event("DeprovisioningBlocked")["message"]
-    loop.tune(parse_budgets('[{"nodes": "1"}]'))
+    world.change_settings(disruption_budgets=parse_budgets('[{"nodes": "1"}]'))
     some_passes(world, loop)
     assert sum(node.leaving for node in world.caught_up().nodes.values()) == 1
 

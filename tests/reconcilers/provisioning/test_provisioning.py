@@ -16,11 +16,10 @@ from controller.core.cloud import PricedOffering
 from controller.core.guards.spending import LaunchLimits
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.batch_window import BatchTimes
-from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, CloudThrottledError, InsufficientCapacityError, InvalidObjectError
 from controller.kube.resources import NODES, PROVISIONERS
-from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningOptions, ProvisioningReconciler
+from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler, ProvisioningTimes
 from controller.runtime.loops import BackoffTimes
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
@@ -28,14 +27,20 @@ from tests.reconcilers.conftest import World
 
 BIG = {"requests": {"cpu": "1500m"}}
 HOST_APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
-QUICK = ProvisioningOptions(BatchTimes(0.05, 0.5, 5.0), SolveOptions())
+QUICK = BatchTimes(0.05, 0.5, 5.0)
 
 
 def reconciler(
-    world: World, options: ProvisioningOptions = QUICK, ledger: Ledger | None = None
+    world: World, batch: BatchTimes = QUICK, ledger: Ledger | None = None, hold_back: BackoffTimes | None = None
 ) -> ProvisioningReconciler:
     context = replace(world.context, planned=world.planned, ledger=ledger or world.context.ledger)
-    return ProvisioningReconciler(context, options)
+    set_batch_times(world, batch)
+    times = ProvisioningTimes(batch.retrigger_seconds)
+    return ProvisioningReconciler(context, replace(times, hold_back=hold_back) if hold_back else times)
+
+
+def set_batch_times(world: World, batch: BatchTimes) -> None:
+    world.change_settings(batch_idle_duration_seconds=batch.idle_seconds, batch_max_duration_seconds=batch.max_seconds)
 
 
 def nodes_are(count: int) -> Any:
@@ -90,7 +95,7 @@ def test_pods_that_wait_get_no_second_node_while_the_first_is_on_its_way(world: 
     """Duplicate launches would follow if the plan were made without the node in flight."""
     world.add_provisioner()
     world.add_pod("a")
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.1), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 0.1))
     world.passes(loop, nodes_are(1))
     settled_passes(world, loop)
     assert len(world.cloud.requests) == 1
@@ -100,7 +105,7 @@ def test_no_plan_is_made_while_a_launch_is_not_in_the_state(world: World) -> Non
     world.add_provisioner()
     world.add_pod("a")
     before = world.caught_up()
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.05, 0.01), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.01, 0.05, 0.01))
     while not world.cloud.requests:
         loop.reconcile(before)
         world.clock.wait(world.stop, 0.02)
@@ -158,8 +163,8 @@ def test_a_preference_that_is_not_paid_for_is_told_once_for_a_workload(world: Wo
     spec = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
     for name in ("web-1", "web-2"):
         world.add_pod(name, spec=spec, labels={"app": "web"}, ownerReferences=[owner])
-    times = BatchTimes(0.02, 0.1, 600.0)
-    world.passes(reconciler(world, ProvisioningOptions(times, SolveOptions(preference_premium=0.0))), nodes_are(1))
+    world.change_settings(preference_premium=0.0)
+    world.passes(reconciler(world, BatchTimes(0.02, 0.1, 600.0)), nodes_are(1))
     event = world.await_event("PreferenceTooDear")
     assert "node affinity to" in event["message"]
     assert "(preferencePremium)" in event["message"]
@@ -170,7 +175,7 @@ def test_no_capacity_is_tried_again_at_once(world: World) -> None:
     world.add_provisioner()
     world.add_pod("a")
     world.cloud.create_errors = [InsufficientCapacityError("no m5.large in eu-west-1a")]
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 600.0), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 600.0))
     world.passes(loop, nodes_are(1), "the second launch")
     assert len(world.cloud.requests) == 2
     assert world.cloud.requests[0].token == world.cloud.requests[1].token
@@ -181,7 +186,7 @@ def test_another_failure_is_tried_again_after_a_while_and_the_pod_says_so(world:
     world.add_provisioner()
     world.add_pod("a")
     world.cloud.create_errors = [CloudError("the profile does not exist")]
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 60.0), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 60.0))
     world.passes(loop, lambda _: len(world.cloud.requests) == 1, "the first launch")
     settled_passes(world, loop, 0.4)
     assert len(world.cloud.requests) == 1, "no hot loop"
@@ -205,7 +210,7 @@ def test_one_launch_that_fails_does_not_take_the_others_with_it(world: World) ->
     world.add_pod("a", spec={"nodeSelector": {"pool": "one"}})
     world.add_pod("b", spec={"nodeSelector": {"pool": "two"}})
     world.cloud.create_errors = [CloudError("refused")]
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 600.0), SolveOptions(), launch_workers=1))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 600.0))
     snapshot = world.passes(loop, nodes_are(1))
     assert len(world.cloud.requests) == 2
     assert len(snapshot.nodes) == 1
@@ -218,7 +223,7 @@ def test_launches_that_fail_alike_are_one_line_and_so_is_that_they_work_again(wo
     for name in ("a", "b", "c"):
         world.add_pod(name, labels={"app": "w"}, spec=apart)
     world.cloud.create_errors = [CloudThrottledError(f"RequestLimitExceeded, request {index}") for index in range(6)]
-    loop = reconciler(world, ProvisioningOptions(QUICK.times, SolveOptions(), hold_back=BackoffTimes(0.05, 0.05)))
+    loop = reconciler(world, hold_back=BackoffTimes(0.05, 0.05))
     with capture_logs() as logs:
         world.passes(loop, nodes_are(3), "three nodes in the end")
     (failed,) = [entry for entry in logs if entry["event"] == "Launch failed" and entry["log_level"] == "error"]
@@ -233,7 +238,7 @@ def test_a_provisioner_whose_launch_failed_is_passed_over_for_a_while(world: Wor
     world.add_provisioner("second")
     world.add_pod("a")
     world.cloud.create_errors = [CloudError("UnauthorizedOperation")]
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.2), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 0.2))
     snapshot = world.passes(loop, nodes_are(1), "a node of the second")
     assert [request.provisioner.name for request in world.cloud.requests] == ["first", "second"]
     assert {node.provisioner_name for node in snapshot.nodes.values()} == {"second"}
@@ -254,7 +259,7 @@ def test_an_instance_whose_node_is_refused_is_not_launched_again_and_again(world
         return healthy(resource, obj, *rest, **more)
 
     world.kube.create = refuse  # type: ignore[method-assign]
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.05), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 0.05))
     world.passes(loop, lambda _: world.cloud.requests, "a launch")
     settled_passes(world, loop, 0.6)
     assert len(world.cloud.requests) == 1
@@ -266,7 +271,7 @@ def test_the_limit_holds_at_launch_also_when_the_plan_did_not_know(world: World)
     world.add_provisioner(limits={"resources": {"cpu": "4"}})
     for index in range(12):
         world.add_pod(f"p{index}")
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.1, 0.2), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 0.2))
     world.passes(loop, lambda s: s.nodes, "a node")
     settled_passes(world, loop, 0.8)
     types = {entry.name: entry for entry in world.cloud.types}
@@ -289,7 +294,7 @@ def test_a_node_that_vanished_before_the_state_saw_it_does_not_block_for_ever(wo
     world.add_provisioner()
     world.add_pod("a")
     before = world.caught_up()
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.05, 600.0), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.01, 0.05, 600.0))
     while not world.cloud.requests:
         loop.reconcile(before)
         world.clock.wait(world.stop, 0.02)
@@ -309,7 +314,7 @@ def test_a_provisioner_that_is_deleted_between_plan_and_launch_launches_nothing(
     stale = world.caught_up()
     world.kube.delete(PROVISIONERS, "default")
     world.until(lambda s: "default" not in s.provisioners)
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.02, 600.0), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.01, 0.02, 600.0))
     for _ in range(10):
         loop.reconcile(stale)
         world.clock.wait(world.stop, 0.02)
@@ -320,7 +325,7 @@ def test_a_provisioner_that_is_deleted_between_plan_and_launch_launches_nothing(
 def test_pods_that_stay_or_fit_are_named_in_the_log_with_news_alone(world: World) -> None:
     """They are planned for again and again; the reason, or the node, is said once."""
     world.add_provisioner()
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.01, 0.02, 0.05), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.01, 0.02, 0.05))
     world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
     with capture_logs() as logs:
         for _ in range(3):
@@ -430,16 +435,15 @@ def test_a_limit_that_binds_is_told_to_the_pod_and_the_provisioner_and_counted(w
 def test_each_limit_is_told_to_the_pod_and_to_the_provisioner_when_it_binds(world: World) -> None:
     """Those of the settings hold for all Provisioners together; each is told by its own event, with its own words."""
     world.add_provisioner()
-    often, plan = BatchTimes(0.01, 0.02, 0.05), QUICK.solve
-    loop = reconciler(world)
+    loop = reconciler(world, BatchTimes(0.01, 0.02, 0.05))
     world.add_pod("a")
     for limits, words in (
         (LaunchLimits(price_per_hour=0.001), "launchLimits.pricePerHour of the settings"),
         (LaunchLimits(resources=FrozenMap({"cpu": 500})), "launchLimits.resources.cpu of the settings"),
     ):
-        loop.tune(often, plan, limits)
+        world.change_settings(launch_limits=limits)
         assert world.passes(loop, partial(_told_of, world, words), words).nodes == {}
-    loop.tune(often, plan, LaunchLimits(nodes_per_minute=1))
+    world.change_settings(launch_limits=LaunchLimits(nodes_per_minute=1))
     world.passes(loop, nodes_are(1), "the one node of this minute")
     world.add_pod("b", spec={"containers": [{"name": "c", "image": "i", "resources": BIG}]})
     rate = "launchLimits.nodesPerMinute of the settings: 1 nodes were launched within a minute, 1 may be"
@@ -506,10 +510,10 @@ def test_the_first_headroom_after_a_start_waits_for_pods_but_for_no_quiet_time(w
     world.add_provisioner()
     annotate(world, "default", headroom='[{"cpu": "1", "count": 1}]')
     world.add_pod("a")
-    loop = reconciler(world, ProvisioningOptions(BatchTimes(0.02, 0.02, 5.0), SolveOptions()))
+    loop = reconciler(world, BatchTimes(0.02, 0.02, 5.0))
     world.passes(loop, nodes_are(1), "the pod's node")
     assert not world.planned.is_set(), "the pods that wait come first"
-    loop.tune(BatchTimes(600.0, 600.0, 5.0), SolveOptions(), LaunchLimits())
+    set_batch_times(world, BatchTimes(600.0, 600.0))
     world.add_pod("b")
     world.passes(loop, lambda _: world.planned.is_set(), "although the window for the next pod is open")
     assert len(world.cloud.requests) >= 1
