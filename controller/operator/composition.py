@@ -200,10 +200,10 @@ class Operator:
         """Whether this process leads."""
         return self._leads
 
-    def act(self, *, unsure: bool = False) -> None:
-        """Start the loops: this process leads. `unsure`: another may have launched what the cloud does not show yet."""
-        if unsure:
-            self._garbage.wait_for_sight()
+    def start_leading(self, *, after_crash: bool = False) -> None:
+        """Start the loops that act. `after_crash`: another process may have launched what EC2 does not show yet."""
+        if after_crash:
+            self._garbage.wait_until_visible()
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 1})
         loops: dict[tuple[str, ...], float] = {(loop.name,): 1.0 for loop in (*self._standing, *self._acting)}
         self._recorder.replace(metrics.ACTIVE_WORKERS, loops)

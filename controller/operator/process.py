@@ -113,7 +113,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     configuration.follow(settings, operator.tune, operator.acts, operator.events)
     elector = _lead(options, kube, clock, stop, times)
     if not stop.is_set():
-        operator.act(unsure=elector is None or elector.follows_a_crash)
+        operator.start_leading(after_crash=elector is None or elector.follows_a_crash)
         _log.info("Acts", cluster=settings.cluster_name)
         stop.wait()
     _log.info("Stops")

@@ -212,7 +212,7 @@ class Lives:
         self.count += 1
         self._present = (life, operator)
         operator.watch()
-        operator.act()
+        operator.start_leading()
 
     def _bury(self) -> None:
         if self._present is not None:

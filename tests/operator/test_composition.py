@@ -75,7 +75,7 @@ def acting(
         namespace=namespace,
     )
     operator.watch()
-    operator.act()
+    operator.start_leading()
     try:
         yield operator
     finally:
@@ -169,7 +169,7 @@ def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
     assert health.readyz({}).status == 500
     assert health.healthz({}).status == 200, "to wait for the lease is no fault"
     operator.watch()
-    operator.act()
+    operator.start_leading()
     try:
         assert operator.informers.wait_synced(stop, 10)
         assert health.readyz({}).status == 200

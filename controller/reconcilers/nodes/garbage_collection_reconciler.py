@@ -59,7 +59,7 @@ class GarbageCollectionReconciler:
         self._sure_at = self._clock.monotonic()
         self._due_at = self._clock.monotonic()
 
-    def wait_for_sight(self) -> None:
+    def wait_until_visible(self) -> None:
         """A process died a moment ago: what it launched last may not be seen yet, and nobody plans before it is."""
         self._sure_at = self._clock.monotonic() + self._times.sight_seconds
 

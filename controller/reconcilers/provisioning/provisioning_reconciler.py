@@ -88,7 +88,7 @@ class ProvisioningReconciler:
         self._scheduled = False
         self._preferences = PreferenceNews(self._events, self.name)
         self._log = structlog.get_logger(self.name)
-        self._troubles = FailureLog(self._clock, self.name)
+        self._launch_failures = FailureLog(self._clock, self.name)
         self._pool = context.executors.executor("launch", LAUNCH_WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -246,7 +246,7 @@ class ProvisioningReconciler:
         self._held_back.succeeded(_version(request.provisioner))
         for lacking in (True, False):
             subject = _subject(allotment.planned, lacking)
-            self._troubles.over(subject, "Launches work again", provisioner=request.provisioner.name)
+            self._launch_failures.recovered(subject, "Launches work again", provisioner=request.provisioner.name)
         self._nominate(snapshot, instance.node_name, pods)
         return ()
 
@@ -259,7 +259,7 @@ class ProvisioningReconciler:
         error: NodelessError,
     ) -> tuple[str, ...]:
         planned = allotment.planned
-        self._troubles.met(
+        self._launch_failures.failed(
             _subject(planned, isinstance(error, InsufficientCapacityError)),
             (type(error), error.code if isinstance(error, CloudError) else ""),
             "Launch failed",

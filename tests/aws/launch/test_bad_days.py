@@ -188,7 +188,7 @@ def acting(day: Day) -> Iterator[Operator]:
         times=TIMES,
     )
     operator.watch()
-    operator.act()
+    operator.start_leading()
     try:
         yield operator
     finally:

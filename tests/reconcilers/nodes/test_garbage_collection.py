@@ -91,7 +91,7 @@ def test_after_a_crash_nothing_is_planned_until_ec2_shows_what_was_launched_last
     world.add_provisioner()
     adopted = threading.Event()
     loop = reconciler(world, adopted)
-    loop.wait_for_sight()
+    loop.wait_until_visible()
     loop.reconcile(world.informers.snapshot())
     assert not adopted.is_set(), "an empty answer proves nothing yet"
     unseen = world.cloud.add(cloud_instance(launched_at=world.clock.now()))
