@@ -8,6 +8,7 @@
     │   ├── NodeTemplateError           a template cannot be resolved: no subnet, no group, no AMI, no template
     │   ├── CloudUnauthorizedError      a permission or credential is missing; retrying alone will not help
     │   └── CloudThrottledError         rate limited after the client's own retries; try again later
+    ├── StoppingError                   the process stops: nothing new is begun
     └── KubeError                       the Kubernetes API refused or failed
         ├── NotFoundError               404
         ├── ConflictError               409: a stale resourceVersion
@@ -52,6 +53,10 @@ class ValidationError(NodelessError):
         self.subject = subject
         self.problems = tuple(problems)
         super().__init__(f"{subject}: " + " | ".join(str(problem) for problem in self.problems))
+
+
+class StoppingError(NodelessError):
+    """The process stops, and what was asked for did not begin."""
 
 
 class CloudError(NodelessError):

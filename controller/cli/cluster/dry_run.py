@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from controller.cli.cluster.cluster_view import Present
 from controller.core.api.pod import PodKey
-from controller.core.guards.mix import with_mix
+from controller.core.guards.allotting import within_limits
 from controller.core.guards.spending import Guards, LaunchLimits
-from controller.core.machines.launching import allot
-from controller.core.machines.provisioner_limits import usage
 from controller.core.provisioning import PlannedNode, SchedulingPlan
 
 
@@ -45,11 +43,9 @@ def foresee(present: Present, plan: SchedulingPlan, now: float) -> Foresight:
         provisioner = snapshot.provisioners[name]
         types = {entry.name: entry for entry in present.view.types[name]}
         own = [node for node in plan.new_nodes if node.provisioner == name]
-        planned = with_mix(own, provisioner, types, snapshot)
-        for allotment in allot(planned, provisioner, types, usage(snapshot, name)):
-            judged = guards.judge(allotment, provisioner, types)
-            if judged.refusal:
-                refused.update(dict.fromkeys(judged.planned.pods, judged.refusal))
+        for allotment in within_limits(own, provisioner, types, snapshot, guards=guards):
+            if allotment.refusal:
+                refused.update(dict.fromkeys(allotment.planned.pods, allotment.refusal))
             else:
-                launched.append(judged.planned)
+                launched.append(allotment.planned)
     return Foresight(plan, tuple(launched), refused, frozenset((guard, name) for guard, name, _ in guards.refused))

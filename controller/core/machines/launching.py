@@ -48,6 +48,20 @@ def tokens_in_use(snapshot: Snapshot) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchPolicy:
+    """What the launches of a removal command differ in from those for pending pods."""
+
+    leaving: frozenset[str] = frozenset()
+    """Nodes that go once the launched ones run: limits and on-demand mix do not count them, and may be exceeded while
+    both run."""
+    own_tokens: frozenset[str] = frozenset()
+    """Launch tokens that the command has on record: a planned node whose token is among them and whose node exists is
+    not launched again."""
+    on_record: bool = False
+    """See LaunchRequest."""
+
+
+@dataclass(frozen=True, slots=True)
 class Allotment:
     """What one planned node may be launched as, the planned offering first; or nothing, and why."""
 
@@ -101,23 +115,25 @@ def _offerings(
 
 
 def launch_request(
-    planned: PlannedNode,
+    allotment: Allotment,
     provisioner: Provisioner,
     template: AWSNodeTemplate,
-    offerings: tuple[PricedOffering, ...],
     types: Mapping[str, InstanceType],
     token: str,
+    on_record: bool = False,
 ) -> LaunchRequest:
-    """The request for one planned node. `types` are all of its Provisioner, by name: what comes may be none of the
-    offerings, and its fit and price are checked by its entry."""
+    """The request for one planned node. `types` are all of its Provisioner, by name: the cloud may launch another
+    offering than those asked for, whose fit and price are then checked by its entry."""
+    planned = allotment.planned
     return LaunchRequest(
         token=token,
         provisioner=provisioner,
         template=template,
-        offerings=offerings,
+        offerings=allotment.offerings,
         instance_types=types,
         labels=planned.labels,
         taints=planned.taints,
         startup_taints=planned.startup_taints,
         requests=planned.requests,
+        on_record=on_record,
     )

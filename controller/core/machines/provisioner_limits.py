@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Resources
@@ -19,12 +19,12 @@ def total(parts: Iterable[Resources]) -> Resources:
     return FrozenMap({name: amounts[name] for name in sorted(amounts) if amounts[name]})
 
 
-def usage(snapshot: Snapshot, provisioner_name: str) -> Resources:
-    """Capacity of the Provisioner's nodes that are not leaving: its status.resources."""
+def usage(snapshot: Snapshot, provisioner_name: str, without: Collection[str] = ()) -> Resources:
+    """Capacity of the Provisioner's nodes that are not leaving: its status.resources. `without`: nodes to leave out."""
     return total(
         node.capacity
         for node in snapshot.nodes.values()
-        if node.provisioner_name == provisioner_name and not node.leaving
+        if node.provisioner_name == provisioner_name and not node.leaving and node.name not in without
     )
 
 

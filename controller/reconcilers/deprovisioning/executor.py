@@ -30,7 +30,7 @@ from controller.errors import KubeError, NodelessError
 from controller.kube.events import ObjectRef
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.node_writes import STATE_TIMEOUT_SECONDS, NodeWrites
-from controller.reconcilers.deprovisioning.replacement_launches import Replacements, launch_requests
+from controller.reconcilers.deprovisioning.replacement_launches import Replacements, replacement_launches
 from controller.reconcilers.deprovisioning.surge_rollout import Surge
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZED
@@ -123,12 +123,12 @@ class CommandExecutor:
         names = tuple(sorted(candidate.name for candidate in command.candidates))
         record = Record(command.id(now), command.method, command.because, names, (), now)
         try:
-            requests = launch_requests(command.replacements, going, view, snapshot)
+            launches = replacement_launches(command.replacements, going, view, snapshot)
         except NodelessError as error:
             for node in going:
                 self._nodes.given_up(node, record, str(error), command.action)
             raise
-        record = replace(record, replacements=tuple(request.token for request in requests))
+        record = replace(record, replacements=tuple(launch.request.token for launch in launches))
         self._nodes.record((candidate.node for candidate in command.candidates), record)
         self._log.info(
             "Deprovisioning",
@@ -140,7 +140,7 @@ class CommandExecutor:
         )
         self._ledger.recorder.count(ACTIONS_PERFORMED, f"{command.method}/{command.action}", command.method)
         self._known_since[record.id] = self._clock.monotonic()
-        self._replacements.begin(record.id, requests, command.method, command.text())
+        self._replacements.begin(record.id, launches, command.method, command.text())
         return self._informers.submit(lambda _cluster: None).result(STATE_TIMEOUT_SECONDS)
 
     def step(self, snapshot: Snapshot, view: CatalogView) -> bool:
@@ -187,14 +187,14 @@ class CommandExecutor:
             return
         planned = planned_again(command, self.stage(snapshot, view), self._clock.now())
         try:
-            requests = launch_requests(planned, command.carriers, view, snapshot, record.replacements)
+            launches = replacement_launches(planned, command.carriers, view, snapshot, record.replacements)
         except NodelessError as error:
             self._log.debug("Replacements on record cannot be launched now", id=record.id, error=str(error))
             return
-        if sorted(request.token for request in requests) == sorted(missing):
+        if sorted(launch.request.token for launch in launches) == sorted(missing):
             text = f"replace {', '.join(record.nodes)}, because {record.reason}; begun by another process"
             self._log.info("Goes on launching", id=record.id, nodes=record.nodes, replacements=len(missing))
-            self._replacements.begin(record.id, requests, record.method, text)
+            self._replacements.begin(record.id, launches, record.method, text)
 
     def _say_going(self, command: Recorded) -> None:
         for node in command.carriers:

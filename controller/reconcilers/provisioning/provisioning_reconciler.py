@@ -8,18 +8,16 @@ from functools import partial
 
 import structlog
 
-from controller.cloud.catalogs import CatalogView, template_of
+from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import InstanceType, LaunchRequest
-from controller.core.decisions.launch_outcome import launch_outcome
+from controller.core.cloud import InstanceType
+from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.guards.headroom import headroom_pods, is_unit
-from controller.core.guards.mix import with_mix
 from controller.core.guards.spending import Guards, LaunchLimits
 from controller.core.machines.disk_pressure import with_learned_storage
-from controller.core.machines.launching import Allotment, allot, launch_request, launch_token, tokens_in_use
-from controller.core.machines.provisioner_limits import usage
+from controller.core.machines.launching import LaunchPolicy
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
@@ -34,9 +32,10 @@ from controller.errors import (
     InvalidObjectError,
     KubeError,
     NodelessError,
-    ValidationError,
+    StoppingError,
 )
 from controller.kube.events import ObjectRef
+from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
@@ -74,7 +73,7 @@ class ProvisioningReconciler:
         self._settings = context.settings
         self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
         self._catalogs, self._launcher = context.catalogs, context.launcher
-        self._clock, self._stop = context.clock, context.stop
+        self._clock = context.clock
         self._adopted, self._planned = context.adopted, context.planned
         self._times = times or ProvisioningTimes()
         self._window = BatchWindow()
@@ -89,7 +88,8 @@ class ProvisioningReconciler:
         self._preferences = PreferenceNews(self._events, self.name)
         self._log = structlog.get_logger(self.name)
         self._launch_failures = FailureLog(self._clock, self.name)
-        self._pool = context.executors.executor("launch", LAUNCH_WORKERS)
+        executor = context.executors.executor("launch", LAUNCH_WORKERS)
+        self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Look for waiting pods; when their window has closed, schedule them."""
@@ -192,75 +192,50 @@ class ProvisioningReconciler:
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
     ) -> tuple[str, ...]:
+        """Launch the plan's new nodes; the uids of pods to try again at once."""
         fresh = self._informers.snapshot()
-        taken = tokens_in_use(fresh)
         limits = self._settings.current.launch_limits or LaunchLimits()
         guards = Guards(limits, fresh, view.types, self._clock.now())
-        jobs: list[tuple[Allotment, LaunchRequest]] = []
-        for name in sorted({node.provisioner for node in plan.new_nodes}):
-            provisioner = fresh.provisioners.get(name)
-            planned = [node for node in plan.new_nodes if node.provisioner == name]
-            if provisioner is None or provisioner.deleted_at is not None:
-                self._skip(snapshot, record, _pods_of(planned), f"Provisioner {name} went away before the launch")
-                continue
-            types = {entry.name: entry for entry in view.types[name]}
-            try:
-                template = template_of(fresh, provisioner)
-            except (CloudError, ValidationError) as error:
-                self._skip(snapshot, record, _pods_of(planned), str(error))
-                continue
-            mixed = with_mix(planned, provisioner, types, fresh)
+        prepared = prepare(plan.new_nodes, fresh, view.types, snapshot.pods, LaunchPolicy(), guards)
+        for refusal in prepared.refused:
+            self._skip(snapshot, record, refusal.pods, f"Not launched: {refusal.reason}")
+        for provisioner, planned, mixed in prepared.mixed:
             self._guards.mixed(provisioner, planned, mixed)
-            planned = list(mixed)
-            for allotted in allot(planned, provisioner, types, usage(fresh, name)):
-                allotment = guards.judge(allotted, provisioner, types)
-                node = allotment.planned
-                if allotment.refusal:
-                    self._skip(snapshot, record, node.pods, f"Not launched: {allotment.refusal}")
-                    continue
-                uids = (snapshot.pods[key].uid for key in node.pods if key in snapshot.pods)
-                token = launch_token(provisioner, template, uids, taken)
-                request = launch_request(node, provisioner, template, allotment.offerings, types, token)
-                jobs.append((allotment, request))
         self._guards.refused(guards, fresh)
-        answers = self._pool.map(lambda job: self._launch(snapshot, record, *job), jobs)
-        return tuple(uid for answer in answers for uid in answer)
+        jobs = self._pipeline.begin(prepared.launches, partial(self._launched, snapshot, record))
+        retry: list[str] = []
+        for launch, job in zip(prepared.launches, jobs, strict=True):
+            if (error := job.exception()) is not None and not isinstance(error, StoppingError):
+                retry += self._launch_failed(snapshot, record, launch.planned, launch.request.provisioner, error)
+        return tuple(retry)
 
-    def _launch(
-        self, snapshot: Snapshot, record: PlanRecord, allotment: Allotment, request: LaunchRequest
-    ) -> tuple[str, ...]:
-        """Launch one node; the uids of its pods when they are to be tried again at once."""
-        pods = allotment.planned.pods
-        if self._stop.is_set():
-            return ()
-        try:
-            instance = self._launcher.launch(request)
-        except NodelessError as error:
-            return self._launch_failed(snapshot, record, allotment, request.provisioner, error)
-        except Exception as error:  # noqa: BLE001 - one launch never takes the others with it; the trace is logged
-            self._log.exception("Launch failed for a reason nobody foresaw", provisioner=request.provisioner.name)
-            self._skip(snapshot, record, pods, f"Launch failed: {type(error).__name__}: {error}")
-            return ()
-        record.launched(allotment.planned, launch_outcome(request, instance))
-        self._plans.on_its_way(instance.node_name, pods)
-        self._held_back.succeeded(_version(request.provisioner))
+    def _launched(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, outcome: LaunchOutcome) -> None:
+        planned, provisioner = launch.planned, launch.request.provisioner
+        record.launched(planned, outcome)
+        self._plans.on_its_way(outcome.node_name, planned.pods)
+        self._held_back.succeeded(_version(provisioner))
         for lacking in (True, False):
-            subject = _subject(allotment.planned, lacking)
-            self._launch_failures.recovered(subject, "Launches work again", provisioner=request.provisioner.name)
-        self._nominate(snapshot, instance.node_name, pods)
-        return ()
+            self._launch_failures.recovered(
+                _subject(planned, lacking), "Launches work again", provisioner=provisioner.name
+            )
+        self._nominate(snapshot, outcome.node_name, planned.pods)
 
     def _launch_failed(
         self,
         snapshot: Snapshot,
         record: PlanRecord,
-        allotment: Allotment,
+        planned: PlannedNode,
         provisioner: Provisioner,
-        error: NodelessError,
-    ) -> tuple[str, ...]:
-        planned = allotment.planned
+        error: BaseException,
+    ) -> list[str]:
+        """Tell of it; the uids of the node's pods when they are to be tried again at once."""
+        if not isinstance(error, NodelessError):
+            self._log.error("Launch failed with an unexpected error", provisioner=provisioner.name, exc_info=error)
+            self._skip(snapshot, record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
+            return []
+        no_capacity = isinstance(error, InsufficientCapacityError)
         self._launch_failures.failed(
-            _subject(planned, isinstance(error, InsufficientCapacityError)),
+            _subject(planned, no_capacity),
             (type(error), error.code if isinstance(error, CloudError) else ""),
             "Launch failed",
             error,
@@ -272,11 +247,11 @@ class ProvisioningReconciler:
         launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
         self._skip(snapshot, record, planned.pods, f"{what}: {error}")
-        if not isinstance(error, InsufficientCapacityError):
-            self._failures[_version(provisioner)] = f"its last launch failed ({error})"
-            self._held_back.postpone(_version(provisioner))
-            return ()  # the window opens again by itself, when the pods have waited for a while
-        return tuple(pod.uid for pod in _known(snapshot, planned.pods))
+        if no_capacity:
+            return [pod.uid for pod in _known(snapshot, planned.pods)]
+        self._failures[_version(provisioner)] = f"its last launch failed ({error})"
+        self._held_back.postpone(_version(provisioner))
+        return []  # the window opens again by itself, when the pods have waited for a while
 
     def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
         window_seconds = self._settings.current.batch_max_duration_seconds
@@ -314,10 +289,6 @@ def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
 def _version(provisioner: Provisioner) -> tuple[str, int]:
     """A Provisioner that was changed is another one: what failed may work now."""
     return (provisioner.uid, provisioner.generation)
-
-
-def _pods_of(planned: Iterable[PlannedNode]) -> list[PodKey]:
-    return [key for node in planned for key in node.pods]
 
 
 def _nominate_node(cluster: Cluster, name: str, until: float) -> None:

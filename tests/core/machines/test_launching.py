@@ -118,7 +118,7 @@ def test_a_type_that_left_the_catalog_is_refused() -> None:
 
 def test_a_request_carries_all_types_so_that_whatever_comes_can_be_checked() -> None:
     (allotment,) = allot([planned("c5.large", "m5.large")], PROVISIONER, TYPES, EMPTY)
-    request = launch_request(allotment.planned, PROVISIONER, TEMPLATE, allotment.offerings, TYPES, "token")
+    request = launch_request(allotment, PROVISIONER, TEMPLATE, TYPES, "token")
     assert {o.instance_type for o in request.offerings} == {"c5.large", "m5.large"}
     assert request.instance_types.keys() == TYPES.keys()
     assert (request.token, request.labels) == ("token", {"shard": "1"})

@@ -1,0 +1,123 @@
+"""From planned nodes to Nodes: what is requested, the launches side by side, and what came of them.
+
+Provisioning and removal commands share this pipeline. What they differ in is a `LaunchPolicy`, the guards, and what
+they do with refusals, outcomes and failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.cloud.catalogs import template_of
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Catalog, LaunchRequest
+from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
+from controller.core.guards.allotting import within_limits
+from controller.core.guards.spending import Guards
+from controller.core.machines.launching import LaunchPolicy, launch_request, launch_token, tokens_in_use
+from controller.core.provisioning.plan import PlannedNode
+from controller.core.state.snapshot import Snapshot
+from controller.errors import CloudError, StoppingError, ValidationError
+from controller.machines.launcher import Launcher
+from controller.runtime.executors import Executor, Flag, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A planned node, and the request that launches it."""
+
+    planned: PlannedNode
+    request: LaunchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Pods whose planned nodes are not launched, and why."""
+
+    pods: tuple[PodKey, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`mixed` has each Provisioner with its nodes as planned and as the on-demand mix changed them, in one order."""
+
+    launches: tuple[Launch, ...]
+    refused: tuple[Refusal, ...]
+    mixed: tuple[tuple[Provisioner, Sequence[PlannedNode], Sequence[PlannedNode]], ...]
+
+
+def prepare(
+    planned: Sequence[PlannedNode],
+    snapshot: Snapshot,
+    catalog: Catalog,
+    pods: Mapping[PodKey, Pod],
+    policy: LaunchPolicy,
+    guards: Guards | None = None,
+) -> Prepared:
+    """What to launch for planned nodes, by the newest `snapshot`; `pods` are those that the plan was made for."""
+    in_use = tokens_in_use(snapshot)
+    taken = in_use - policy.own_tokens
+    launches: list[Launch] = []
+    refused: list[Refusal] = []
+    mixed: list[tuple[Provisioner, Sequence[PlannedNode], Sequence[PlannedNode]]] = []
+    for name in sorted({node.provisioner for node in planned}):
+        nodes = [node for node in planned if node.provisioner == name]
+        launchable = _launchable(name, snapshot)
+        if isinstance(launchable, str):
+            refused.append(Refusal(tuple(key for node in nodes for key in node.pods), launchable))
+            continue
+        provisioner, template = launchable
+        types = {entry.name: entry for entry in catalog.get(name, ())}
+        uids = ([pods[key].uid for key in node.pods if key in pods] for node in nodes)
+        tokens = [launch_token(provisioner, template, each, taken) for each in uids]
+        missing = [(node, token) for node, token in zip(nodes, tokens, strict=True) if token not in in_use]
+        nodes = [node for node, _ in missing]
+        allotments = within_limits(nodes, provisioner, types, snapshot, policy.leaving, guards)
+        mixed.append((provisioner, nodes, [allotment.planned for allotment in allotments]))
+        for (_, token), allotment in zip(missing, allotments, strict=True):
+            node = allotment.planned
+            if allotment.refusal:
+                refused.append(Refusal(tuple(node.pods), allotment.refusal))
+                continue
+            request = launch_request(allotment, provisioner, template, types, token, policy.on_record)
+            launches.append(Launch(node, request))
+    return Prepared(tuple(launches), tuple(refused), tuple(mixed))
+
+
+def _launchable(name: str, snapshot: Snapshot) -> tuple[Provisioner, AWSNodeTemplate] | str:
+    """The Provisioner and its template, or why nothing may be launched for it."""
+    provisioner = snapshot.provisioners.get(name)
+    if provisioner is None or provisioner.deleted_at is not None:
+        return f"Provisioner {name} went away before the launch"
+    try:
+        return provisioner, template_of(snapshot, provisioner)
+    except (CloudError, ValidationError) as error:
+        return str(error)
+
+
+class LaunchPipeline:
+    """Launches of one loop, as many at a time as `executor` has workers."""
+
+    def __init__(self, launcher: Launcher, executor: Executor, stop: Flag) -> None:
+        self._launcher = launcher
+        self._executor = executor
+        self._stop = stop
+
+    def begin(
+        self, launches: Iterable[Launch], launched: Callable[[Launch, LaunchOutcome], None]
+    ) -> tuple[Job[None], ...]:
+        """Begin all of them; `launched` is called by the worker once a launch's Node is made.
+
+        A job raises what `Launcher.launch` or `launched` raised, and StoppingError where it did not begin any more.
+        """
+        return tuple(self._executor.submit(self._launch, launch, launched) for launch in launches)
+
+    def _launch(self, launch: Launch, launched: Callable[[Launch, LaunchOutcome], None]) -> None:
+        if self._stop.is_set():
+            raise StoppingError("the process stops; nothing is launched any more")
+        instance = self._launcher.launch(launch.request)
+        launched(launch, launch_outcome(launch.request, instance))
