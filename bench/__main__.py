@@ -69,6 +69,15 @@ def solve_all(
         into.write_text(markdown(found, other=against is not None))
 
 
+@main.command("values")
+def time_values() -> None:
+    """What reading a Pod costs, and what `made_quickly` saves of it (microseconds of one core)."""
+    from bench.values import figures
+
+    for what, microseconds in figures().items():
+        click.echo(f"{microseconds:6.2f}  {what}")
+
+
 @main.command("judge")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--seeds", type=int, default=0, help="So many problems made up, beside FILES.")

@@ -118,7 +118,6 @@ class PodVolume:
     """The template's class, of ephemeral volumes alone; None when the default class is to be used."""
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class PodSpec:
     """What kube-scheduler's filters and our packer read of spec; equal for the replicas of a Deployment."""

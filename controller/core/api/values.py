@@ -1,8 +1,9 @@
-"""Frozen dataclasses with many fields, made quickly.
+"""Construct a frozen dataclass with many fields faster. Used for Pod alone, of which a cluster has tens of thousands.
 
-A frozen dataclass sets each field by `object.__setattr__`: of a Pod's 18 fields that is most of what it costs to read
-one from JSON. Here the fields are set while the object is of a twin class, the same but not frozen; then it is made
-what it is to be. The class behaves as before: signature, equality, `replace`, and nobody can change its objects.
+A frozen dataclass sets each field by `object.__setattr__`. Here the fields are set while the object has a twin class,
+the same but not frozen; then it gets its own class back. Signature, equality, `replace` and immutability are the same.
+It saves 3 to 4 microseconds of the 6 per Pod, a quarter of `parse_pod` (`python -m bench values`). Classes with fewer
+fields, or of which there are few objects, gain nothing that can be measured.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 def made_quickly(cls: type[T]) -> type[T]:
-    """For a frozen dataclass with slots, of eight fields or more: fewer are no faster. Decorates the decorated class.
+    """Decorate a frozen dataclass with slots and eight fields or more.
 
     Raises TypeError for a class whose layout is not that of its fields alone (a base class with slots, no slots).
     """

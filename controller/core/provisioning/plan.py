@@ -9,7 +9,6 @@ from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.values import made_quickly
 from controller.core.cloud import Catalog, PricedOffering
 from controller.core.provisioning.flexibility import PRICE_SPREAD, SPOT_OFFERINGS, expected_price
 from controller.core.scheduling.requirements import Requirements
@@ -65,7 +64,6 @@ class SchedulingProblem:
     """Nodes to think away (a simulation of their removal): they take no pods and count in no topology."""
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
     """A node to launch."""

@@ -21,7 +21,6 @@ from controller.core.api.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from controller.core.api.values import made_quickly
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import TOLERATE_PREFERENCES
 
@@ -29,7 +28,6 @@ Choice = tuple[Requirements, ...]
 """Requirement sets of which a node must satisfy at least one; none: no node will do."""
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RelaxationLevel:
     """Everything demanded of a node at one step of relaxation."""
