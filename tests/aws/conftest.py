@@ -6,7 +6,7 @@ The controller's own boto3 clients talk to it over HTTP, pointed there by AWS_EN
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +17,15 @@ import structlog
 from structlog.testing import LogCapture
 
 from controller.aws.api.clients import Clients, make_clients
+from controller.aws.catalog.market_data import MarketData
+from controller.aws.launch.fleet_merging import FleetMerger
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
+from controller.runtime.clock import SystemClock
 from controller.settings import Settings
 from sandbox.aws import Aws, AwsSettings, Delays, serve
 from tests.manual_clock import ManualClock
@@ -68,9 +71,9 @@ class Cloud:
         )
         return bound
 
-    def restarted(self, provider: AWSProvider, settings: Settings = SETTINGS) -> AWSProvider:
+    def restarted(self, provider: AWSProvider, settings: Settings = SETTINGS, **options: Any) -> AWSProvider:
         """A new process's provider that has read the catalog already (it is the slow part, and no part of the test)."""
-        return well_read(self.provider(settings), provider)
+        return well_read(self.provider(settings, **options), provider)
 
     def calls(self, action: str) -> int:
         """How often an action was called."""
@@ -85,14 +88,46 @@ class Cloud:
         return [str(entry["event"]) for entry in self.logs.entries if entry["log_level"] == level]
 
 
+# The functions below are the only ones of these tests that reach inside a provider: reading the catalog anew for every
+# test would take a second each.
+
+
 def well_read(fresh: AWSProvider, elder: AWSProvider) -> AWSProvider:
     """`fresh`, knowing what `elder` read of types and prices, and not about to read it again."""
-    fresh._catalog._sold = elder._catalog.sold
-    fresh._catalog._answers.update(elder._catalog._answers)
-    prices, book = elder._pricing.prices, fresh._pricing.prices.book
-    fresh._pricing._prices = prices if book == prices.book else replace(prices, book=book, version=prices.version + 1)
-    fresh._due = dict.fromkeys(fresh._schedule, float("inf"))
+    catalog, known = market(fresh)._catalog, market(elder)._catalog
+    catalog._sold = known.sold
+    catalog._answers.update(known._answers)
+    pricing, prices = market(fresh)._pricing, market(elder)._pricing.prices
+    book = pricing.prices.book
+    pricing._prices = prices if book == prices.book else replace(prices, book=book, version=prices.version + 1)
+    fresh._schedule._due_at = dict.fromkeys(fresh._schedule._reads, float("inf"))
     return fresh
+
+
+def market(provider: AWSProvider) -> MarketData:
+    """What the provider knows of types, prices and shortages."""
+    return provider._market
+
+
+def make_due(provider: AWSProvider, what: str) -> None:
+    """Let the next refresh read it."""
+    provider._schedule._due_at[what] = 0.0
+
+
+def set_prices(provider: AWSProvider, prices: Mapping[str, float]) -> None:
+    """On-demand prices by instance type."""
+    market(provider)._pricing._publish(on_demand=prices)
+
+
+def let_threads_meet(provider: AWSProvider) -> None:
+    """Let batches of Describe calls wait in real time, so that calls of several threads come together."""
+    instances = provider._instances
+    instances._of_token._clock = instances._found._clock = SystemClock()
+
+
+def merger(provider: AWSProvider) -> FleetMerger:
+    """What merges the provider's CreateFleet calls."""
+    return provider._launcher._fleets._merger
 
 
 def request(

@@ -45,7 +45,7 @@ from controller.core.provisioning.problem import build
 from sandbox.aws.faults import Shortage
 from tests import factories
 from tests.aws.catalog.test_capacity import _described, info
-from tests.aws.conftest import Cloud, template
+from tests.aws.conftest import Cloud, market, template
 from tests.aws.test_options import told
 from tests.core.provisioning.plans import solved
 
@@ -128,7 +128,6 @@ def retired(name: str, like: str, memory_mib: int, gpu: str, maker: str, count: 
 
 def peers_types() -> tuple[InstanceType, ...]:
     """Its types as EC2 describes them in us-east-1, each sold in two zones."""
-    catalog = InstanceTypeCatalog(None, "us-east-1", LearnedMemory())  # type: ignore[arg-type]  # reads nothing
     zones = frozenset({"us-east-1a", "us-east-1b"})
     lacking = (
         retired("dl1.24xlarge", "p4d.24xlarge", 786_432, "Gaudi HL-205", "Habana", 8),
@@ -136,7 +135,8 @@ def peers_types() -> tuple[InstanceType, ...]:
     )
     known = {item.name: item for item in lacking}
     sold = {name: known.get(name) or info(name) for name in PEERS}
-    catalog._sold = SoldTypes(1, sold, dict.fromkeys(PEERS, zones))
+    read = SoldTypes(1, sold, dict.fromkeys(PEERS, zones))
+    catalog = InstanceTypeCatalog(None, "us-east-1", LearnedMemory(), read)  # type: ignore[arg-type]  # reads nothing
     prices = Prices(1, {**shipped_prices("us-east-1").prices, "dl1.24xlarge": 13.10904, "p3.8xlarge": 12.24})
     return catalog.instance_types(CapacityRules(), Market(zones, prices, 0, frozenset()))
 
@@ -247,7 +247,9 @@ class TestShortages:
         owner = allowing(keys.SPOT, keys.ON_DEMAND)
         for zone in ("a", "b", "c", "d"):
             for kind in (keys.SPOT, keys.ON_DEMAND):
-                provider._unavailable.mark(kind, "m5.large", f"ap-northeast-2{zone}", "InsufficientInstanceCapacity")
+                market(provider).unavailable.mark(
+                    kind, "m5.large", f"ap-northeast-2{zone}", "InsufficientInstanceCapacity"
+                )
         (found,) = [item for item in provider.instance_types(owner, template()) if item.name == "m5.large"]
         assert found.offerings
         assert not any(offering.available for offering in found.offerings)

@@ -21,7 +21,7 @@ from controller.core.cloud import CloudInstance, InstanceType, PricedOffering
 from controller.core.price_rules import PriceBook, PriceRule
 from controller.settings import Settings
 from sandbox.aws.faults import Shortage
-from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, make_due, market, provisioner, request, template
 from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 
@@ -47,13 +47,11 @@ class TestPrefixDelegation:
     def test_nitro_types_take_sixteen_times_the_addresses_up_to_what_aws_advises(
         self, elder: AWSProvider, name: str, pods: int
     ) -> None:
-        assert elder._catalog.sold is not None
-        info = elder._catalog.sold.types[name]
+        info = market(elder).sold_types().types[name]
         assert pod_capacity(info, CapacityRules(prefix_delegation=True)) == pods
 
     def test_max_pods_and_the_flat_110_still_win(self, elder: AWSProvider) -> None:
-        assert elder._catalog.sold is not None
-        info = elder._catalog.sold.types["m5.8xlarge"]
+        info = market(elder).sold_types().types["m5.8xlarge"]
         kubelet = KubeletConfiguration(max_pods=5)
         assert pod_capacity(info, CapacityRules(prefix_delegation=True, kubelet=kubelet)) == 5
         assert pod_capacity(info, CapacityRules(prefix_delegation=True, eni_limited_pods=False)) == 110
@@ -163,7 +161,7 @@ class TestPricesOfTheUser:
         provider = told(cloud, elder, price_rules=rules)
 
         def price() -> float:
-            provider._due["commitments"] = 0.0
+            make_due(provider, "commitments")
             provider.refresh()
             types = provider.instance_types(provisioner(), template())
             return request(types, names=("m5.large",), capacity_types=(keys.ON_DEMAND,)).offerings[0].price

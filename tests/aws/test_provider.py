@@ -11,9 +11,8 @@ from controller.aws.provider import AWSProvider
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import CloudProvider, InstanceType
 from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
-from controller.runtime.clock import SystemClock
 from sandbox.aws.faults import Fault
-from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, let_threads_meet, provisioner, request, template
 
 
 def test_it_is_a_cloud_provider(provider: AWSProvider) -> None:
@@ -91,7 +90,7 @@ class TestThreads:
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
     ) -> None:
         requests = [request(types, names=("m5.large", "c5.large")) for _ in range(20)]
-        provider._instances._of_token._clock = provider._instances._found._clock = SystemClock()
+        let_threads_meet(provider)
         with ThreadPoolExecutor(10) as pool:
             made = list(pool.map(provider.create, requests * 2))
         assert len({instance.id for instance in made}) == 20

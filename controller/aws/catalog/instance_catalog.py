@@ -69,12 +69,13 @@ class _Answer:
 class InstanceTypeCatalog:
     """Instance types by capacity rules and market. Safe for many threads."""
 
-    def __init__(self, ec2: EC2Client, region: str, learned: LearnedMemory) -> None:
+    def __init__(self, ec2: EC2Client, region: str, learned: LearnedMemory, sold: SoldTypes | None = None) -> None:
+        """`sold`: what EC2 sells, where that is known already."""
         self._ec2 = ec2
         self._region = region
         self._learned = learned
         self._lock = threading.Lock()
-        self._sold: SoldTypes | None = None
+        self._sold = sold
         self._answers: LRUCache[_Question, _Answer] = LRUCache(MAX_ANSWERS)
 
     @property

@@ -24,6 +24,8 @@ LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
 ALL_STATES = (*LIVE_STATES, "terminated")
 STAYING_STATES = ("pending", "running", "stopping", "stopped")
 """Live, and not on the way out."""
+LEAVING_STATES = frozenset({"shutting-down", "stopping", "stopped"})
+"""Live, and not running any more."""
 
 DESCRIBE_WINDOW = Window(idle_seconds=0.1)
 TERMINATE_WINDOW = Window(idle_seconds=0.1)

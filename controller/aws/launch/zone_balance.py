@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.aws.api.ttl_cache import Cache
+from controller.aws.launch.instances import LEAVING_STATES
 from controller.core.cloud import CloudInstance, PricedOffering
 from controller.runtime.clock import Clock
 
 COUNT_SECONDS = 60.0
-LEAVING_STATES = frozenset({"shutting-down", "stopping", "stopped"})
 
 
 class ZoneBalance:

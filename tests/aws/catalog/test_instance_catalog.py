@@ -25,7 +25,7 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.errors import NodeTemplateError
 from sandbox.aws.faults import Fault
 from tests.aws.catalog.test_capacity import info
-from tests.aws.conftest import Cloud, provisioner, template
+from tests.aws.conftest import Cloud, make_due, provisioner, template
 
 PRICES = Prices(1, {"m5.large": 0.1, "c5.large": 0.08}, {("m5.large", "a"): 0.03, ("m5.large", "b"): 0.04})
 
@@ -60,11 +60,7 @@ class TestIdentity:
 
     @pytest.fixture
     def catalog(self) -> InstanceTypeCatalog:
-        made = InstanceTypeCatalog(None, "r", LearnedMemory())  # type: ignore[arg-type]  # reads nothing
-        both = frozenset({"a", "b"})
-        sold = {name: info(name) for name in ("m5.large", "c5.large")}
-        made._sold = SoldTypes(1, sold, dict.fromkeys(sold, both))
-        return made
+        return catalog_of(LearnedMemory(), "a", "b")
 
     def test_the_same_question_has_the_same_answer(self, catalog: InstanceTypeCatalog) -> None:
         assert catalog.instance_types(CapacityRules(), market()) is catalog.instance_types(CapacityRules(), market())
@@ -113,10 +109,7 @@ class TestLearnedMemory:
 
     @pytest.fixture
     def catalog(self, memory: LearnedMemory) -> InstanceTypeCatalog:
-        made = InstanceTypeCatalog(None, "r", memory)  # type: ignore[arg-type]  # reads nothing
-        sold = {name: info(name) for name in ("m5.large", "c5.large")}
-        made._sold = SoldTypes(1, sold, dict.fromkeys(sold, frozenset({"a"})))
-        return made
+        return catalog_of(memory, "a")
 
     def test_it_replaces_the_share_and_the_percentages_follow(
         self, catalog: InstanceTypeCatalog, memory: LearnedMemory
@@ -195,7 +188,7 @@ class TestOverHttp:
     def test_the_last_catalog_stays_when_ec2_does_not_answer(
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
     ) -> None:
-        provider._due["instance types"] = 0.0
+        make_due(provider, "instance types")
         cloud.aws.faults.add(Fault(service="ec2", action="DescribeInstanceTypes", code="RequestLimitExceeded"))
         cloud.clock.advance(301)
         provider.refresh()
@@ -234,3 +227,10 @@ class TestOverHttp:
 
 def by_name(types: tuple[InstanceType, ...]) -> dict[str, InstanceType]:
     return {item.name: item for item in types}
+
+
+def catalog_of(memory: LearnedMemory, *zones: str) -> InstanceTypeCatalog:
+    """A catalog of two types that are sold in all the zones."""
+    sold = {name: info(name) for name in ("m5.large", "c5.large")}
+    known = SoldTypes(1, sold, dict.fromkeys(sold, frozenset(zones)))
+    return InstanceTypeCatalog(None, "r", memory, known)  # type: ignore[arg-type]  # reads nothing

@@ -14,7 +14,7 @@ from controller.aws.catalog.shipped_tables import branch_interfaces, shipped_pri
 from controller.aws.provider import AWSProvider
 from controller.errors import CloudError, CloudUnauthorizedError
 from sandbox.aws.faults import Fault
-from tests.aws.conftest import SETTINGS, Cloud, provisioner, template
+from tests.aws.conftest import SETTINGS, Cloud, make_due, provisioner, set_prices, template
 
 
 @pytest.fixture
@@ -98,9 +98,8 @@ class TestShippedTable:
     def test_an_isolated_vpc_never_asks_the_pricing_api_and_says_which_prices_it_uses(
         self, cloud: Cloud, elder: AWSProvider
     ) -> None:
-        provider = cloud.provider(replace(SETTINGS, isolated_vpc=True))
-        provider._catalog._sold = elder._catalog.sold
-        provider._due["instance types"] = float("inf")
+        provider = cloud.restarted(elder, replace(SETTINGS, isolated_vpc=True))
+        set_prices(provider, shipped_prices("ap-northeast-2").prices)
         provider.refresh()
         (m5,) = [item for item in provider.instance_types(provisioner(), template()) if item.name == "m5.large"]
         assert cloud.calls("GetProducts") == 0
@@ -111,7 +110,7 @@ class TestShippedTable:
         self, cloud: Cloud, provider: AWSProvider
     ) -> None:
         cloud.aws.faults.add(Fault(service="pricing", code="ServiceUnavailable"))
-        del provider._due["on-demand prices"]
+        make_due(provider, "on-demand prices")
         for _ in range(2):
             assert provider.instance_types(provisioner(), template())
             provider.refresh()
@@ -125,9 +124,9 @@ class TestShippedTable:
     def test_types_that_nobody_prices_are_named_once_and_not_offered_on_demand(
         self, cloud: Cloud, provider: AWSProvider
     ) -> None:
-        prices = dict(provider._pricing.prices.on_demand)
+        prices = dict(provider.region_catalog().on_demand)
         del prices["m5.large"]
-        provider._pricing._publish(on_demand=prices)
+        set_prices(provider, prices)
         provider.refresh()
         provider.refresh()
         said = [entry for entry in cloud.logs.entries if "without an on-demand price" in entry["event"]]

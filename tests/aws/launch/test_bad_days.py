@@ -32,11 +32,12 @@ from controller.runtime.clock import SystemClock
 from controller.runtime.loops import BackoffTimes
 from sandbox.aws import Aws, AwsSettings, Delays, serve
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import CLUSTER, SETTINGS, provisioner, template, well_read
+from tests.aws.conftest import CLUSTER, SETTINGS, make_due, provisioner, template, well_read
 from tests.reconcilers.conftest import World, world
 
 __all__ = ["world"]
 
+QUICK = replace(SETTINGS, batch_idle_duration_seconds=0.1, batch_max_duration_seconds=0.5)
 TIMES = OperatorTimes(
     termination=TerminationTimes(0.05, 0.1, BackoffTimes(0.05, 0.5)),
     garbage=GarbageTimes(0.5, 1000, 0.5, 0.05),
@@ -148,8 +149,7 @@ def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def day(world: World, cloud: tuple[Aws, Clients], elder: AWSProvider) -> Iterator[Day]:
     aws, clients = cloud
-    settings = replace(SETTINGS, batch_idle_duration_seconds=0.1, batch_max_duration_seconds=0.5)
-    fresh = well_read(AWSProvider(settings, clients, SystemClock(), structlog.get_logger("aws")), elder)
+    fresh = well_read(AWSProvider(QUICK, clients, SystemClock(), structlog.get_logger("aws")), elder)
     types = {item.name: item for item in elder.instance_types(provisioner(), template())}
     _objects(world)
     with capture_logs() as logs:
@@ -179,7 +179,7 @@ def acting(day: Day) -> Iterator[Operator]:
     stop = threading.Event()
     provider, kube = day.provider, day.world.kube
     operator = Operator(
-        settings=provider._settings,
+        settings=QUICK,
         kube=kube,
         cloud=provider,
         clock=SystemClock(),
@@ -260,7 +260,7 @@ def test_a_terminate_that_half_succeeds_leaves_nothing_behind(day: Day) -> None:
 
 def test_pricing_is_down_all_day(day: Day) -> None:
     day.aws.faults.add(Fault(service="pricing", code="InternalError"))
-    day.provider._due["on-demand prices"] = 0.0
+    make_due(day.provider, "on-demand prices")
     with acting(day):
         day.add_pods()
         day.all_run()

@@ -18,7 +18,7 @@ from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
 from controller.errors import CloudError, CloudThrottledError, InsufficientCapacityError
 from controller.runtime.clock import SystemClock
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import Cloud, request
+from tests.aws.conftest import Cloud, let_threads_meet, merger, request
 
 NONE_LEFT = FleetError("InsufficientInstanceCapacity", "none", "m5.large", "a")
 
@@ -27,7 +27,7 @@ class Together(SystemClock):
     """Batches stay open until so many launches are in them: no timing decides the test. Other waits take no time."""
 
     def __init__(self, provider: AWSProvider, launches: int) -> None:
-        self._merger = provider._launcher._merger
+        self._merger = merger(provider)
         self._left = launches
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
@@ -45,11 +45,11 @@ class Together(SystemClock):
 
 def launch_all(provider: AWSProvider, requests: list[LaunchRequest]) -> list[CloudInstance | CloudError]:
     """All at once; instances or errors in order."""
-    merger = provider._launcher._merger
-    new = len([wanted for wanted in requests if wanted.token not in {ask.launch_token for ask in merger._lost}])
-    merger._clock = Together(provider, new)
-    merger._open.clear()
-    provider._instances._of_token._clock = provider._instances._found._clock = SystemClock()
+    merging = merger(provider)
+    new = len([wanted for wanted in requests if wanted.token not in {ask.launch_token for ask in merging._lost}])
+    merging._clock = Together(provider, new)
+    merging._open.clear()
+    let_threads_meet(provider)
 
     def call(wanted: LaunchRequest) -> CloudInstance | CloudError:
         try:
@@ -105,7 +105,7 @@ def test_a_launch_that_is_on_record_by_its_token_has_a_call_of_its_own_and_the_t
     cloud: Cloud, provider: AWSProvider, same: Callable[[int], list[LaunchRequest]]
 ) -> None:
     requests = [replace(wanted, on_record=True) for wanted in same(2)]
-    provider._instances._of_token._clock = provider._instances._found._clock = SystemClock()
+    let_threads_meet(provider)
     with ThreadPoolExecutor(2) as pool:
         made = list(pool.map(provider.create, requests))
     assert cloud.calls("CreateFleet") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ from controller.errors import (
 )
 from sandbox.aws.ec2.instances import Delays
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import Cloud, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
 
 SMALL = ("m5.large", "c5.large", "m6i.large")
 
@@ -130,8 +131,9 @@ class TestOneInstanceForAToken:
         cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="InternalError", after=True, times=4))
         with pytest.raises(CloudError, match="InternalError"):
             provider.create(wanted)
-        stopping = cloud.restarted(provider)
-        stopping._launcher._sight._stop.set()
+        stop = threading.Event()
+        stop.set()
+        stopping = cloud.restarted(provider, stop=stop)
         other = replace(wanted, offerings=wanted.offerings[1:])
         with pytest.raises(CloudError, match="The controller stops while"):
             stopping.create(other)
@@ -390,7 +392,7 @@ class TestWhatTheNodeGets:
     def test_no_instance_profile_anywhere_is_refused_with_the_remedy(
         self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
     ) -> None:
-        bare = cloud.provider(replace(provider._settings, default_instance_profile=""))
+        bare = cloud.provider(replace(SETTINGS, default_instance_profile=""))
         with pytest.raises(
             NodeTemplateError, match=r"AWSNodeTemplate default: no instance profile; set spec\.instanceProfile"
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.aws.launch.offering_order import is_exotic, tiers
+from controller.aws.launch.offering_choice import is_exotic, tiers
 from controller.core.api import labels as keys
 from controller.core.cloud import InstanceType, PricedOffering
 
