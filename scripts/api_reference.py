@@ -1,20 +1,24 @@
-"""Writes docs/reference/{provisioner,awsnodetemplate,settings}.md from the CRDs and from the docstrings of
-controller/settings.py and controller/operator/options.py.
+"""Writes docs/reference/{provisioner,awsnodetemplate,settings}.md from the CRDs, the settings table and the options.
 
 uv run python scripts/api_reference.py
 """
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from controller.core.api.settings_table import SETTINGS  # noqa: E402 - the project is a program, not installed
+from controller.operator.options import Option, Options  # noqa: E402
+
 REFERENCE = ROOT / "docs" / "reference"
 WRITTEN = "This page is written by `uv run python scripts/api_reference.py`."
 
@@ -82,32 +86,44 @@ def _rules(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _settings_page() -> str:
-    trees = [ast.parse((ROOT / "controller" / f"{name}.py").read_text()) for name in ("settings", "operator/options")]
-    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     lines = ["# Settings of the controller", "", WRITTEN, "", "## ConfigMap `karpenter-global-settings`", ""]
     lines += [
         "In the controller's namespace; in a stack they are under `settings` ([stack-config.md](stack-config.md)).",
+        "A live key takes effect while the controller runs; any other by a restart, which follows by itself.",
         "",
-        "| Key and meaning | Default |",
-        "| --- | --- |",
-        *_field_rows(classes["Settings"]),
+        "| Key | Meaning | Default | Live |",
+        "| --- | --- | --- | --- |",
+        *(
+            _row(f"`{each.key}`", each.doc, _default(each.default, each.required), "yes" if each.live else "")
+            for each in SETTINGS.values()
+        ),
         "",
         "## Environment and flags of `nodeless run`",
         "",
-        "| Variable, flag and meaning | Default |",
-        "| --- | --- |",
-        *_field_rows(classes["Options"]),
+        "| Variable and flag | Meaning | Default |",
+        "| --- | --- | --- |",
+        *(_option_row(each) for each in fields(Options)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _field_rows(node: ast.ClassDef) -> Iterator[str]:
-    for field, doc in zip(node.body, node.body[1:], strict=False):
-        if not isinstance(field, ast.AnnAssign) or not isinstance(doc, ast.Expr):
-            continue
-        text = " ".join(str(ast.literal_eval(doc.value)).split()).replace("|", "\\|")
-        default = f"`{ast.unparse(field.value)}`" if field.value else "**required**"
-        yield f"| {text} | {default.replace('EMPTY', 'none')} |"
+def _option_row(field: Field[Any]) -> str:
+    option: Option = field.metadata["option"]
+    names = f"`{option.variable}`" + (f", `--{option.flag}`" if option.has_flag else "")
+    required = field.default is MISSING
+    return _row(names, option.doc, _default(None if required else _text(field.default), required))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _default(text: str | None, required: bool) -> str:
+    return "**required**" if required else "absent" if text is None else f"`{text}`" if text else "empty"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(each.replace('|', chr(92) + '|') for each in cells)} |"
 
 
 def main() -> None:

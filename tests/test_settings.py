@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.core.api.settings_table import SETTINGS
 from controller.core.deprovisioning.budgets import Budget
 from controller.core.guards.spending import LaunchLimits
 from controller.core.price_rules import PriceRule
 from controller.errors import ValidationError
-from controller.settings import Settings, setting_keys
+from controller.settings import Settings
 
+SOURCE = Path(inspect.getfile(Settings))
 REQUIRED = {"aws.clusterName": "c"}
 
 
@@ -22,7 +29,33 @@ def problems(data: dict[str, str]) -> dict[str, str]:
     return {problem.path: str(problem) for problem in caught.value.problems}
 
 
-def test_missing_keys_have_the_peers_defaults() -> None:
+def reads_of_settings() -> set[str]:
+    """Attributes that the controller's code takes of something called settings, or solve_options of its own."""
+    texts = [path.read_text() for path in SOURCE.parent.rglob("*.py") if path != SOURCE]
+    trees = [ast.parse(text) for text in texts if "settings." in text]
+    reads = {
+        node.attr
+        for node in itertools.chain.from_iterable(map(ast.walk, trees))
+        if isinstance(node, ast.Attribute) and re.search(r"(^|[._])settings$", ast.unparse(node.value))
+    }
+    functions = [each for each in ast.walk(ast.parse(SOURCE.read_text())) if isinstance(each, ast.FunctionDef)]
+    options = next(each for each in functions if each.name == "solve_options")
+    return reads | {node.attr for node in ast.walk(options) if isinstance(node, ast.Attribute)}
+
+
+def test_every_row_of_the_table_is_a_field_and_somebody_reads_it() -> None:
+    """A key that is parsed, documented and then forgotten is worse than none."""
+    keys = {each.name: each.metadata["setting"].key for each in dataclasses.fields(Settings)}
+    assert list(keys.values()) == list(SETTINGS)
+    assert set(keys) - reads_of_settings() == set()
+
+
+def test_the_defaults_of_the_table_can_be_written_into_the_config_map() -> None:
+    written = {row.key: row.default for row in SETTINGS.values() if row.default is not None}
+    assert Settings.parse({**written, **REQUIRED}) == Settings.parse(REQUIRED)
+
+
+def test_missing_keys_have_the_defaults_of_karpenter() -> None:
     settings = Settings.parse(REQUIRED)
     assert (settings.batch_max_duration_seconds, settings.batch_idle_duration_seconds) == (10.0, 1.0)
     assert (settings.drift_enabled, settings.enable_pod_eni, settings.isolated_vpc) == (False, False, False)
@@ -61,7 +94,7 @@ def test_every_key_is_read() -> None:
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
         "launchLimits": '{"pricePerHour": 50}',
     }
-    assert tuple(sorted(data)) == tuple(sorted(setting_keys()))
+    assert set(data) == set(SETTINGS)
     settings = Settings.parse(data)
     assert settings == Settings(
         cluster_name="c",

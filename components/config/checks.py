@@ -101,12 +101,7 @@ def _addons(config: StackConfig, report: Report) -> None:
         report.add("addons.overprovisioning", "is scaled by KEDA", "add `keda: {}`")
 
 
-def _objects(config: StackConfig, report: Report) -> None:
-    if config.identity.terminate_scope == "any":
-        return
-    mine = {f"kubernetes.io/cluster/{config.cluster.name}", "karpenter.sh/provisioner-name"}
-    for name in sorted(mine & set(config.settings.tags)):
-        report.add(f'settings.tags["{name}"]', "is the controller's own tag", "take it out")
+def _name_tags(config: StackConfig, report: Report) -> None:
     if config.identity.terminate_scope != "name":
         return
     for index, template in enumerate(config.node_templates):
@@ -135,6 +130,6 @@ _RULES: tuple[Callable[[StackConfig, Report], None], ...] = (
     _controller,
     _fargate,
     _addons,
-    _objects,
+    _name_tags,
     _price_rules,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -36,6 +36,10 @@ class Rule:
     """The pattern in words, for the remedy."""
     minimum: float | None = None
     maximum: float | None = None
+    check: Callable[[Any], None] | None = None
+    """Raises ValueError with what is wrong and, after a colon, what to write."""
+    source: str = ""
+    """Key of the ConfigMap that the value goes to."""
 
 
 def key(
@@ -47,9 +51,12 @@ def key(
     form: str = "",
     minimum: float | None = None,
     maximum: float | None = None,
+    check: Callable[[Any], None] | None = None,
+    source: str = "",
 ) -> Any:
     """One key; without a default it is required."""
-    return field(default=default, metadata={"rule": Rule(doc, allowed, pattern, form, minimum, maximum)})
+    rule = Rule(doc, allowed, pattern, form, minimum, maximum, check, source)
+    return field(default=default, metadata={"rule": rule})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
@@ -104,10 +111,19 @@ def read_section(cls: type[T], report: Report, value: object, path: str) -> T | 
             continue
         read = read_value(each.hint, each.rule, report, value[name], at)
         if read is not None:
+            _check(each.rule, report, read, at)
             found[each.attribute] = read
         elif each.required:
             complete = False
     return cls(**found) if complete else None
+
+
+def _check(rule: Rule, report: Report, value: Any, path: str) -> None:
+    if rule.check is not None:
+        try:
+            rule.check(value)
+        except ValueError as error:
+            report.refuse(path, error)
 
 
 def read_value(hint: Any, rule: Rule, report: Report, value: object, path: str) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from components.config.addons import AddonsConfig
 from components.config.cluster import ClusterConfig, DiscoveryConfig, FargateConfig, IdentityConfig
-from components.config.controller import ControllerConfig, InterruptionConfig, ObjectConfig, SettingsConfig
+from components.config.controller import ControllerConfig, InterruptionConfig, ObjectConfig
 from components.config.keys import key, section
+from components.config.settings import SettingsConfig
 
 
 @section

@@ -10,11 +10,11 @@ from typing import Any
 
 from components.documents.labels import NAME, labels
 from components.documents.webhook import MUTATING, SECRET, VALIDATING
+from controller.core.api.settings_table import CONFIG_MAP
 
 Rule = dict[str, Any]
 
 LEASE = "karpenter-leader-election"
-SETTINGS = "karpenter-global-settings"
 LOGGING = "config-logging"
 MEMORY = "karpenter-learned-memory"
 """What nodes taught about their types' memory: the controller makes it, and adds to it."""
@@ -53,7 +53,7 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     # "create" cannot be bound to a name: the name is in the body.
     _rule("coordination.k8s.io", ("leases",), ("create",)),
     _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
-    _rule("", ("configmaps",), ("get",), (SETTINGS, LOGGING, MEMORY, DECISIONS)),
+    _rule("", ("configmaps",), ("get",), (CONFIG_MAP, LOGGING, MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("patch",), (MEMORY, DECISIONS)),
     _rule("", ("configmaps",), ("create",)),
     _rule("", ("secrets",), ("get", "patch"), (SECRET,)),

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
 from typing import Any
 
 import pytest
 import yaml
 
 from components.config.controller import (
-    BudgetConfig,
     ControllerConfig,
-    LaunchLimitsConfig,
-    PriceRuleConfig,
-    SettingsConfig,
 )
+from components.config.keys import key_fields
+from components.config.settings import BudgetConfig, LaunchLimitsConfig, PriceRuleConfig, SettingsConfig
 from components.documents import addons, controller, fargate, interruption, webhook
 from components.documents.account import Account
 from components.documents.addon_policies import external_dns_policy, load_balancer_policy
 from components.documents.kubeconfig import kubeconfig
 from components.documents.nodes import USERNAME, with_node_role
 from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
-from components.documents.settings import KEYS, OF_THE_STACK, settings_data
+from components.documents.settings import settings_data
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.settings_table import SETTINGS
 from controller.core.guards.spending import LaunchLimits
 from controller.core.price_rules import PriceRule
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
 from controller.operator.options import Options
-from controller.settings import Settings, setting_keys
+from controller.settings import Settings
 from controller.webhook.admission import PATHS
 from controller.webhook.ca_bundle import CONFIGURATIONS
 from controller.webhook.serving import Place
@@ -60,10 +58,11 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True,
     )  # fmt: skip
-    left_alone = {name for name in KEYS if getattr(given, name) == getattr(SettingsConfig(), name)}
+    keys = {each.attribute: each.default for each in key_fields(SettingsConfig)}
+    left_alone = {name for name, default in keys.items() if getattr(given, name) == default}
     assert left_alone == {"price_rules", "disruption_budgets", "launch_limits"}, "they have a test of their own"
     read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
-    for name in KEYS:
+    for name in keys:
         want = getattr(given, name)
         seconds = {"20s": 20.0, "2s": 2.0, "2h": 7200.0}
         field = f"{name}_seconds" if name.startswith(("batch", "termination")) else name
@@ -83,18 +82,12 @@ def test_settings_left_alone_are_left_to_the_controllers_own_defaults() -> None:
     assert Settings.parse({"aws.clusterName": "myeks"}) == Settings("myeks")
 
 
-def test_every_key_that_the_controller_reads_can_be_set_in_the_stack_and_no_other() -> None:
-    assert sorted([*KEYS.values(), *OF_THE_STACK]) == sorted(setting_keys())
-    assert set(KEYS) == {each.name for each in fields(SettingsConfig)}
-
-
-def test_what_has_a_default_in_the_stack_has_the_same_in_the_controller() -> None:
-    stack, controllers = SettingsConfig(), Settings("myeks")
-    same = {name for name in KEYS if hasattr(controllers, name)}
-    assert set(KEYS) - same == {"batch_max_duration", "batch_idle_duration", "termination_grace_period"}, (
-        "in seconds there, empty here"
-    )
-    assert {name: getattr(stack, name) for name in same} == {name: getattr(controllers, name) for name in same}
+def test_every_key_that_the_controller_reads_can_be_set_in_the_stack_unless_the_stack_knows_it() -> None:
+    """Under the ConfigMap's name without its prefix, but for the case of abbreviations (enablePodEni)."""
+    keys = {each.rule.source: each.name for each in key_fields(SettingsConfig)}
+    assert set(keys) == {row.key for row in SETTINGS.values() if not row.from_stack}
+    for source, name in keys.items():
+        assert name.lower() == source.rpartition(".")[2].lower()
 
 
 def test_budgets_are_the_ones_that_the_controller_reads() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from components.documents import rbac, webhook
-from components.documents.settings import CONFIG_MAP, LOGGING
-from controller import settings
+from components.documents.settings import LOGGING
+from controller.core.api.settings_table import CONFIG_MAP
 from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
 from controller.operator import options
 from tests.components.source import KubeCall, command_calls, kube_calls
 
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
-    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (rbac.SETTINGS, rbac.LOGGING, rbac.MEMORY, rbac.DECISIONS)),
+    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (CONFIG_MAP, rbac.LOGGING, rbac.MEMORY, rbac.DECISIONS)),
     SERVICES.plural: (rbac.DNS_RULES, ("kube-dns",)),
     SECRETS.plural: (rbac.NAMESPACE_RULES, (webhook.SECRET,)),
     MUTATING_WEBHOOKS.plural: (rbac.CLUSTER_RULES, webhook.MUTATING),
@@ -62,9 +62,8 @@ def test_leases_config_maps_services_secrets_and_webhooks_are_allowed_by_name_al
         for verb in ("get", "list", "watch", "update", "patch", "delete"):
             assert not allows(rules, KubeCall(group, resource, verb), "other")
             assert not allows(rbac.CLUSTER_RULES, KubeCall(group, resource, verb))
-    assert settings.CONFIG_MAP == CONFIG_MAP == rbac.SETTINGS
     assert options.Options("karpenter").config_logging_name == LOGGING == rbac.LOGGING
-    assert not allows(rbac.NAMESPACE_RULES, KubeCall("", "configmaps", "patch"), rbac.SETTINGS), "the stack's to write"
+    assert not allows(rbac.NAMESPACE_RULES, KubeCall("", "configmaps", "patch"), CONFIG_MAP), "the stack's to write"
 
 
 def test_no_rule_has_a_wildcard_and_one_secret_alone_is_read() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from controller.cli.inputs.files import Placed, read_files
 from controller.core.api.document import items, mapping, text
 from controller.core.api.front_end import ApiKind
+from controller.core.api.settings_table import SETTINGS
 from controller.core.api.strict import Report
 from controller.core.api.v1alpha5 import V1ALPHA5
-from controller.settings import CONFIG_MAP, setting_keys
+from controller.settings import CONFIG_MAP
 
 KINDS: Mapping[str, ApiKind[Any]] = {"nodeTemplates": V1ALPHA5.node_template, "provisioners": V1ALPHA5.pool}
 PROJECT = "nodeless:"
@@ -55,7 +56,7 @@ def _project(file: Path) -> Path:
 
 def _settings(values: Mapping[str, Any]) -> dict[str, str]:
     """The stack's settings under the ConfigMap's keys: `enablePodEni` is `aws.enablePodENI`."""
-    known = {key.rpartition(".")[2].lower(): key for key in setting_keys()}
+    known = {key.rpartition(".")[2].lower(): key for key in SETTINGS}
     found = {"aws.clusterName": text(mapping(values.get("cluster")).get("name")) or "simulated"}
     for name, value in mapping(values.get("settings")).items():
         key = known.get(str(name).lower())

@@ -6,12 +6,14 @@ Reading goes on after a problem, with the field counted as absent, so that a use
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.quantity import nanos
 from controller.errors import Problem
+
+T = TypeVar("T")
 
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
@@ -26,6 +28,22 @@ class Report:
     def add(self, path: str, message: str, remedy: str = "") -> None:
         """One more problem."""
         self._problems.append(Problem(path, message, remedy))
+
+    def refuse(self, path: str, error: ValueError) -> None:
+        """One more problem: a reader's "what is wrong: what to write"."""
+        message, _, remedy = str(error).partition(": ")
+        self.add(path, message, remedy)
+
+    def read(self, path: str, text: str, reader: Callable[[str], T]) -> T | None:
+        """What `reader` makes of the text; None, and a problem, where it raises ValueError or this is no text."""
+        if not isinstance(text, str):
+            self.add(path, f"must be a string, not {text!r}", "quote it")
+            return None
+        try:
+            return reader(text)
+        except ValueError as error:
+            self.refuse(path, error)
+            return None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -187,12 +205,11 @@ def amount_nanos(report: Report, path: str, value: Any) -> int | None:
     """A quantity in nano-units; None, and a problem, when it is none."""
     try:
         return nanos(value)
-    except (ValueError, TypeError) as error:
-        message, _, remedy = str(error).partition(": ")
-        report.add(
-            path, message if isinstance(error, ValueError) else f"must be a quantity, not {kind_of(value)}", remedy
-        )
-        return None
+    except ValueError as error:
+        report.refuse(path, error)
+    except TypeError:  # unhashable: the parser's cache cannot look it up
+        report.add(path, f"must be a quantity, not {kind_of(value)}")
+    return None
 
 
 def _one_of(value: str, allowed: Collection[str]) -> str:

@@ -124,14 +124,7 @@ def _grace_periods(fields: Fields) -> FrozenMap[str, str]:
 def _check_duration(report: Report, path: str, value: Any) -> None:
     if not isinstance(value, str):
         report.add(path, f"must be a duration, not {value!r}", "write a number with a unit, such as 2m")
-        return
-    try:
-        negative = duration_seconds(value) < 0
-    except ValueError as error:
-        message, _, remedy = str(error).partition(": ")
-        report.add(path, message, remedy)
-        return
-    if negative:
+    elif (report.read(path, value, duration_seconds) or 0) < 0:
         report.add(path, f"{value!r} is negative", "write 0s or more")
 
 

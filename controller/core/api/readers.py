@@ -1,0 +1,122 @@
+"""Values that people write as text: in ConfigMaps, environment variables and flags.
+
+Each reader raises ValueError with what is wrong and, after a colon, what to write (`Report.read` takes it apart).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from controller.core.api.duration import duration_seconds
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import protected_tag
+
+Reader: TypeAlias = Callable[[str], Any]
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_TAGS_EXAMPLE: Final = 'write a JSON object of strings, such as {"team": "web"}'
+
+
+def boolean(text: str) -> bool:
+    """What Go's strconv.ParseBool accepts."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"{text!r} is not a boolean: write true or false")
+
+
+def integer(text: str) -> int:
+    """Digits, perhaps with a sign."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+        raise ValueError(f"{text!r} is not an integer: write digits alone")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """An integer of 1 or more."""
+    number = integer(text)
+    if number < 1:
+        raise ValueError(f"{text!r} is not above zero: write a positive integer")
+    return number
+
+
+def name(text: str) -> str:
+    """Anything but blanks."""
+    if not text.strip():
+        raise ValueError("is empty: write a name")
+    return text
+
+
+def duration(text: str) -> float:
+    """A positive duration, in seconds."""
+    seconds = duration_seconds(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is not above zero: write a positive duration, such as 1s")
+    return seconds
+
+
+def number(fits: Callable[[float], bool], form: str) -> Reader:
+    """A number for which `fits` holds; `form` says which those are, and gives an example after a colon."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not fits(value):
+            raise ValueError(f"{text!r} is not {form}")
+        return value
+
+    return read
+
+
+fraction: Final = number(lambda value: 0 <= value < 1, "a fraction from 0 to below 1: write 0.075 for 7.5 %")
+share: Final = number(lambda value: 0 <= value < math.inf, "a share of 0 or more: write 0.25 for 25 %")
+part: Final = number(lambda value: 0 < value <= 1, "a part above 0 and up to 1: write 0.5 for one half")
+
+
+def one_of(choices: tuple[str, ...], form: str) -> Reader:
+    """One of `choices`; `form` says what they are, and what to write after a colon."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not {form}")
+        return text
+
+    return read
+
+
+def url(text: str) -> str:
+    """An absolute URL, or nothing."""
+    try:
+        parts = urlsplit(text)
+        absolute = bool(parts.scheme and parts.hostname)
+    except ValueError:
+        absolute = False
+    if text and not absolute:
+        raise ValueError(f"{text!r} is not an absolute URL: write scheme and host, such as https://example.com")
+    return text
+
+
+def tags(text: str) -> FrozenMap[str, str]:
+    """AWS tags as a JSON object of strings, without those that only the controller or AWS may set."""
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        raise ValueError(f"is not JSON: {_TAGS_EXAMPLE}") from None
+    if found is None:
+        return EMPTY
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"is not a map of strings: {_TAGS_EXAMPLE}")
+    if not all(found):
+        raise ValueError(f"has an empty key: {_TAGS_EXAMPLE}")
+    if reserved := sorted(filter(protected_tag, found)):
+        raise ValueError(f"has keys that only the controller or AWS may set ({', '.join(reserved)}): take them out")
+    return FrozenMap(found)
