@@ -12,7 +12,7 @@ from bench.problems import Document, arrange, decode, load, posed
 from controller.core.api import labels
 from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions, solve
 from controller.core.provisioning.bound.lower_bound import Bound, bound
-from controller.runtime.garbage_collector import collect_seldom
+from controller.runtime.memory import collect_seldom
 
 
 @dataclass(frozen=True, slots=True)

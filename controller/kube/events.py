@@ -8,8 +8,9 @@ the API server to the rest of us. A repeat within two minutes is counted, not se
 from __future__ import annotations
 
 import itertools
-import queue
+import math
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from controller.kube.client import KubeClient
 from controller.kube.rate_limit import TokenBucket
 from controller.kube.resources import AWS_NODE_TEMPLATES, EVENTS, NODES, PODS, PROVISIONERS, Resource
 from controller.runtime.clock import Clock
+from controller.runtime.workers import Pause, Run, Worker
 
 _log = structlog.get_logger("events")
 
@@ -122,6 +124,7 @@ class EventRecorder:
         clock: Clock,
         limits: Mapping[str, EventLimit] = EVENT_LIMITS,
         component: str = COMPONENT,
+        run: Run = Worker.start,
     ) -> None:
         self.dropped = 0
         """Events that were given up: over their limit, queue full, or refused by the server."""
@@ -132,28 +135,28 @@ class EventRecorder:
         self._component = component
         self._limits = {reason: TokenBucket(limit.per_second, limit.burst, clock) for reason, limit in limits.items()}
         self._pace = TokenBucket(_PACE.per_second, _PACE.burst, clock)
-        self._queue: queue.Queue[_Pending | None] = queue.Queue(_MAX_WAITING)
+        self._waiting: deque[_Pending] = deque()
         self._lock = threading.Lock()
         self._recent: TTLCache[_Key, bool] = TTLCache(_MAX_REMEMBERED, DEDUPE_SECONDS, timer=clock.monotonic)
         self._repeats: LRUCache[_Key, int] = LRUCache(_MAX_REMEMBERED)
         self._series: LRUCache[_Key, _Series] = LRUCache(_MAX_REMEMBERED)
         self._names = itertools.count(1)
-        self._stop = threading.Event()
+        self._wake, self._ends, self._stop = threading.Event(), threading.Event(), threading.Event()
+        """There may be something to send; nothing more will come; the worker has ended, or shall not send the rest."""
         self._complained = False
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._run = run
+        self._worker = Worker("events", self.step, self._stop, self._wait)
 
     def start(self) -> None:
         """Begin sending."""
-        self._thread.start()
+        self._run(self._worker)
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
         """Send what waits, then end; what is left after the timeout is lost."""
-        if self._thread.is_alive():
-            try:
-                self._queue.put(None, timeout=timeout_seconds)
-            except queue.Full:
-                _log.warning("Events are lost at the end", waiting=self._queue.qsize())
-            self._thread.join(timeout_seconds)
+        self._ends.set()
+        self._wake.set()
+        if not self._worker.join(timeout_seconds):
+            _log.warning("Events are lost at the end", waiting=len(self._waiting))
         self._stop.set()
 
     def publish(
@@ -181,27 +184,38 @@ class EventRecorder:
             if limit is not None and not limit.try_take():
                 self.dropped += 1
                 return
-            try:
-                self._queue.put_nowait(
-                    _Pending(key, of_reason if single else key, ref, type, reason, message, self._clock.now())
-                )
-            except queue.Full:
+            if len(self._waiting) >= _MAX_WAITING:
                 self.dropped += 1
                 return
+            series = of_reason if single else key
+            self._waiting.append(_Pending(key, series, ref, type, reason, message, self._clock.now()))
             self._recent[key] = True
+        self._wake.set()
 
-    def _run(self) -> None:
-        while (pending := self._queue.get()) is not None and not self._stop.is_set():
-            self._clock.wait(self._stop, self._pace.reserve())
-            try:
-                self._send(pending)
-                self.published += 1
-                self._complained = False
-            except KubeError as error:
-                self._give_up(pending, error)
-            except Exception:  # noqa: BLE001 - an event is never worth a crash
-                self.dropped += 1
-                _log.exception("Event could not be written", reason=pending.reason, object=pending.ref.name)
+    def step(self) -> Pause:
+        """Send the event that waits longest; the pause before the next, endless where none waits."""
+        self._wake.clear()
+        if not self._waiting:
+            if self._ends.is_set():
+                self._stop.set()
+            return Pause(0.0 if self._ends.is_set() else math.inf)
+        pending = self._waiting.popleft()
+        try:
+            self._send(pending)
+            self.published += 1
+            self._complained = False
+        except KubeError as error:
+            self._give_up(pending, error)
+        except Exception:  # noqa: BLE001 - an event is never worth a crash
+            self.dropped += 1
+            _log.exception("Event could not be written", reason=pending.reason, object=pending.ref.name)
+        return Pause(self._pace.reserve())
+
+    def _wait(self, pause: Pause) -> None:
+        if pause.seconds == math.inf:
+            self._wake.wait()
+        else:
+            self._clock.wait(self._stop, pause.seconds)
 
     def _give_up(self, pending: _Pending, error: KubeError) -> None:
         """Once a row of failures, not once an event."""

@@ -21,6 +21,7 @@ from controller.kube.client import KubeClient
 from controller.kube.resources import LEASES
 from controller.kube.retry import Backoff
 from controller.runtime.clock import Clock
+from controller.runtime.workers import Run, Worker, periodic
 
 _log = structlog.get_logger("leader-election")
 
@@ -60,6 +61,7 @@ class LeaderElector:
         clock: Clock,
         name: str = LEASE_NAME,
         options: LeaseOptions | None = None,
+        run: Run = Worker.start,
     ) -> None:
         """`identity` must be this process' alone, but the same when it is restarted in its place (the pod's name)."""
         self.identity = identity
@@ -73,15 +75,17 @@ class LeaderElector:
         self._name = name
         self.clock = clock
         self._observed: _Observed | None = None
-        self._renewed_at = 0.0
+        self._renewed_at = self._renewal_tried_at = 0.0
         self._leading = False
         self.follows_a_crash = False
         """Whether the lease still named this identity when it was taken: its process ended without giving it up, and
         nobody waited for the lease to run out."""
         self._failing = False
+        self._on_lost: Callable[[], None] = lambda: None
         self._stop = threading.Event()
         self._lost = threading.Lock()
-        self._threads: tuple[threading.Thread, ...] = ()
+        self._run = run
+        self._workers: tuple[Worker, ...] = ()
 
     @property
     def leading(self) -> bool:
@@ -104,23 +108,23 @@ class LeaderElector:
         return False
 
     def keep(self, on_lost: Callable[[], None]) -> None:
-        """Renew from a thread of its own until `release`. `on_lost` is called once, from a thread, when it is lost.
+        """Renew in the background until `release`. `on_lost` is called once, by a worker, when the lease is lost.
 
-        A second thread watches the deadline: a renewal that hangs in the network cannot hide that time is up.
+        A second worker watches the deadline: a renewal that hangs in the network cannot hide that time is up.
         """
-        self._threads = (
-            threading.Thread(target=self._renew, args=(on_lost,), name="lease-renewal", daemon=True),
-            threading.Thread(target=self._watch_deadline, args=(on_lost,), name="lease-deadline", daemon=True),
+        self._on_lost = on_lost
+        self._workers = (
+            periodic("lease-renewal", self._renew, self.clock, self._stop),
+            periodic("lease-deadline", self._watch_deadline, self.clock, self._stop),
         )
-        for thread in self._threads:
-            thread.start()
+        for worker in self._workers:
+            self._run(worker)
 
     def release(self) -> None:
         """Stop renewing and give the lease up, so that another takes over at once."""
         self._stop.set()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(self.options.renew_deadline_seconds)
+        for worker in self._workers:
+            worker.join(self.options.renew_deadline_seconds)
         if not self._leading:
             return
         self._leading = False
@@ -133,34 +137,36 @@ class LeaderElector:
         except KubeError as error:
             _log.warning("Lease was not released and will run out", lease=self._name, error=str(error))
 
-    def _renew(self, on_lost: Callable[[], None]) -> None:
-        while not self.clock.wait(self._stop, self.options.retry_seconds):
-            renewed = self.renew_once()
-            if self._stop.is_set():
-                return
-            if not renewed and self._observed is not None and self._observed.holder not in ("", self.identity):
-                self._lose("another process holds it", on_lost)
-            if not self._leading:
-                return
+    def _renew(self) -> float:
+        """Renew when the last renewal is a retry period ago; seconds until the next."""
+        since = self.clock.monotonic() - self._renewal_tried_at
+        if since < self.options.retry_seconds:
+            return self.options.retry_seconds - since
+        renewed = self.renew_once()
+        holder = self._observed.holder if self._observed else ""
+        if not renewed and holder not in ("", self.identity):
+            self._lose("another process holds it")
+        return self.options.retry_seconds
 
-    def _watch_deadline(self, on_lost: Callable[[], None]) -> None:
-        left = self.options.renew_deadline_seconds
-        while self._leading and not self.clock.wait(self._stop, left):
-            left = self._renewed_at + self.options.renew_deadline_seconds - self.clock.monotonic()
-            if left <= 0:
-                self._lose("it could not be renewed in time", on_lost)
+    def _watch_deadline(self) -> float:
+        """Lose the lease when it was not renewed in time; seconds until the next look."""
+        left = self._renewed_at + self.options.renew_deadline_seconds - self.clock.monotonic()
+        if left <= 0:
+            self._lose("it could not be renewed in time")
+        return left if left > 0 else self.options.renew_deadline_seconds
 
-    def _lose(self, reason: str, on_lost: Callable[[], None]) -> None:
+    def _lose(self, reason: str) -> None:
         with self._lost:
             if not self._leading or self._stop.is_set():
                 return
             self._leading = False
+        self._stop.set()
         _log.error("Lost the lead", lease=self._name, reason=reason)
-        on_lost()
+        self._on_lost()
 
     def renew_once(self) -> bool:
         """Take or renew the lease once. False when it is another's or the server fails us."""
-        asked_at = self.clock.monotonic()
+        self._renewal_tried_at = asked_at = self.clock.monotonic()
         try:
             held = self._take()
         except (ConflictError, AlreadyExistsError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,16 +24,13 @@ class Backoff:
     initial_seconds: float = 0.2
     max_seconds: float = 5.0
     attempts: int = 5
+    uniform: Callable[[float, float], float] = random.uniform
+    """The source of the jitter: a random number between two."""
 
     def wait_seconds(self, attempt: int) -> float:
         """A random wait after the `attempt`th failure in a row, counted from 1; never less than half of its bound."""
         bound = min(self.max_seconds, self.initial_seconds * 2.0 ** min(attempt - 1, 30))
-        return tenacity.wait_random(bound / 2, bound)(_State(attempt))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    attempt_number: int
+        return self.uniform(bound / 2, bound)
 
 
 def repeatable(error: BaseException, idempotent: bool) -> bool:
@@ -69,6 +67,9 @@ def call(
         if before_wait is not None and isinstance(error, KubeError):
             before_wait(error, state.upcoming_sleep)
 
+    def sleep(seconds: float) -> None:
+        clock.wait(stop, seconds)
+
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(retry_if),
         wait=wait,
@@ -76,12 +77,8 @@ def call(
             tenacity.stop_when_event_set(stop),
             tenacity.stop_after_attempt(backoff.attempts) if backoff.attempts else tenacity.stop_never,
         ),
-        sleep=lambda seconds: _sleep(clock, stop, seconds),
+        sleep=sleep,
         before_sleep=say,
         reraise=True,
     )
     return retrying(fn)
-
-
-def _sleep(clock: Clock, stop: threading.Event, seconds: float) -> None:
-    clock.wait(stop, seconds)

@@ -11,7 +11,6 @@ stands until the next list: nothing is deleted because data is absent (invariant
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from controller.kube.resources import Resource
 from controller.kube.retry import Backoff
 from controller.kube.stream import WatchEvent, WatchStream
 from controller.runtime.clock import Clock
+from controller.runtime.workers import Run, Worker, periodic
 
 _log = structlog.get_logger("kube")
 
@@ -68,6 +68,7 @@ class Watcher:
         *,
         options: WatchOptions | None = None,
         outages: Outages | None = None,
+        run: Run = Worker.start,
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
@@ -84,14 +85,16 @@ class Watcher:
         self._stop = threading.Event()
         self._stream: WatchStream | None = None
         self._stream_lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"watch-{resource.plural}", daemon=True)
+        self._run = run
+        self._worker = periodic(f"watch-{resource.plural}", self._step, clock, self._stop)
         self._resource_version = ""
-        self._heard_at = clock.monotonic()
         self._received = 0
+        self._failures = 0
+        """In a row, of streams and lists without an event."""
 
     def start(self) -> None:
         """Begin. Returns at once."""
-        self._thread.start()
+        self._run(self._worker)
 
     def request_stop(self) -> None:
         """End the stream; returns at once."""
@@ -103,40 +106,32 @@ class Watcher:
     def stop(self, timeout_seconds: float = 5.0) -> None:
         """End the stream and wait for the thread."""
         self.request_stop()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout_seconds)
+        self._worker.join(timeout_seconds)
 
     @property
     def alive(self) -> bool:
         """Whether its thread runs."""
-        return self._thread.is_alive()
+        return self._worker.alive
 
-    @property
-    def heard_seconds_ago(self) -> float:
-        """Since the server last said something: an event, a bookmark, a list, the end of a stream."""
-        return self._clock.monotonic() - self._heard_at
-
-    def _run(self) -> None:
-        failures = 0
-        while not self._stop.is_set():
-            received, asked_seconds = self._received, 0.0
-            try:
-                if not self._resource_version:
-                    self._list()
-                lasted = self._follow()
-                failures = 0 if lasted or self._received != received else failures + 1
-            except KubeError as error:
-                if self._stop.is_set():
-                    return
-                failures = 1 if self._received != received else failures + 1
-                asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
-                self._give_up(error, failures)
-            except Exception:  # noqa: BLE001 - a fault of ours must not blind the controller
-                _log.exception("Watch failed unexpectedly", kind=self.resource.kind)
-                failures += 1
-                self._resource_version = ""
-            if failures:
-                self._clock.wait(self._stop, max(asked_seconds, self._options.backoff.wait_seconds(failures)))
+    def _step(self) -> float:
+        """List if need be, and follow one stream to its end; seconds to wait before the next."""
+        received, asked_seconds = self._received, 0.0
+        try:
+            if not self._resource_version:
+                self._list()
+            lasted = self._follow()
+            self._failures = 0 if lasted or self._received != received else self._failures + 1
+        except KubeError as error:
+            if self._stop.is_set():
+                return 0.0
+            self._failures = 1 if self._received != received else self._failures + 1
+            asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
+            self._give_up(error, self._failures)
+        except Exception:  # noqa: BLE001 - a fault of ours must not blind the controller
+            _log.exception("Watch failed unexpectedly", kind=self.resource.kind)
+            self._failures += 1
+            self._resource_version = ""
+        return max(asked_seconds, self._options.backoff.wait_seconds(self._failures)) if self._failures else 0.0
 
     def _give_up(self, error: KubeError, failures: int) -> None:
         """Decide how to go on: from the last version, or with a new list."""
@@ -152,7 +147,6 @@ class Watcher:
         self._resource_version = found.resource_version
         self._sink(change)
         self.synced.set()
-        self._hear()
         self._outages.end(self.resource.kind)
 
     def _follow(self) -> bool:
@@ -162,13 +156,12 @@ class Watcher:
         stream = self._client.watch(
             self.resource,
             self._resource_version,
-            timeout_seconds=options.min_timeout_seconds * random.uniform(1.0, 2.0),  # noqa: S311 - spreads load
+            timeout_seconds=options.min_timeout_seconds * options.backoff.uniform(1.0, 2.0),
             read_timeout_seconds=options.read_timeout_seconds,
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
         )
-        self._hear()
         self._outages.end(self.resource.kind, silent=False)
         with stream:
             with self._stream_lock:
@@ -180,7 +173,6 @@ class Watcher:
             finally:
                 with self._stream_lock:
                     self._stream = None
-        self._hear()
         return self._clock.monotonic() - begun >= _LASTED_SECONDS
 
     def _take(self, event: WatchEvent) -> None:
@@ -191,8 +183,4 @@ class Watcher:
         if isinstance(version, str) and version:
             self._resource_version = version
         self._received += 1
-        self._hear()
         self._outages.end(self.resource.kind)
-
-    def _hear(self) -> None:
-        self._heard_at = self._clock.monotonic()

@@ -23,6 +23,7 @@ from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CONFIG_MAPS
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import CONFIGURATION_REFUSED, SILENT, Recorder
+from controller.runtime.workers import periodic
 from controller.settings import CONFIG_MAP, Settings
 from controller.telemetry.log_levels import LEVELS
 from controller.telemetry.structured_logging import set_levels
@@ -115,11 +116,10 @@ class Configuration:
         """Settings that a restart will bring, and since when they are there (monotonic)."""
         self._said: dict[str, str] = {}
         self._levels: dict[str, str] | None = None
-        self._thread = threading.Thread(target=self._run, name="configuration", daemon=True)
 
     def start(self) -> None:
         """Look at log levels from now on, and at settings as soon as `follow` tells which there are."""
-        self._thread.start()
+        periodic("configuration", self.look, self._clock, self._stop).start()
 
     def follow(
         self,
@@ -133,13 +133,8 @@ class Configuration:
         self._adopt, self._leads, self._events = adopt, leads, events
         self._settings = settings
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.look()
-            self._clock.wait(self._stop, self._times.look_seconds)
-
-    def look(self) -> None:
-        """Both ConfigMaps, once. What fails is said once, and tried again."""
+    def look(self) -> float:
+        """Read both ConfigMaps; seconds until the next look. A failure is logged once, and tried again."""
         for name, take in ((self._logging_name, self._take_levels), (CONFIG_MAP, self._take_settings)):
             try:
                 take(name)
@@ -152,6 +147,7 @@ class Configuration:
             else:
                 self._fine(name)
         self._recorder.replace(CONFIGURATION_REFUSED, {(name,): float(bad) for name, bad in self._refused.items()})
+        return self._times.look_seconds
 
     def _fine(self, name: str) -> None:
         self._refused[name] = False

@@ -28,8 +28,7 @@ from controller.operator.configuration import Configuration
 from controller.operator.options import Options
 from controller.operator.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
 from controller.runtime.clock import Clock, ServerClock
-from controller.runtime.garbage_collector import collect_seldom
-from controller.runtime.memory_limit import watch
+from controller.runtime.memory import collect_seldom, watch_memory
 from controller.runtime.metrics import Recorder
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
@@ -72,7 +71,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     limits = ClientOptions(qps=options.kube_client_qps, burst=options.kube_client_burst)
     kube = KubeClient(connection(options, kubeconfig), limits, clock, stop, serving.metrics)
     _stop_on_signals(stop)
-    watch(options.memory_limit_bytes, clock, stop)
+    watch_memory(options.memory_limit_bytes, clock, stop)
     ledger = Ledger(clock, serving.metrics)
     serving.pages.routes["/decisions"] = ledger.page
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)

@@ -1,8 +1,8 @@
-"""How the shell's loops run: one thread each, woken by changes, never ended by an exception.
+"""How reconcilers are called: in passes, woken by changes of the cluster state, never ended by an exception.
 
-A reconciler looks at a snapshot, acts, and says when it wants to look again although nothing changed. What fails is
-said once, retried with exponential back-off, and its recovery is said once too: for a whole pass here, for one object
-of many with `ItemBackoff`.
+A reconciler gets a snapshot, acts, and returns when it wants the next one although nothing changed. A failure is logged
+once, retried with exponential back-off, and its recovery is logged once: of a whole pass by `Loop`, of one object of
+many by `ItemBackoff`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import structlog
 from controller.core.state.snapshot import Snapshot
 from controller.errors import NodelessError
 from controller.runtime.clock import Clock
+from controller.runtime.executors import Flag
 from controller.runtime.metrics import RECONCILE_ERRORS, RECONCILE_TIME, RECONCILE_TOTAL, SILENT, Recorder
+from controller.runtime.workers import Pause, Run, Worker
 
 IDLE_SECONDS = 60.0
-"""A pass is made at least this often, whatever a reconciler asks for: levels are compared, not edges."""
-
-
+"""A pass is made at least this often, whatever a reconciler asks for: a change that was missed is found by the next."""
 STUCK_SECONDS = 600.0
-"""A loop that ended no pass for so long hangs. The longest honest pass launches a thousand nodes under throttling."""
+"""A loop without the end of a pass for so long hangs. The longest pass launches a thousand nodes under throttling."""
 
 
 class Reconciler(Protocol):
@@ -42,10 +42,10 @@ class SnapshotSource(Protocol):
     """Where loops get their snapshots from."""
 
     def snapshot(self) -> Snapshot:
-        """The newest."""
+        """The newest snapshot."""
 
-    def wait_for_change(self, version: int, stop: threading.Event, timeout_seconds: float) -> Snapshot:
-        """The newest as soon as it is newer than `version`, at the latest after the timeout or when `stop` is set."""
+    def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:
+        """Wait for a snapshot newer than `version`; the newest there is when time is up or `stop` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class BackoffTimes:
 
 
 class Loop:
-    """Runs one reconciler in a thread of its own until `stop` is set."""
+    """Passes of one reconciler, as the steps of a worker, until `stop` is set."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Loop:
         self._failures = 0
         self._said = ""
         self._log = structlog.get_logger(reconciler.name)
-        self._thread = threading.Thread(target=self._run, name=reconciler.name, daemon=True)
-        self.last_pass_at = clock.monotonic()
+        self._worker = Worker(reconciler.name, self.step, stop, self._wait)
+        self._passed_at = clock.monotonic()
         """When a pass ended last, on the monotonic clock: for health."""
 
     @property
@@ -94,39 +94,39 @@ class Loop:
         """The reconciler's."""
         return self._reconciler.name
 
-    def start(self) -> None:
-        """Start the thread."""
-        self.last_pass_at = self._clock.monotonic()
-        self._thread.start()
+    def start(self, run: Run = Worker.start) -> None:
+        """Make passes from now on."""
+        self._passed_at = self._clock.monotonic()
+        run(self._worker)
 
     def stuck(self) -> str:
         """Why only a restart would help this loop; empty when it moves, or was not started."""
-        if self._thread.ident is None or self._stop.is_set():
+        if not self._worker.started or self._stop.is_set():
             return ""
-        if not self._thread.is_alive():
+        if not self._worker.alive:
             return "its thread is gone"
-        silent = self._clock.monotonic() - self.last_pass_at
+        silent = self._clock.monotonic() - self._passed_at
         return f"its last pass ended {silent:.0f} s ago" if silent > STUCK_SECONDS else ""
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait for the pass at hand to end after `stop` was set; False when it did not in time."""
-        if self._thread.ident is None:
-            return True  # it was never started
-        self._thread.join(max(0.0, timeout_seconds))
-        return not self._thread.is_alive()
+        return self._worker.join(timeout_seconds)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            snapshot = self._source.snapshot()
-            delay = self.run_once(snapshot)
-            if self._failures:
-                self._clock.wait(self._stop, delay)
-            elif not self._clock.wait(self._stop, self._settle_seconds):
-                remaining = max(0.0, min(delay, IDLE_SECONDS) - self._settle_seconds)
-                self._source.wait_for_change(snapshot.version, self._stop, remaining)
+    def step(self) -> Pause:
+        """Make one pass with the newest snapshot. After a failure changes do not wake the loop before its back-off."""
+        snapshot = self._source.snapshot()
+        delay = self._pass(snapshot)
+        if self._failures:
+            return Pause(delay)
+        return Pause(max(self._settle_seconds, min(delay, IDLE_SECONDS)), snapshot.version, self._settle_seconds)
 
-    def run_once(self, snapshot: Snapshot) -> float:
-        """One pass; seconds until the next."""
+    def _wait(self, pause: Pause) -> None:
+        if pause.version is None:
+            self._clock.wait(self._stop, pause.seconds)
+        elif not self._clock.wait(self._stop, pause.settle_seconds):
+            self._source.wait_for_change(pause.version, self._stop, pause.seconds - pause.settle_seconds)
+
+    def _pass(self, snapshot: Snapshot) -> float:
         began = self._clock.monotonic()
         try:
             delay = self._reconciler.reconcile(snapshot)
@@ -141,8 +141,8 @@ class Loop:
             if self._failures:
                 self._log.info("Recovered", failures=self._failures)
             self._failures, self._said = 0, ""
-        self.last_pass_at = self._clock.monotonic()
-        self._recorder.observe(RECONCILE_TIME, self.last_pass_at - began, self.name)
+        self._passed_at = self._clock.monotonic()
+        self._recorder.observe(RECONCILE_TIME, self._passed_at - began, self.name)
         return delay
 
     def _say(self, error: Exception, delay: float) -> None:

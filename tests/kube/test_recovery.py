@@ -97,7 +97,6 @@ def test_watches_fall_silent(server: Server, client: KubeClient) -> None:
         add_node(client, "unheard")
         eventually(lambda: names(informers.snapshot()) == ["unheard"], "what was said into the silence")
         eventually(lambda: not informers.outages.current(), "all watches speak")
-        eventually(lambda: informers.last_event_age_seconds < OPTIONS.read_timeout_seconds, "word from every watch")
     assert outage_lines(logs) == ["Watch fell silent, connecting anew", "Watch speaks again"]
 
 

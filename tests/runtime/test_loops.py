@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
 from controller.runtime.clock import SystemClock
+from controller.runtime.executors import Flag
 from controller.runtime.loops import STUCK_SECONDS, BackoffTimes, ItemBackoff, Loop
 
 
@@ -42,7 +43,7 @@ class Source:
             self.current = Snapshot(version=self.current.version + 1)
             self.changed.notify_all()
 
-    def wait_for_change(self, version: int, stop: threading.Event, timeout_seconds: float) -> Snapshot:
+    def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:
         with self.changed:
             self.changed.wait_for(lambda: self.current.version > version or stop.is_set(), min(timeout_seconds, 5.0))
             return self.current
@@ -99,7 +100,7 @@ def test_the_same_failure_is_said_once_and_its_end_once(stop: threading.Event) -
     work = Scripted(CloudError("down"), CloudError("down"), CloudError("down otherwise"))
     loop = Loop(work, Source(), HandClock(), stop, backoff=BackoffTimes(1.0, 3.0))
     with capture_logs() as logs:
-        delays = [loop.run_once(Snapshot()) for _ in range(5)]
+        delays = [loop.step().seconds for _ in range(5)]
     assert delays == [1.0, 2.0, 3.0, 60.0, 60.0]
     said = [(entry["event"], entry.get("error", "")) for entry in logs]
     assert said == [
@@ -112,8 +113,8 @@ def test_the_same_failure_is_said_once_and_its_end_once(stop: threading.Event) -
 def test_only_a_mistake_of_ours_is_logged_with_its_trace(stop: threading.Event) -> None:
     loop = Loop(Scripted(CloudError("down"), KeyError("x")), Source(), HandClock(), stop)
     with capture_logs() as logs:
-        loop.run_once(Snapshot())
-        loop.run_once(Snapshot())
+        loop.step()
+        loop.step()
     assert [entry["exc_info"] for entry in logs] == [False, True]
 
 

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, InsufficientCapacityError, NotFoundError, UnavailableError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
@@ -30,7 +29,7 @@ def test_passes_of_a_loop_are_counted_by_result_and_timed() -> None:
     metrics, clock = Metrics(ManualClock()), ManualClock()
     loop = Loop(Scripted(CloudError("down")), Source(), clock, threading.Event(), recorder=metrics)
     for _ in range(3):
-        loop.run_once(Snapshot())
+        loop.step()
     page = metrics.page({}).body
     name = loop.name
     results = values(page, "controller_runtime_reconcile_total", "controller", "result")

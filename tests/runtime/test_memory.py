@@ -7,7 +7,7 @@ import threading
 
 from structlog.testing import capture_logs
 
-from controller.runtime.memory_limit import MemoryLimit, resident_bytes, watch
+from controller.runtime.memory import MemoryLimit, resident_bytes, watch_memory
 from tests.manual_clock import ManualClock
 
 
@@ -62,10 +62,10 @@ def test_a_process_with_a_limit_looks_and_one_without_does_not() -> None:
     gc.callbacks.append(on_collect)
     try:
         before = threading.active_count()
-        watch(-1, ManualClock(), stop)
+        watch_memory(-1, ManualClock(), stop)
         assert threading.active_count() == before
         with capture_logs():
-            watch(1, ManualClock(), stop)
+            watch_memory(1, ManualClock(), stop)
             assert looked.wait(10)
     finally:
         stop.set()

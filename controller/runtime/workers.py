@@ -1,0 +1,72 @@
+"""Loops as steps: a step does its work once and returns when it wants to be called again.
+
+In the process a `Worker` calls its step on a thread of its own. A step knows nothing of threads: with a clock that is
+turned by hand, one thread can call the steps of all workers in the order of their pauses. `Run` is that seam.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from controller.runtime.clock import Clock
+from controller.runtime.executors import Flag
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Call the step again after `seconds`.
+
+    Where `version` is given, a cluster state newer than that ends the pause early, but not before `settle_seconds`.
+    """
+
+    seconds: float
+    version: int | None = None
+    settle_seconds: float = 0.0
+
+
+class Worker:
+    """One step, called again and again until `stop` is set."""
+
+    def __init__(self, name: str, step: Callable[[], Pause], stop: Flag, wait: Callable[[Pause], object]) -> None:
+        """`wait` blocks the thread for a pause; it returns early when `stop` is set."""
+        self.name = name
+        self.step = step
+        self._stop = stop
+        self._wait = wait
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Call the step from a thread from now on."""
+        self._thread.start()
+
+    @property
+    def started(self) -> bool:
+        """Whether a thread was ever started."""
+        return self._thread.ident is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait until the thread has ended, after `stop` was set; False when it did not in time."""
+        if self.alive and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, timeout_seconds))
+        return not self.alive
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wait(self.step())
+
+
+Run: TypeAlias = Callable[[Worker], None]
+"""How workers are run. `Worker.start`: each on a thread of its own."""
+
+
+def periodic(name: str, step: Callable[[], float], clock: Clock, stop: threading.Event) -> Worker:
+    """A worker whose step returns the seconds until its next call, whatever the cluster does."""
+    return Worker(name, lambda: Pause(step()), stop, lambda pause: clock.wait(stop, pause.seconds))
