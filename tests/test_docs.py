@@ -60,6 +60,17 @@ def test_every_link_leads_to_a_file(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+def test_the_index_has_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
+    pages = {path.resolve() for path in PAGES if ROOT / "docs" in path.parents} - {index.resolve()}
+    assert pages <= linked
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+
+
 def test_placeholders_as_manifests_are_what_the_stack_makes_of_the_guides_keys() -> None:
     (block,) = BLOCK.findall((ROOT / "docs/guides/overprovisioning.md").read_text())
     config = OverprovisioningConfig(**yaml.safe_load(block)["nodeless:addons"]["overprovisioning"])
