@@ -33,10 +33,10 @@ from controller.core.api.quantity import resources
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.candidates import candidates
-from controller.core.deprovisioning.consolidation import BEGIN, find
+from controller.core.deprovisioning.consolidation_search import BEGIN, find
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.removal_command import Command
-from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning.offerings.option_table import TableCache
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import build
@@ -185,12 +185,8 @@ def search(snapshot: Snapshot, types: tuple[InstanceType, ...]) -> Search:
         gate = Gate(snapshot, NOW)
         for command in commands:
             gate.grant(command.candidates)
-        found = find(
-            candidates(snapshot, catalog, NOW),
-            Stage(snapshot, catalog, snapshot_index=SnapshotIndex(snapshot, tables)),
-            gate,
-            cursor=cursor,
-        )
+        simulator = Simulator(snapshot, catalog, snapshot_index=SnapshotIndex(snapshot, tables))
+        found = find(candidates(snapshot, catalog, NOW), simulator, gate, cursor=cursor)
         seconds.append(time.process_time() - began)
         simulations += found.simulations
         commands += found.commands

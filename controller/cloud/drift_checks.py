@@ -11,7 +11,6 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.drift import drift_reason, missing_hashes, network_reason
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
-from controller.kube.informers import Informers
 from controller.runtime.clock import Clock
 from controller.runtime.loops import ItemBackoff
 
@@ -21,21 +20,16 @@ _INSTANCES = ("instances",)
 """The key under which failures to list instances are counted; templates are counted by name."""
 
 
-class Drift:
+class DriftChecks:
     """Whether a node is still what its Provisioner and node template would launch now."""
 
-    def __init__(self, informers: Informers, cloud: CloudProvider, clock: Clock) -> None:
-        self._informers = informers
+    def __init__(self, cloud: CloudProvider, clock: Clock) -> None:
         self._cloud = cloud
         self._clock = clock
         self._failing = ItemBackoff(clock, "drift")
         self._instances: Mapping[str, CloudInstance] = {}
         self._listed_at = float("-inf")
         self._selected: dict[tuple[str, int], tuple[float, tuple[Collection[str], Collection[str]]]] = {}
-
-    def wanted(self, candidate: Candidate, _now: float = 0.0) -> bool:
-        """Whether the node has drifted by what the cluster and the cloud say now."""
-        return bool(self.reason(candidate, self._informers.snapshot()))
 
     def reason(self, candidate: Candidate, snapshot: Snapshot) -> str:
         """Why the node has drifted; empty when it has not, or when its template is not usable."""
@@ -46,7 +40,7 @@ class Drift:
         stated = drift_reason(node, candidate.provisioner, template, self._images_of(template))
         return stated or self._network_reason(node.provider_id, template)
 
-    def missing(self, candidate: Candidate, snapshot: Snapshot) -> dict[str, str]:
+    def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> dict[str, str]:
         """Annotations that the node should get."""
         template = self._template(candidate, snapshot)
         return missing_hashes(candidate.node.node, candidate.provisioner, template) if template else {}

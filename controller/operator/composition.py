@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 import structlog
 
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
-from controller.cloud.drift_checks import Drift
+from controller.cloud.drift_checks import DriftChecks
 from controller.core.cloud import Catalog, CloudProvider
-from controller.core.deprovisioning import consolidation, expiration
+from controller.core.deprovisioning.consolidation import Consolidation
+from controller.core.deprovisioning.drift import Drift
+from controller.core.deprovisioning.emptiness import Emptiness
+from controller.core.deprovisioning.expiration import Expiration
+from controller.core.deprovisioning.method import Method
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
@@ -30,7 +34,7 @@ from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
     DeprovisioningTimes,
 )
 from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
-from controller.reconcilers.deprovisioning.executor import CommandExecutor, CommandTimes, Wanted
+from controller.reconcilers.deprovisioning.executor import CommandExecutor, CommandTimes
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
@@ -125,9 +129,6 @@ class Operator:
             adopted=self.adopted,
             planned=threading.Event(),
         )
-        self._drift: Drift | None = None
-        if settings.drift_enabled:
-            self._drift = Drift(self.informers, cloud, clock)
         acting = self._reconcilers()
         acting.append(NodeTemplatesReconciler(self._context))
         if settings.interruption_queue_name:
@@ -154,17 +155,18 @@ class Operator:
 
     def _reconcilers(self) -> list[Reconciler]:
         context, times = self._context, self._times
-        wanted: dict[str, Wanted] = {"expiration": expiration.is_expired, "consolidation": consolidation.wanted}
-        if self._drift is not None:
-            wanted["drift"] = self._drift.wanted
-        commands = CommandExecutor(context, wanted=wanted, times=times.commands)
+        emptiness, methods = Emptiness(), list[Method]([Expiration()])
+        if context.settings.current.drift_enabled:
+            methods.append(Drift(DriftChecks(context.cloud, context.clock)))
+        methods.append(Consolidation(times.deprovisioning.consolidation))
+        executor = CommandExecutor(context, (*methods, emptiness), times.commands)
         self._garbage = GarbageCollectionReconciler(context, times.garbage)
         return [
             ProvisioningReconciler(context),
             TerminationReconciler(context, times.termination),
-            DeprovisioningReconciler(context, commands=commands, times=times.deprovisioning, drift=self._drift),
+            DeprovisioningReconciler(context, methods, executor, times.deprovisioning),
             RegistrationReconciler(context),
-            EmptinessReconciler(context),
+            EmptinessReconciler(context, emptiness, executor),
             CounterReconciler(context),
             ConditionsReconciler(context),
             DiskPressureReconciler(events=self.events),

@@ -1,4 +1,4 @@
-"""Invariants 4, 5 and 8 for the real process: SIGKILL between the writes that launch, move and terminate.
+"""The real process is killed (SIGKILL) between the writes that launch, move and terminate.
 
 It is started again at once. Pods that need three nodes get three, whatever happens: no instance is launched twice, none
 is left behind, and nothing stays cordoned. (test_every_write.py has every write of every command kind, in one process.)

@@ -1,4 +1,4 @@
-"""Invariants 4, 5 and 8 for every command kind: the controller dies before and after every single write it makes.
+"""The controller dies before and after every single write of every command kind.
 
 Whatever a kind of removal writes, to the Kubernetes API or to the cloud, one life ends just before it and one just
 after it. The end is always the same: pods running, no instance without a node, none launched twice, nothing cordoned.
@@ -16,6 +16,7 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.timestamps import format_time
 from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION
+from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.machines.collection import CollectionTimes
 from controller.errors import InsufficientCapacityError
@@ -38,7 +39,7 @@ QUICK = OperatorTimes(
     termination=TerminationTimes(0.03, 0.2, QUICK_BACKOFF),
     garbage=GarbageTimes(0.2, 10_000, 0.2, 0.05, CollectionTimes()),
     commands=CommandTimes(appear_seconds=0.3, patience_seconds=0.5, hold_back=QUICK_BACKOFF),
-    deprovisioning=DeprovisioningTimes(0.05, 0.02, 0.03, 0.05, 0.05),
+    deprovisioning=DeprovisioningTimes(0.05, 0.02, 0.03, ConsolidationTimes(0.05, 0.05)),
     backoff=QUICK_BACKOFF,
     settle_seconds=0.005,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -16,13 +17,13 @@ from controller.cloud.catalogs import template_of
 from controller.core.api.labels import DO_NOT_CONSOLIDATE
 from controller.core.api.quantity import format_quantity
 from controller.core.decisions.decision import Entry
-from controller.core.deprovisioning import consolidation, expiration
+from controller.core.deprovisioning import consolidation_search, expiration
 from controller.core.deprovisioning.backoff import resting, workload
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import drift_reason
 from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.guards.mix import needed
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
@@ -43,11 +44,11 @@ def explain_node(present: Present, name: str, now: float) -> Answer:
     facts, listed = node_facts(node, present.paid, now), node_facts(node, present.prices, now).price_per_hour
     everyone = candidates(present.snapshot, present.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
-    stage = Stage(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)
+    simulator = Simulator(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)
     sections = [Section("Runs", tuple(_pods(node)))]
     if candidate is not None:
-        sections.append(Section("Why this type", tuple(_choice(candidate, stage))))
-        sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, stage, now))))
+        sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
+        sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, simulator, now))))
     sections += [told, said]
     return Answer(
         f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), present.price_notes
@@ -96,14 +97,14 @@ def _pods(node: StateNode) -> Iterator[str]:
     yield from (f"{name} ×{number}" for name, number in sorted(counted.items()))
 
 
-def _choice(candidate: Candidate, stage: Stage) -> Iterator[str]:
+def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
     """What would be chosen for its pods now, were there no other room."""
     if not candidate.pods:
         yield "it has no pods that need a node"
         return
-    everything = frozenset(stage.snapshot.nodes)
-    problem = build(stage.snapshot, stage.catalog, candidate.pods, everything, stage.skipped)
-    planned = solve(problem, stage.options).new_nodes
+    everything = frozenset(simulator.snapshot.nodes)
+    problem = build(simulator.snapshot, simulator.catalog, candidate.pods, everything, simulator.skipped)
+    planned = solve(problem, simulator.options).new_nodes
     if not planned:
         yield "today's plan for its pods has no new node"
         return
@@ -116,7 +117,7 @@ def _choice(candidate: Candidate, stage: Stage) -> Iterator[str]:
 
 
 def _removal(
-    present: Present, candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, now: float
+    present: Present, candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float
 ) -> Iterator[str]:
     gate = Gate(present.snapshot, now)
     refusal = gate.refusal(candidate)
@@ -126,12 +127,12 @@ def _removal(
     wait = f" ({age(empty.requeue_seconds)} left)" if empty.requeue_seconds else ""
     yield f"emptiness: {goes}{empty.reason}{wait}"
     due = expiration.expires_at(candidate)
-    if due is None:
+    if math.isinf(due):
         yield "expiration: never (ttlSecondsUntilExpired is not set)"
     else:
         yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
     yield f"drift: {_drift(present, candidate)}"
-    yield f"consolidation: {_consolidation(candidate, everyone, stage, now)}"
+    yield f"consolidation: {_consolidation(candidate, everyone, simulator, now)}"
 
 
 def _drift(present: Present, candidate: Candidate) -> str:
@@ -145,17 +146,17 @@ def _drift(present: Present, candidate: Candidate) -> str:
     return reason or "none, as far as its Provisioner and template say (the AMI is not looked at here)"
 
 
-def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], stage: Stage, now: float) -> str:
+def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float) -> str:
     if not candidate.provisioner.consolidation_enabled:
         return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
-    if not consolidation.wanted(candidate):
+    if not consolidation_search.consolidatable(candidate):
         return f"annotation {DO_NOT_CONSOLIDATE} is set"
-    if (why := needed(stage.snapshot).get(candidate.name)) is not None:
+    if (why := needed(simulator.snapshot).get(candidate.name)) is not None:
         return why
-    moved = resting(stage.snapshot, now)
+    moved = resting(simulator.snapshot, now)
     if any(workload(pod) in moved for pod in candidate.pods):
         return "pods of its workloads were moved a short while ago"
-    found = consolidation.judge([candidate], everyone, stage, Gate(stage.snapshot, now))
+    found = consolidation_search.judge([candidate], everyone, simulator, Gate(simulator.snapshot, now))
     for command in found.commands:
         return f"it can go: {command.text()}"
     return "; ".join(reason for _, reason in found.kept) or "nothing to gain"

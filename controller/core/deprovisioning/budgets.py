@@ -1,12 +1,11 @@
 """Disruption budgets: how many nodes of a Provisioner may be on their way out at once, and when.
 
 The annotation `karpenter.sh/disruption-budgets` on the Provisioner, or else the setting `disruptionBudgets`, is a JSON
-list with the members of the later NodePool's `spec.disruption.budgets`
+list with the members of NodePool's `spec.disruption.budgets` in later Karpenter versions
 (https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets): `nodes` (a count, or a percentage of the
 Provisioner's nodes, rounded up), and optionally `reasons`, and `schedule` (five cron fields, UTC) with `duration`. The
-strictest budget that is active and names the reason decides. Where none names it, 10 % holds, as with the later peer;
-empty nodes disrupt nobody, so that these have no limit of their own. A budget that cannot be read allows nothing until
-it is corrected: it may be the one that protects.
+strictest budget that is active and names the reason decides. If none names it, 10 % is allowed, as in those versions;
+empty nodes have no such default. A budget that cannot be parsed allows nothing until it is corrected.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ class Schedule:
     months: frozenset[int]
     weekdays: frozenset[int]
     either_day: bool
-    """Both day fields are restricted: then a day needs to match one of them (cron's rule)."""
+    """Both day fields are restricted: a day then has to match one of them (cron's rule)."""
 
     def on(self, day: datetime) -> bool:
-        """Whether it strikes at some time of that day."""
+        """Whether the schedule starts at some time of that day."""
         by_date, by_week = day.day in self.days, (day.weekday() + 1) % 7 in self.weekdays
         return day.month in self.months and (by_date or by_week if self.either_day else by_date and by_week)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`count` nodes, or `share` of them (0 to 1). Without a schedule it is always active. Empty `reasons`: all."""
+    """`count` nodes, or a `share` of them (0 to 1). Empty `reasons`: all. Without a schedule it is always active."""
 
     count: int | None
     share: float
@@ -66,11 +65,11 @@ class Budget:
     duration_seconds: float = 0.0
 
     def allows(self, nodes: int) -> int:
-        """How many of so many nodes."""
+        """How many of that many nodes."""
         return self.count if self.count is not None else -int(-self.share * nodes // 1)
 
     def active(self, now: float) -> bool:
-        """Whether `now` (Unix seconds) lies within `duration` after a strike of the schedule."""
+        """Whether `now` (Unix seconds) lies within `duration` after a start of the schedule."""
         if self.schedule is None:
             return True
         moment = datetime.fromtimestamp(now, UTC).replace(second=0, microsecond=0)
@@ -78,12 +77,12 @@ class Budget:
         day = moment.replace(hour=0, minute=0)
         while day + timedelta(days=1) > earliest:
             if self.schedule.on(day):
-                strikes = (
+                starts = (
                     day.replace(hour=hour, minute=minute)
                     for hour in self.schedule.hours
                     for minute in self.schedule.minutes
                 )
-                if any(earliest < strike <= moment for strike in strikes):
+                if any(earliest < start <= moment for start in starts):
                     return True
             day -= timedelta(days=1)
         return False
@@ -91,7 +90,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How many nodes may be on their way out at once; `because` says which rule set it."""
+    """How many nodes may leave at the same time; `because` names the rule that set it."""
 
     nodes: int
     because: str
@@ -100,9 +99,9 @@ class Allowance:
 def allowance(
     provisioner: Provisioner, reason: str, nodes: int, now: float, setting: tuple[Budget, ...] = ()
 ) -> Allowance:
-    """What `reason` (one of REASONS) may take of a Provisioner's `nodes` at `now`, those that leave included.
+    """How many of a Provisioner's `nodes` may leave for `reason` (one of REASONS) at `now`, those leaving included.
 
-    `setting` are the budgets of Provisioners that say nothing themselves.
+    `setting`: budgets of Provisioners without the annotation.
     """
     text = provisioner.object_annotations.get(BUDGETS_ANNOTATION)
     stated, where = setting, "setting disruptionBudgets"
@@ -118,14 +117,12 @@ def allowance(
         return Allowance(min(active), where)
     if named or reason == "empty":
         return Allowance(nodes, f"no disruption budget of Provisioner {provisioner.name} is active")
-    default = Budget(None, DEFAULT_SHARE)
-    return Allowance(
-        default.allows(nodes), f"default disruption budget of 10 % (set {BUDGETS_ANNOTATION} to change it)"
-    )
+    default = Budget(None, DEFAULT_SHARE).allows(nodes)
+    return Allowance(default, f"default disruption budget of 10 % (set {BUDGETS_ANNOTATION} to change it)")
 
 
 def parse_budgets(text: str) -> tuple[Budget, ...]:
-    """Raises ValueError that names the entry, what is wrong and what to write."""
+    """Parse a JSON list of budgets. Raises ValueError with every wrong entry, what is wrong and what to write."""
     try:
         entries = json.loads(text)
     except ValueError:
@@ -133,15 +130,15 @@ def parse_budgets(text: str) -> tuple[Budget, ...]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError('is not a JSON list of objects: write [{"nodes": "10%"}], say')
     problems: list[str] = []
-    found: list[Budget] = []
+    budgets: list[Budget] = []
     for index, entry in enumerate(entries):
         try:
-            found.append(_budget(entry))
+            budgets.append(_budget(entry))
         except ValueError as error:
             problems.append(f"[{index}]{error}")
     if problems:
         raise ValueError(" | ".join(problems))
-    return tuple(found)
+    return tuple(budgets)
 
 
 def _budget(entry: dict[str, Any]) -> Budget:
@@ -177,7 +174,7 @@ def _nodes(value: object) -> tuple[int | None, float]:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Five cron fields (numbers, names, `*`, ranges, lists, steps) or a macro such as @daily. Raises ValueError."""
+    """Parse five cron fields (numbers, names, `*`, ranges, lists, steps) or a macro such as @daily; or ValueError."""
     fields = _MACROS.get(text.strip(), text).lower().split()
     if len(fields) != 5:
         raise ValueError(f'{text!r} is not a schedule of five cron fields: write "0 22 * * mon-fri", say')
@@ -193,7 +190,7 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def _field(text: str, least: int, most: int, names: tuple[str, ...] = (), first: int = 0) -> frozenset[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         span, slash, step_text = part.partition("/")
         step = _number(step_text, 1, most, (), 0) if slash else 1
@@ -205,8 +202,8 @@ def _field(text: str, least: int, most: int, names: tuple[str, ...] = (), first:
             high = _number(end, least, most, names, first) if dash else (most if slash else low)
         if low > high:
             raise ValueError(f"{part!r} runs backwards")
-        found.update(range(low, high + 1, step))
-    return frozenset(found)
+        values.update(range(low, high + 1, step))
+    return frozenset(values)
 
 
 def _number(text: str, least: int, most: int, names: tuple[str, ...], first: int) -> int:

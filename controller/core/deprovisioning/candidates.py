@@ -1,8 +1,8 @@
-"""Candidates: nodes of ours that could be removed of our own will, with what they cost and what removing them costs.
+"""Candidates: nodes of Provisioners that could be removed voluntarily, with their price and their disruption cost.
 
-Rules and constants are the peer's (v0.27, deprovisioning: candidate construction and disruption cost), but for two: a
-Provisioner whose instance types cannot be listed holds back its own nodes alone, and a node whose type is unknown may
-still expire.
+Rules and constants are those of Karpenter v0.27 (pkg/controllers/deprovisioning: candidate construction and disruption
+cost) with two exceptions: a Provisioner whose instance types cannot be listed affects its own nodes only, and a node of
+unknown instance type may still expire.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST_POD_COST = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that could go. `price` in $/hour, None when nobody knows it; `pods` are those that need another place.
+    """A node that could be removed. `price` in $ an hour, None when it is not known; `pods` would have to move.
 
-    `cost` is what its removal disrupts: the sum over its pods, less the nearer the node is to its expiry.
+    `cost`: disruption cost, the sum of its pods' costs times the share of its lifetime that is left.
     """
 
     node: StateNode
@@ -52,13 +52,16 @@ class Candidate:
 def candidates(
     snapshot: Snapshot, catalog: Catalog, now: float, nodes: Iterable[StateNode] | None = None
 ) -> tuple[Candidate, ...]:
-    """Those of `nodes` (None: of all) that usable Provisioners own. Whether each may go is the gate's to say."""
-    found = []
-    for node in snapshot.nodes.values() if nodes is None else nodes:
-        provisioner = snapshot.provisioners.get(node.provisioner_name)
-        if provisioner is not None and provisioner.deleted_at is None:
-            found.append(_candidate(node, provisioner, catalog.get(provisioner.name, ()), now))
-    return tuple(found)
+    """Those of `nodes` (None: of all) that usable Provisioners own."""
+    owned = (
+        (node, snapshot.provisioners.get(node.provisioner_name))
+        for node in (snapshot.nodes.values() if nodes is None else nodes)
+    )
+    return tuple(
+        _candidate(node, owner, catalog.get(owner.name, ()), now)
+        for node, owner in owned
+        if owner is not None and owner.deleted_at is None
+    )
 
 
 def _candidate(node: StateNode, provisioner: Provisioner, types: Iterable[InstanceType], now: float) -> Candidate:
@@ -70,13 +73,13 @@ def _candidate(node: StateNode, provisioner: Provisioner, types: Iterable[Instan
 
 
 def pod_cost(pod: Pod) -> float:
-    """clamp(-10, 1 + deletion cost / 2^27 + priority / 2^25, 10); a deletion cost that is no number counts as 0."""
+    """1 + deletion cost / 2^27 + priority / 2^25, between -10 and 10; a deletion cost that is no number counts as 0."""
     try:
         deletion_cost = float(pod.annotations.get(POD_DELETION_COST, "0"))
     except ValueError:
         deletion_cost = 0.0
     cost = 1.0 + deletion_cost / _DELETION_COST_SCALE + pod.spec.priority / _PRIORITY_SCALE
-    return cost if abs(cost) <= _MOST_POD_COST else (_MOST_POD_COST if cost > 0 else -_MOST_POD_COST)
+    return min(_MOST_POD_COST, max(-_MOST_POD_COST, cost))
 
 
 def lifetime_left(node: StateNode, provisioner: Provisioner, now: float) -> float:

@@ -1,12 +1,16 @@
-"""What a removal costs at least, said without a simulation: most nodes of a good fleet need none to be left alone.
+"""A lower bound on the price of the new nodes that a removal needs, without a simulation.
 
-Amounts count, and which of the other nodes selectors, required node affinity, bound volumes and taints leave a pod.
-Everything else is left out (topology, daemons, limits, what other moves take), so that the price said here is never
-above what a simulation finds: a removal that is not worth it at this price is not worth it. Three things are known of
-the new nodes. A pod that has room on no node there is needs an instance that holds it, and one that asks for a host by
-its name, or whose disk does, finds none. So do pods of one kind beyond those that the other nodes have room for. And
-their amounts cost at least what any one resource costs where it is cheapest, and cpu and memory together: the dual
-prices of a linear program, which are edges of a hull.
+Most nodes of a well-packed fleet are ruled out by it: a removal that is not worth it at this price is not worth it.
+
+Counted are resource requests, and which existing nodes are open to a pod by node selector, required node affinity,
+bound volumes and taints. Everything else (topology, DaemonSets, limits, room that other moves take) is left out, so the
+bound is never above what a simulation finds. It is the maximum of
+
+- the cheapest instance that holds a pod, for each pod that exceeds the room on existing nodes; infinite for a pod that
+  must run on a node of a given hostname;
+- the requests that exceed the room on existing nodes, times dual prices: $ an hour for a unit of each resource, by
+  which no instance costs less than what it holds. For one resource it is the price where that resource is cheapest;
+  for cpu and memory together the prices belong to the edges of a convex hull.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from controller.core.api.labels import FIELD_NAME, HOSTNAME
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning.offerings.option_table import NEW_HOSTNAME
 from controller.core.provisioning.pods.relaxation import Choice, required_choices
 from controller.core.provisioning.pods.volume_needs import Volumes
@@ -31,64 +35,74 @@ from controller.core.provisioning.resource_space import Bools, Floats, ResourceS
 from controller.core.state.snapshot import Snapshot, StateNode
 
 ROUNDING = 1.0 - 1e-9
-"""Of a sum of prices, so that two ways to add them up never differ in favour of a refusal."""
+"""Factor on a sum of prices, so that the order of summation never turns an equal price into a refusal."""
 UNLIMITED = 1e9
-"""Pods that ask for nothing, on any node."""
+"""Pods without requests that any node has room for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
-    """Pods that ask for the same: how many each node has room for, and what the cheapest new node for one costs."""
+class _PodClass:
+    """Pods with equal requests and equal rules about nodes.
 
-    amounts: Floats
+    `requests`: R (resources of the space). `slots`: nodes; how many pods of the class each existing node has room for.
+    `price`: $ an hour of the cheapest new node for one of them.
+    """
+
+    requests: Floats
     slots: Floats
     price: float
 
 
-class Screen:
-    """Over one stage. Not safe for several threads."""
+class CostScreen:
+    """The lower bound for removals on one snapshot. Not thread-safe.
 
-    def __init__(self, stage: Stage) -> None:
-        nodes = [n for n in stage.snapshot.nodes.values() if not n.leaving and n.name not in stage.going]
+    Arrays: `_free` is R x nodes, free room on the nodes that stay or may be removed; `_places` their places in the
+    snapshot's index; `_capacities` R x types and `_prices` types, of the instance types on offer; each of `_duals` R.
+    """
+
+    def __init__(self, simulator: Simulator) -> None:
+        index = simulator.snapshot_index
+        nodes = [n for n in simulator.snapshot.nodes.values() if not n.leaving and n.name not in simulator.going]
         self._space = ResourceSpace(pod.spec.requests for node in nodes for pod in node.pods)
-        self._rows = {node.name: row for row, node in enumerate(nodes)}
-        self._places = np.array([stage.snapshot_index.place[node.name] for node in nodes], dtype=np.int64)
-        self._free = stage.snapshot_index.free(self._space)[:, self._places].clip(min=0.0)
-        self._rooms, self._prices = _offers(stage.catalog, self._space)
-        self._duals = self._find_duals()
-        self._cluster_nodes = stage.snapshot_index.cluster_nodes
-        self._reach = _reach(stage.snapshot, nodes)
-        self._kinds: dict[Hashable, _Kind] = {}
+        self._columns = {node.name: column for column, node in enumerate(nodes)}
+        self._places = np.array([index.place[node.name] for node in nodes], dtype=np.int64)
+        self._free = index.free(self._space)[:, self._places].clip(min=0.0)
+        self._capacities, self._prices = _offered_types(simulator.catalog, self._space)
+        self._duals = self._dual_prices()
+        self._cluster_nodes = index.cluster_nodes
+        self._volume_choices = _volume_choices(simulator.snapshot, nodes)
+        self._classes: dict[Hashable, _PodClass] = {}
 
     def least_price(self, removed: Sequence[Candidate]) -> float:
-        """$ an hour that new nodes cost at least when these nodes go together; infinite: no type holds some pod."""
-        counts = Counter(self._kind(pod) for candidate in removed for pod in candidate.pods)
+        """The least $ an hour of new nodes if these are removed together; infinite: no type holds some pod."""
+        counts = Counter(self._class_of(pod) for candidate in removed for pod in candidate.pods)
         if not counts:
             return 0.0
-        own = [self._rows[candidate.name] for candidate in removed if candidate.name in self._rows]
-        least, amounts = 0.0, np.zeros(len(self._space))
-        beyond, taken = amounts.copy(), np.zeros(self._free.shape[1], dtype=np.bool_)
-        for kind, count in counts.items():
-            over = count - min(float(count), float(kind.slots.sum() - kind.slots[own].sum()))
-            amounts += count * kind.amounts
-            beyond += over * kind.amounts
-            taken |= kind.slots > 0
+        own = [self._columns[candidate.name] for candidate in removed if candidate.name in self._columns]
+        least = 0.0
+        # R: requests of all pods that move, and of those that exceed their class's slots on the other nodes.
+        requests, exceeding = np.zeros(len(self._space)), np.zeros(len(self._space))
+        usable = np.zeros(self._free.shape[1], dtype=np.bool_)  # nodes that take a pod of some class
+        for pods, count in counts.items():
+            over = count - min(float(count), float(pods.slots.sum() - pods.slots[own].sum()))
+            requests += count * pods.requests
+            exceeding += over * pods.requests
+            usable |= pods.slots > 0
             if over > 0:
-                least = max(least, kind.price)
-        taken[own] = False
-        room: Floats = self._free[:, taken].sum(axis=1)
-        new = np.maximum(beyond, amounts - room)
-        return ROUNDING * max(least, *(float(prices @ new) for prices in self._duals))
+                least = max(least, pods.price)
+        usable[own] = False
+        room: Floats = self._free[:, usable].sum(axis=1)
+        on_new_nodes = np.maximum(exceeding, requests - room)
+        return ROUNDING * max(least, *(float(prices @ on_new_nodes) for prices in self._duals))
 
-    def _kind(self, pod: Pod) -> _Kind:
-        spec, reach = pod.spec, self._reach.get(pod.key, ())
-        asks = (spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations, reach)
-        found = self._kinds.get(asks)
-        if found is None:
-            found = self._kinds[asks] = self._made(pod)
-        return found
+    def _class_of(self, pod: Pod) -> _PodClass:
+        spec, choices = pod.spec, self._volume_choices.get(pod.key, ())
+        key = (spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations, choices)
+        if key not in self._classes:
+            self._classes[key] = self._new_class(pod)
+        return self._classes[key]
 
-    def _made(self, pod: Pod) -> _Kind:
+    def _new_class(self, pod: Pod) -> _PodClass:
         amounts = self._space.vector(pod.spec.requests)
         asked = amounts > 0
         open_to, may_be_new = self._open_to(pod)
@@ -96,42 +110,42 @@ class Screen:
         if asked.any() and open_to.any():
             room = self._free[np.ix_(asked, open_to)] / amounts[asked, None]
             slots[open_to] = np.floor(room).min(axis=0).clip(min=0.0)
-        prices = self._prices[np.all(self._rooms >= amounts[:, None], axis=0)]
+        prices = self._prices[np.all(self._capacities >= amounts[:, None], axis=0)]
         price = float(prices.min()) if may_be_new and len(prices) else math.inf
-        return _Kind(amounts, slots, price)
+        return _PodClass(amounts, slots, price)
 
     def _open_to(self, pod: Pod) -> tuple[Bools, bool]:
-        """Which nodes the pod may use by their labels and taints, and whether it may use any that are not there yet."""
+        """Which existing nodes (nodes) labels, taints and volumes leave the pod, and whether a new one may be."""
         try:
-            choices = (*required_choices(pod.spec), *self._reach.get(pod.key, ()))
+            choices = (*required_choices(pod.spec), *self._volume_choices.get(pod.key, ()))
         except ValueError:
             return np.ones(len(self._places), dtype=np.bool_), True  # the simulation says what is wrong with it
-        rows = self._cluster_nodes.tolerated(pod.spec.tolerations)
+        places = self._cluster_nodes.tolerated(pod.spec.tolerations)
         for terms in choices:
-            rows = rows & self._cluster_nodes.choice(terms)
-        return rows[self._places], all(map(_may_be_new, choices))
+            places = places & self._cluster_nodes.choice(terms)
+        return places[self._places], all(map(_may_be_new, choices))
 
-    def _find_duals(self) -> list[Floats]:
-        """$ an hour of a unit of each resource, by which no instance costs less than what it holds."""
+    def _dual_prices(self) -> list[Floats]:
+        """Prices of resources (R each), in $ an hour of a unit, by which no instance costs less than what it holds."""
         names = self._space.column
-        found = [np.zeros(len(names))]
+        duals = [np.zeros(len(names))]
         if not len(self._prices) or self._prices.min() <= 0:
-            return found
-        per_dollar = self._rooms / self._prices
-        for column, most in enumerate(per_dollar.max(axis=1).tolist()):
+            return duals
+        per_dollar = self._capacities / self._prices  # R x types
+        for row, most in enumerate(per_dollar.max(axis=1).tolist()):
             if most > 0:
-                found.append(np.zeros(len(names)))
-                found[-1][column] = 1.0 / most
+                duals.append(np.zeros(len(names)))
+                duals[-1][row] = 1.0 / most
         if "cpu" in names and "memory" in names:
             pair = [names["cpu"], names["memory"]]
-            for prices in _corners(per_dollar[pair].T.tolist()):
-                found.append(np.zeros(len(names)))
-                found[-1][pair] = prices
-        return found
+            for prices in _hull_edge_prices(per_dollar[pair].T.tolist()):
+                duals.append(np.zeros(len(names)))
+                duals[-1][pair] = prices
+        return duals
 
 
-def _reach(snapshot: Snapshot, nodes: Iterable[StateNode]) -> dict[PodKey, tuple[Choice, ...]]:
-    """Where the volumes of pods can be reached; of pods all of whose claims are bound, so that it stays as it is."""
+def _volume_choices(snapshot: Snapshot, nodes: Iterable[StateNode]) -> dict[PodKey, tuple[Choice, ...]]:
+    """Where the volumes of each pod can be attached; only for pods all of whose claims are bound, which is final."""
 
     def bound(pod: Pod) -> bool:
         claims = [snapshot.claims.get((pod.namespace, volume.claim_name)) for volume in pod.volumes]
@@ -142,13 +156,13 @@ def _reach(snapshot: Snapshot, nodes: Iterable[StateNode]) -> dict[PodKey, tuple
 
 
 def _may_be_new(terms: Choice) -> bool:
-    """Whether one of the terms leaves out no node for its name alone, which new ones haven't got yet."""
+    """Whether one of the terms accepts the hostname of a node to be launched."""
     return any(all(term[key].accepts(NEW_HOSTNAME) for key in (HOSTNAME, FIELD_NAME) if key in term) for term in terms)
 
 
-def _offers(catalog: Catalog, space: ResourceSpace) -> tuple[Floats, Floats]:
-    """Of each type that can be had: what it holds (resources x types), and the least that it costs."""
-    rooms: list[Resources] = []
+def _offered_types(catalog: Catalog, space: ResourceSpace) -> tuple[Floats, Floats]:
+    """Of each instance type with an available offering: its allocatable (R x types), and its least price (types)."""
+    capacities: list[Resources] = []
     prices: list[float] = []
     for kind in (each for types in catalog.values() for each in types):
         asked = [
@@ -157,15 +171,15 @@ def _offers(catalog: Catalog, space: ResourceSpace) -> tuple[Floats, Floats]:
             if offering.available
         ]
         if asked:
-            rooms.append(kind.allocatable)
+            capacities.append(kind.allocatable)
             prices.append(min(asked))
-    return space.matrix(rooms), np.array(prices, dtype=np.float64)
+    return space.matrix(capacities), np.array(prices, dtype=np.float64)
 
 
-def _corners(points: Iterable[Sequence[float]]) -> list[tuple[float, float]]:
-    """Prices (x, y) above 0 by which no point (a, b) is worth more than 1, and two of them just that.
+def _hull_edge_prices(points: Iterable[Sequence[float]]) -> list[tuple[float, float]]:
+    """Prices (x, y) above 0 by which no point (a, b) is worth more than 1, and two points are worth 1.
 
-    They belong to the edges of the points' upper right hull.
+    Each belongs to an edge of the points' upper right convex hull (Andrew's monotone chain).
     """
     hull: list[tuple[float, float]] = []
     for a, b in sorted((float(a), float(b)) for a, b in points):

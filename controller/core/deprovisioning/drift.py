@@ -1,10 +1,10 @@
-"""Drift: nodes that would be launched otherwise today are replaced, one canary first.
+"""Drift: nodes that would be launched differently today are replaced, one canary first.
 
-The peer (v0.27) sees a changed AMI alone. Here each node carries, in annotations, a hash of what its Provisioner and
-its node template said when it was launched; requirements are held against the node's labels, so that one which the
-node satisfies anyway moves nothing. A node without hashes (launched before there were any, or adopted) gets the
-present ones: nobody knows what it was launched from. As long as no node of a Provisioner is as it should be, one node
-at a time is replaced: an AMI whose nodes do not join costs one replacement, not the fleet.
+Karpenter v0.27 detects a changed AMI only. Here each node carries, in annotations, a hash of its Provisioner and of its
+node template as they were when it was launched; requirements are checked against the node's labels, so that a changed
+requirement that the node meets replaces nothing. A node without hashes (adopted, or launched by an older version) gets
+the present ones, since nobody knows what it was launched from. While no node of a Provisioner is free of drift, one
+node at a time is replaced: an AMI whose nodes do not join costs one replacement.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, Protocol
 
 from controller.core.api.labels import INSTANCE_AMI_ID, VOLUNTARY_DISRUPTION
 from controller.core.api.node import Node
@@ -21,19 +21,22 @@ from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import CloudInstance
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.records import recorded
+from controller.core.deprovisioning.due_replacement import DueReplacement
+from controller.core.deprovisioning.method import MethodInput, NodeAnnotations, Proposal
+from controller.core.deprovisioning.records import recorded_commands
+from controller.core.deprovisioning.removal_command import DRIFT
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot
 
-DRIFT: Final = "drift"
 DRIFTED: Final = "drifted"
+"""The annotation's value, and the reason in disruption budgets."""
 PROVISIONER_HASH: Final = "karpenter.sh/provisioner-hash"
 TEMPLATE_HASH: Final = "karpenter.k8s.aws/nodetemplate-hash"
 VERSION: Final = "v1"
-"""Of the way that hashes are made: those of another version are made anew, and no node drifts for it."""
+"""Of the hash function: a hash of another version is replaced, and no node drifts for it."""
 
-_OF_PROVISIONER: Final = ("labels", "annotations", "taints", "startup_taints", "kubelet")
-_OF_TEMPLATE: Final = (
+_PROVISIONER_FIELDS: Final = ("labels", "annotations", "taints", "startup_taints", "kubelet")
+_TEMPLATE_FIELDS: Final = (
     "ami_family",
     "subnet_selector",
     "security_group_selector",
@@ -46,19 +49,50 @@ _OF_TEMPLATE: Final = (
     "context",
     "detailed_monitoring",
 )
-"""The AMI selector is not among them: what it selects is compared."""
+"""Without the AMI selector: the AMIs that it selects are compared."""
+
+
+class NodeChecks(Protocol):
+    """Compares nodes with what would be launched today."""
+
+    def reason(self, candidate: Candidate, snapshot: Snapshot) -> str:
+        """Why the node has drifted; empty when it has not, or nobody knows."""
+
+    def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> Mapping[str, str]:
+        """Annotations that the node should get."""
+
+
+class Drift:
+    """The method."""
+
+    name = DRIFT
+
+    def __init__(self, checks: NodeChecks) -> None:
+        self._checks = checks
+        self._replacement = DueReplacement(DRIFT, DRIFTED)
+
+    def wanted(self, candidate: Candidate, snapshot: Snapshot, _now: float) -> bool:
+        """Whether the node has drifted."""
+        return bool(self._checks.reason(candidate, snapshot))
+
+    def decide(self, given: MethodInput) -> Proposal:
+        """Replace the first drifted node that may go, and give nodes the hashes that they lack."""
+        snapshot = given.snapshot
+        reasons = {each.name: self._checks.reason(each, snapshot) for each in given.candidates}
+        drifted = [candidate for candidate in given.candidates if reasons[candidate.name]]
+        due = due_nodes(drifted, given.candidates, snapshot)
+        proposal = self._replacement.decide(given, due, lambda candidate: reasons[candidate.name])
+        missing = ((each.node, self._checks.missing_hashes(each, snapshot)) for each in given.candidates)
+        return replace(proposal, annotations=tuple(NodeAnnotations(node, keys) for node, keys in missing if keys))
 
 
 def hashes(provisioner: Provisioner, template: AWSNodeTemplate) -> dict[str, str]:
     """The annotations of a node that is launched now."""
-    return {
-        PROVISIONER_HASH: _hash(provisioner, _OF_PROVISIONER),
-        TEMPLATE_HASH: _hash(template, _OF_TEMPLATE),
-    }
+    return {PROVISIONER_HASH: _hash(provisioner, _PROVISIONER_FIELDS), TEMPLATE_HASH: _hash(template, _TEMPLATE_FIELDS)}
 
 
 def _hash(value: object, names: Iterable[str]) -> str:
-    """Of the members that say something: a member that a later version adds changes no hash while it is not set."""
+    """Hash those of the named fields that are set, so that a field added later changes no hash while it is unset."""
     text = json.dumps({name: plain for name in names if (plain := _plain(getattr(value, name)))}, sort_keys=True)
     return f"{VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -75,7 +109,7 @@ def _plain(value: object) -> Any:
 
 
 def missing_hashes(node: Node, provisioner: Provisioner, template: AWSNodeTemplate) -> dict[str, str]:
-    """Annotations that the node should get: those that it lacks, or has from another version."""
+    """Hashes that the node lacks, or has from another version of the hash function."""
     have = node.annotations
     wanted = hashes(provisioner, template)
     return {key: value for key, value in wanted.items() if not have.get(key, "").startswith(f"{VERSION}-")}
@@ -84,7 +118,7 @@ def missing_hashes(node: Node, provisioner: Provisioner, template: AWSNodeTempla
 def drift_reason(
     node: Node, provisioner: Provisioner, template: AWSNodeTemplate, images: Collection[str] | None
 ) -> str:
-    """Why a node has drifted, empty when it has not. `images`: ids that are right now; None: nobody knows."""
+    """Why a node has drifted; empty when it has not. `images`: AMI ids that its template selects; None: not known."""
     if node.annotations.get(VOLUNTARY_DISRUPTION) == DRIFTED:
         return f"annotation {VOLUNTARY_DISRUPTION}: {DRIFTED}"
     image = node.labels.get(INSTANCE_AMI_ID, "")
@@ -105,9 +139,8 @@ def drift_reason(
 def network_reason(
     instance: CloudInstance, template: AWSNodeTemplate, subnets: Collection[str], groups: Collection[str]
 ) -> str:
-    """Why an instance's network is not what its template selects now (ids), empty when it is, or when nobody knows.
-
-    A selector finds something else without a change of its own when tags move: the hash does not see that.
+    """Why an instance's subnet or security groups (ids) are not those its template selects; empty when they are, or
+    when nobody knows. What an unchanged selector finds changes with tags in AWS, which the hash does not see.
     """
     if subnets and instance.subnet_id and instance.subnet_id not in subnets:
         return f"subnet {instance.subnet_id} is not what AWSNodeTemplate {template.name} selects any more"
@@ -118,17 +151,17 @@ def network_reason(
     return ""
 
 
-def due(drifted: Iterable[Candidate], everyone: Iterable[Candidate], snapshot: Snapshot) -> list[Candidate]:
-    """Those that may be replaced now, the oldest first: one canary while no node of the Provisioner is as it should be.
+def due_nodes(drifted: Iterable[Candidate], everyone: Iterable[Candidate], snapshot: Snapshot) -> list[Candidate]:
+    """Drifted nodes that may be replaced now, the oldest first: one canary while a Provisioner has no other kind.
 
-    A canary that is under way is on record; one that failed is the caller's to remember.
+    A canary is under way while a drift command of the Provisioner is on record; that one failed is the hold-back's.
     """
     by_age = sorted(drifted, key=lambda candidate: (candidate.node.node.created, candidate.name))
     names = {candidate.name for candidate in by_age}
     proven = {c.provisioner.name for c in everyone if c.name not in names and c.node.initialized and not c.node.leaving}
     trying = {
         node.provisioner_name
-        for command in recorded(snapshot)
+        for command in recorded_commands(snapshot)
         if command.record.method == DRIFT
         for node in command.carriers
     }

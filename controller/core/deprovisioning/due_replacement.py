@@ -1,61 +1,54 @@
-"""Expiration and drift decide alike: the first node that is due and may go is replaced, whatever that costs."""
+"""Replace the first due node that may go, whatever that costs: how expiration and drift decide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.gate import NOT_EVENTS, Gate
+from controller.core.deprovisioning.gate import PASSING_REFUSALS
+from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import Command
-from controller.core.deprovisioning.removal_simulation import Stage, simulate
 
 MOST_SIMULATIONS = 5
-"""In one decision: nodes that cannot go now do not keep those behind them from being looked at at the next."""
+"""In one look."""
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """`name` as in Command.method, `reason` as in budgets.REASONS; `because` puts a candidate's reason in words."""
+class DueReplacement:
+    """Goes through due nodes, some in each look, so that nodes that cannot go do not hide those behind them.
 
-    name: str
-    reason: str
-    because: Callable[[Candidate], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A command, or none. `blocked`: what a user should know about nodes that would go and may not, with the reason.
-
-    `looked_at`: for how many a simulation was made.
+    `method` as in Command.method, `reason` as in budgets.REASONS.
     """
 
-    command: Command | None = None
-    blocked: tuple[tuple[Candidate, str], ...] = ()
-    looked_at: int = 0
+    def __init__(self, method: str, reason: str, most_simulations: int = MOST_SIMULATIONS) -> None:
+        self._method = method
+        self._reason = reason
+        self._most = most_simulations
+        self._skip = 0
+        """How many of the nodes that pass the gate earlier looks simulated without a result."""
 
-
-def replace_first(due: Iterable[Candidate], method: Method, stage: Stage, gate: Gate, start: int = 0) -> Decision:
-    """The command for the first of `due` that may go; of those that pass the gate, the first `start` are skipped."""
-    blocked: list[tuple[Candidate, str]] = []
-    looked_at = passed = 0
-    for candidate in due:
-        refusal = gate.refusal(candidate) or gate.over_budget([candidate], method.reason)
-        if refusal is not None:
-            if refusal.kind not in NOT_EVENTS:
-                blocked.append((candidate, refusal.reason))
-            continue
-        passed += 1
-        if passed <= start:
-            continue
-        if looked_at == MOST_SIMULATIONS:
-            break
-        looked_at += 1
-        outcome = simulate(stage, [candidate.node])
-        if outcome.problem:
+    def decide(self, given: MethodInput, due: Sequence[Candidate], because: Callable[[Candidate], str]) -> Proposal:
+        """The command for the first of `due` that may go; `because` is a node's reason in words."""
+        blocked: list[tuple[Candidate, str]] = []
+        command, simulated, passed = None, 0, 0
+        for candidate in due:
+            if candidate.name in given.held_back:
+                continue
+            refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], self._reason)
+            if refusal is not None:
+                if refusal.kind not in PASSING_REFUSALS:
+                    blocked.append((candidate, refusal.reason))
+                continue
+            passed += 1
+            if passed <= self._skip:
+                continue
+            if simulated == self._most:
+                break
+            simulated += 1
+            outcome = given.simulator.simulate([candidate.node])
+            if not outcome.problem:
+                text = because(candidate)
+                command = Command(self._method, self._reason, text, (candidate,), outcome.replacements)
+                break
             blocked.append((candidate, outcome.problem))
-            continue
-        because = method.because(candidate)
-        command = Command(method.name, method.reason, because, (candidate,), outcome.replacements)
-        return Decision(command, tuple(blocked), looked_at)
-    return Decision(None, tuple(blocked), looked_at)
+        self._skip = 0 if command is not None or simulated == 0 else self._skip + simulated
+        return Proposal((command,) if command else (), tuple(blocked), eligible=len(due))

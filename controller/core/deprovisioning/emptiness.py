@@ -1,22 +1,30 @@
-"""Emptiness: the annotation that says since when a node has had nothing to do, and when its time is over.
+"""Emptiness: nodes without pods are stamped, and removed when ttlSecondsAfterEmpty of their Provisioner has passed.
 
-Rules are the peer's (v0.27 `ttlSecondsAfterEmpty`), with two mended: a timestamp left behind when the TTL was taken
-off the Provisioner is cleared, and one that nobody can read is written anew.
+The rules are those of Karpenter v0.27, with two fixed: the stamp is cleared when the TTL is removed from the
+Provisioner, and a stamp that cannot be parsed is written anew.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
-from controller.core.api.labels import EMPTINESS_TIMESTAMP
+from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.timestamps import parse_time
-from controller.core.state.snapshot import StateNode
+from controller.core.api.timestamps import format_time, parse_time
+from controller.core.deprovisioning.candidates import Candidate, candidates
+from controller.core.deprovisioning.gate import PASSING_REFUSALS
+from controller.core.deprovisioning.method import MethodInput, NodeAnnotations, Proposal
+from controller.core.deprovisioning.removal_command import EMPTINESS, Command
+from controller.core.state.snapshot import Snapshot, StateNode
 
+EMPTY_NODES = "empty"
+"""The reason in disruption budgets."""
 NOMINATED_RETRY_SECONDS = 30.0
-"""A nominated node is looked at again after this long (the peer's value)."""
+"""A nominated node is looked at again after this long (Karpenter v0.27's value)."""
 
 
 class EmptinessAction(Enum):
@@ -37,13 +45,46 @@ class EmptinessVerdict:
     requeue_seconds: float = 0.0
 
 
-def occupies(pod: Pod) -> bool:
-    """Whether the pod keeps its node from being empty: not those of DaemonSets, static or finished ones."""
-    return not (pod.terminal or pod.daemon or pod.static)
+class Emptiness:
+    """The method. It needs neither instance types nor simulations."""
+
+    name = EMPTINESS
+
+    def wanted(self, candidate: Candidate, _snapshot: Snapshot, now: float) -> bool:
+        """Whether the node's time is over."""
+        return verdict(candidate.node, candidate.provisioner, now).action is EmptinessAction.DELETE
+
+    def decide(self, given: MethodInput) -> Proposal:
+        """Delete every node whose time is over, a command each; stamp those that became empty, and clear old stamps."""
+        commands: list[Command] = []
+        blocked: list[tuple[Candidate, str]] = []
+        annotations: list[NodeAnnotations] = []
+        again_seconds = math.inf
+        for node in given.snapshot.nodes.values():
+            if PROVISIONER_NAME not in node.node.labels:
+                continue
+            judged = verdict(node, given.snapshot.provisioners.get(node.provisioner_name), given.now)
+            again_seconds = min(again_seconds, judged.requeue_seconds or math.inf)
+            if judged.action is EmptinessAction.KEEP or node.name in given.held_back:
+                continue
+            if judged.action is EmptinessAction.CLEAR:
+                annotations.append(NodeAnnotations(node, {EMPTINESS_TIMESTAMP: None}, judged.reason))
+            elif judged.action is EmptinessAction.DELETE:
+                for candidate in candidates(given.snapshot, EMPTY, given.now, [node]):
+                    refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], EMPTY_NODES)
+                    if refusal is None:
+                        given.gate.grant([candidate])
+                        commands.append(Command(EMPTINESS, EMPTY_NODES, judged.reason, (candidate,)))
+                    elif refusal.kind not in PASSING_REFUSALS:
+                        blocked.append((candidate, refusal.reason))
+            elif not given.gate.engaged(node):  # a command's replacement waits for the pods of the nodes it replaces
+                stamp = {EMPTINESS_TIMESTAMP: format_time(given.now)}
+                annotations.append(NodeAnnotations(node, stamp, judged.reason))
+        return Proposal(tuple(commands), tuple(blocked), annotations=tuple(annotations), again_seconds=again_seconds)
 
 
 def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> EmptinessVerdict:
-    """What emptiness asks of a node of ours at `now` (Unix seconds); `provisioner` None: it is gone or invalid.
+    """What emptiness asks of a Provisioner's node at `now` (Unix seconds); `provisioner` None: it is gone or invalid.
 
     A terminating pod still occupies its node, so that a TTL of 0 does not cut its grace period short.
     """
@@ -54,17 +95,14 @@ def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> Emp
         return EmptinessVerdict(EmptinessAction.KEEP, "its Provisioner is not usable")
     ttl = provisioner.ttl_seconds_after_empty
     if ttl is None:
-        return _unless_absent(stamp, "ttlSecondsAfterEmpty is not set")
+        return _clear(stamp, "ttlSecondsAfterEmpty is not set")
     if not node.initialized:
-        return _unless_absent(stamp, "the node is not initialized")
+        return _clear(stamp, "the node is not initialized")
     if node.nominated_until > now:
-        return EmptinessVerdict(
-            EmptinessAction.KEEP,
-            "pods are expected on the node",
-            min(NOMINATED_RETRY_SECONDS, node.nominated_until - now),
-        )
-    if any(occupies(pod) for pod in node.pods):
-        return _unless_absent(stamp, "pods run on the node")
+        again_seconds = min(NOMINATED_RETRY_SECONDS, node.nominated_until - now)
+        return EmptinessVerdict(EmptinessAction.KEEP, "pods are expected on the node", again_seconds)
+    if any(_occupies(pod) for pod in node.pods):
+        return _clear(stamp, "pods run on the node")
     since = parse_time(stamp) if stamp is not None else None
     if since is None:
         return EmptinessVerdict(EmptinessAction.SET, "the node became empty", float(ttl))
@@ -73,5 +111,10 @@ def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> Emp
     return EmptinessVerdict(EmptinessAction.DELETE, f"empty for {ttl} s or longer")
 
 
-def _unless_absent(stamp: str | None, reason: str) -> EmptinessVerdict:
+def _occupies(pod: Pod) -> bool:
+    """Whether the pod keeps its node from being empty: neither finished, nor of a DaemonSet, nor static."""
+    return not (pod.terminal or pod.daemon or pod.static)
+
+
+def _clear(stamp: str | None, reason: str) -> EmptinessVerdict:
     return EmptinessVerdict(EmptinessAction.KEEP if stamp is None else EmptinessAction.CLEAR, reason)

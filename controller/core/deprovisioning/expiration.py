@@ -1,46 +1,68 @@
-"""Expiration: nodes that are older than their Provisioner's ttlSecondsUntilExpired are replaced, the oldest first.
+"""Expiration: nodes older than their Provisioner's ttlSecondsUntilExpired are replaced, the oldest first.
 
-The peer needs its own annotation `karpenter.sh/voluntary-disruption: expired` for it; here age alone decides, so that
-there is no marker to go stale, and the annotation is what a user may set to have a node replaced now. The peer lets a
-node expire whose pods fit nowhere; here it waits, and says so.
+Karpenter v0.27 marks expired nodes with `karpenter.sh/voluntary-disruption: expired` first. Here age alone decides, and
+the annotation is how a user has a node replaced now. Karpenter v0.27 removes an expired node whose pods fit nowhere;
+here it stays, and an event says so.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controller.core.api.labels import VOLUNTARY_DISRUPTION
 from controller.core.deprovisioning.candidates import Candidate
+from controller.core.deprovisioning.due_replacement import DueReplacement
+from controller.core.deprovisioning.method import MethodInput, Proposal
+from controller.core.deprovisioning.removal_command import EXPIRATION
+from controller.core.state.snapshot import Snapshot
 
 EXPIRED = "expired"
+"""The annotation's value, and the reason in disruption budgets."""
+_MARGIN_SECONDS = 0.05
 
 
-def expires_at(candidate: Candidate) -> float | None:
-    """Unix seconds; None: never. A node that a user marked is due since it was made."""
+class Expiration:
+    """The method."""
+
+    name = EXPIRATION
+
+    def __init__(self) -> None:
+        self._replacement = DueReplacement(EXPIRATION, EXPIRED)
+
+    def wanted(self, candidate: Candidate, _snapshot: Snapshot, now: float) -> bool:
+        """Whether its time is over."""
+        return _is_expired(candidate, now)
+
+    def decide(self, given: MethodInput) -> Proposal:
+        """Replace the first expired node that may go; look again when the next one expires."""
+        expired = [candidate for candidate in given.candidates if _is_expired(candidate, given.now)]
+        expired.sort(key=lambda candidate: (expires_at(candidate), candidate.name))
+        proposal = self._replacement.decide(given, expired, because)
+        return replace(proposal, again_seconds=_until_next_expiry(given.candidates, given.now))
+
+
+def expires_at(candidate: Candidate) -> float:
+    """Unix seconds; infinite: never. A node that a user marked is due since it was made."""
+    created = candidate.node.node.created
     if candidate.node.node.annotations.get(VOLUNTARY_DISRUPTION) == EXPIRED:
-        return candidate.node.node.created
+        return created
     ttl = candidate.provisioner.ttl_seconds_until_expired
-    return None if ttl is None else candidate.node.node.created + ttl
-
-
-def expired(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
-    """Those whose time is over (strictly), by when it was over, then by name."""
-    due = [(at, candidate) for candidate in candidates if (at := expires_at(candidate)) is not None and at < now]
-    return [candidate for _, candidate in sorted(due, key=lambda entry: (entry[0], entry[1].name))]
-
-
-def is_expired(candidate: Candidate, now: float) -> bool:
-    """Whether its time is over."""
-    return bool(expired([candidate], now))
-
-
-def next_expiry(candidates: Iterable[Candidate], now: float) -> float | None:
-    """When the next one expires; None when none will."""
-    return min((at for c in candidates if (at := expires_at(c)) is not None and at >= now), default=None)
+    return math.inf if ttl is None else created + ttl
 
 
 def because(candidate: Candidate) -> str:
-    """In words."""
+    """Why an expired node is due, in words."""
     if candidate.node.node.annotations.get(VOLUNTARY_DISRUPTION) == EXPIRED:
         return f"annotation {VOLUNTARY_DISRUPTION}: {EXPIRED}"
     return f"older than ttlSecondsUntilExpired of {candidate.provisioner.ttl_seconds_until_expired} s"
+
+
+def _is_expired(candidate: Candidate, now: float) -> bool:
+    return expires_at(candidate) < now
+
+
+def _until_next_expiry(candidates: Iterable[Candidate], now: float) -> float:
+    soonest = min((at for candidate in candidates if (at := expires_at(candidate)) >= now), default=math.inf)
+    return soonest - now + _MARGIN_SECONDS

@@ -1,12 +1,12 @@
-"""The one gate that every voluntary removal passes: emptiness, expiration, drift and consolidation alike.
+"""The gate that every voluntary removal passes, whichever method asks for it.
 
-The peer lets emptiness and, in later versions, expiry past its budgets; here nothing of our own will goes past any of
-it. The reason it gives is the true one of this moment.
+Karpenter v0.27 lets emptiness bypass it, later versions let expiration bypass disruption budgets; here none does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from controller.core.api.labels import DO_NOT_EVICT
@@ -15,17 +15,17 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.deprovisioning.budgets import Allowance, Budget, allowance
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.records import engaged, recorded
+from controller.core.deprovisioning.records import engaged, recorded_commands
 from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot, StateNode
 
-NOT_EVENTS = frozenset({"leaving", "engaged", "nominated", "starting"})
-"""Kinds of refusal that pass by themselves and are no news to a user."""
+PASSING_REFUSALS = frozenset({"leaving", "engaged", "nominated", "starting"})
+"""Kinds of refusal that end by themselves: no event is published for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node may not go now. `kind`: leaving, engaged, nominated, starting, pdb, do-not-evict or budget."""
+    """Why a node must not be removed now. `kind`: one of PASSING_REFUSALS, pdb, do-not-evict or budget."""
 
     kind: str
     reason: str
@@ -33,32 +33,32 @@ class Refusal:
 
 @dataclass(slots=True)
 class Gate:
-    """The gate over one snapshot; it counts what is granted. `now` is Unix seconds.
+    """The gate for one snapshot; it counts what it granted. `now` is Unix seconds.
 
-    `budgets` are those of Provisioners without their own.
+    `budgets`: disruption budgets of Provisioners without their own.
     """
 
     snapshot: Snapshot
     now: float
     budgets: tuple[Budget, ...] = ()
     _engaged: frozenset[str] = frozenset()
-    _total: dict[str, int] = field(default_factory=dict)
-    _going: dict[str, int] = field(default_factory=dict)
-    _budgets: dict[str, list[PodDisruptionBudget]] = field(default_factory=dict)
+    _total: Counter[str] = field(default_factory=Counter)
+    _going: Counter[str] = field(default_factory=Counter)
+    """Nodes, and nodes on their way out, by Provisioner."""
+    _pod_budgets: defaultdict[str, list[PodDisruptionBudget]] = field(default_factory=lambda: defaultdict(list))
+    """By namespace."""
 
     def __post_init__(self) -> None:
         self._engaged = engaged(self.snapshot)
-        carriers = {node.name for command in recorded(self.snapshot) for node in command.carriers}
+        carriers = {node.name for command in recorded_commands(self.snapshot) for node in command.carriers}
         for node in self.snapshot.nodes.values():
-            name = node.provisioner_name
-            self._total[name] = self._total.get(name, 0) + 1
-            if node.leaving or node.name in carriers:
-                self._going[name] = self._going.get(name, 0) + 1
+            self._total[node.provisioner_name] += 1
+            self._going[node.provisioner_name] += node.leaving or node.name in carriers
         for budget in self.snapshot.budgets.values():
-            self._budgets.setdefault(budget.namespace, []).append(budget)
+            self._pod_budgets[budget.namespace].append(budget)
 
     def refusal(self, candidate: Candidate, *, own_command: bool = False) -> Refusal | None:
-        """Why the node may not go, whatever the reason. `own_command`: it is its own command's that asks."""
+        """Why the node must not be removed by any method. `own_command`: the command on record for it asks."""
         node = candidate.node
         if node.leaving:
             return Refusal("leaving", "the node is leaving")
@@ -75,7 +75,7 @@ class Gate:
             name = f"{pod.namespace}/{pod.name}"
             if pod.annotations.get(DO_NOT_EVICT) == "true":
                 return Refusal("do-not-evict", f"pod {name} has annotation {DO_NOT_EVICT}")
-            covering = [b for b in self._budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
+            covering = [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
             if len(covering) > 1:
                 names = ", ".join(sorted(f"{b.namespace}/{b.name}" for b in covering))
                 return Refusal("pdb", f"pod {name} has several PodDisruptionBudgets ({names}); it cannot be evicted")
@@ -84,30 +84,25 @@ class Gate:
                     return Refusal("pdb", f"PodDisruptionBudget {budget.namespace}/{budget.name} allows no disruption")
         return None
 
-    def over_budget(self, candidates: Iterable[Candidate], reason: str) -> Refusal | None:
-        """Why these may not go together for `reason` (one of budgets.REASONS); None: there is room for all of them."""
-        wanted: dict[str, int] = {}
+    def over_budget(self, candidates: Sequence[Candidate], reason: str) -> Refusal | None:
+        """Why these must not be removed together for `reason` (one of budgets.REASONS); None: the budgets allow it."""
         by_name = {candidate.provisioner.name: candidate.provisioner for candidate in candidates}
-        for candidate in candidates:
-            wanted[candidate.provisioner.name] = wanted.get(candidate.provisioner.name, 0) + 1
-        for name, count in sorted(wanted.items()):
-            allowed = self.allowance(by_name[name], reason)
-            going = self._going.get(name, 0)
+        for name, count in sorted(Counter(candidate.provisioner.name for candidate in candidates).items()):
+            allowed, going = self.allowance(by_name[name], reason), self._going[name]
             if going + count > allowed.nodes:
                 return Refusal("budget", f"{allowed.because}: {allowed.nodes} at once for {reason}, {going} are going")
         return None
 
     def allowance(self, provisioner: Provisioner, reason: str) -> Allowance:
-        """How many of its nodes may be on their way out for `reason`."""
-        return allowance(provisioner, reason, self._total.get(provisioner.name, 0), self.now, self.budgets)
+        """How many of its nodes may leave at the same time for `reason`."""
+        return allowance(provisioner, reason, self._total[provisioner.name], self.now, self.budgets)
 
     def grant(self, candidates: Iterable[Candidate]) -> None:
-        """These go: they count against the budgets, and no other command takes them."""
+        """Count these against the budgets, and refuse them to other commands."""
         for candidate in candidates:
-            name = candidate.provisioner.name
-            self._going[name] = self._going.get(name, 0) + 1
+            self._going[candidate.provisioner.name] += 1
             self._engaged = self._engaged | {candidate.name}
 
     def engaged(self, node: StateNode) -> bool:
-        """Whether a command on record removes the node or has launched it."""
+        """Whether a command removes the node or has launched it."""
         return node.name in self._engaged

@@ -1,7 +1,7 @@
-"""The record of a command, on the very nodes that it removes (invariant 8).
+"""Records of commands, as annotations of the nodes that they remove.
 
-One annotation per node holds all of the command, and is written together with the cordon in one patch: a controller
-that dies at any point is followed by one that finds on the nodes what was begun. Replacements are named by their
+Each of the nodes carries the whole record, written together with the cordon in one patch before anything is launched:
+if the controller dies at any point, the next leader finds on the nodes what was begun. Replacements are named by their
 launch tokens, which are tags of the instances and annotations of their Nodes.
 """
 
@@ -20,9 +20,9 @@ COMMAND_ANNOTATION: Final = "karpenter.sh/deprovisioning-command"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`nodes` are all that the command removes, by name; `replacements` launch tokens; `started_at` Unix seconds.
+    """`nodes`: names of all nodes that the command removes; `replacements`: launch tokens; `started_at`: Unix seconds.
 
-    `cordoned`: the node that carries this was schedulable before, so that a rollback makes it so again.
+    `cordoned`: the command made the node that carries this record unschedulable, so that a rollback undoes it.
     """
 
     id: str
@@ -35,10 +35,10 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A command as the cluster shows it. `carriers` are the nodes that carry its record, by name, sorted.
+class RecordedCommand:
+    """A command on record, as the cluster shows it. `carriers`: nodes that carry its record, sorted by name.
 
-    `replacements` are the nodes of its tokens that exist. `torn`: some node of it exists and carries no record.
+    `replacements`: nodes that exist, by launch token. `torn`: one of its nodes exists and carries no record.
     """
 
     record: Record
@@ -48,7 +48,7 @@ class Recorded:
 
     @property
     def committed(self) -> bool:
-        """The first of its nodes is going: from here on there is no way back."""
+        """Whether one of its nodes is being deleted or gone: the command cannot be rolled back any more."""
         gone = len(self.carriers) < len(self.record.nodes) and not self.torn
         return gone or any(node.node.deleted_at is not None for node in self.carriers)
 
@@ -72,7 +72,7 @@ def write_record(record: Record) -> str:
 def read_record(node: StateNode) -> Record | None:
     """The record on a node; None without one.
 
-    One that cannot be read (somebody edited it) is a command of that node alone, begun long ago: it is rolled back.
+    A record that cannot be parsed (somebody edited it) reads as a command of an unknown method, which is rolled back.
     """
     text = node.node.annotations.get(COMMAND_ANNOTATION)
     if text is None:
@@ -95,8 +95,8 @@ def _parse(members: Mapping[str, Any]) -> Record:
     )
 
 
-def recorded(snapshot: Snapshot) -> tuple[Recorded, ...]:
-    """Every command that is on record, oldest first."""
+def recorded_commands(snapshot: Snapshot) -> tuple[RecordedCommand, ...]:
+    """Every command on record, the oldest first."""
     carriers: dict[str, list[StateNode]] = {}
     records: dict[str, Record] = {}
     for node in snapshot.nodes.values():
@@ -106,9 +106,10 @@ def recorded(snapshot: Snapshot) -> tuple[Recorded, ...]:
             records.setdefault(record.id, record)
     if not records:
         return ()
-    by_token = _by_token(snapshot)
+    tokens = ((node.node.annotations.get(LAUNCH_TOKEN, ""), node) for node in snapshot.nodes.values())
+    by_token = {token: node for token, node in tokens if token}
     return tuple(
-        Recorded(
+        RecordedCommand(
             record=record,
             carriers=tuple(carriers[record.id]),
             replacements={token: by_token[token] for token in record.replacements if token in by_token},
@@ -118,15 +119,7 @@ def recorded(snapshot: Snapshot) -> tuple[Recorded, ...]:
     )
 
 
-def _by_token(snapshot: Snapshot) -> dict[str, StateNode]:
-    nodes = ((node.node.annotations.get(LAUNCH_TOKEN, ""), node) for node in snapshot.nodes.values())
-    return {token: node for token, node in nodes if token}
-
-
 def engaged(snapshot: Snapshot) -> frozenset[str]:
-    """Names of nodes that a command removes or has launched: nothing else may remove them meanwhile."""
-    names: set[str] = set()
-    for command in recorded(snapshot):
-        names.update(node.name for node in command.carriers)
-        names.update(node.name for node in command.replacements.values())
-    return frozenset(names)
+    """Names of nodes that a command on record removes or has launched: no other command may remove them."""
+    commands = recorded_commands(snapshot)
+    return frozenset(node.name for each in commands for node in (*each.carriers, *each.replacements.values()))

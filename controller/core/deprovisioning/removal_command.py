@@ -1,18 +1,25 @@
-"""A command: these nodes go, for this reason, and these are launched in their place first."""
+"""A command: which nodes are removed, why, and which nodes are launched in their place before that."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Final
 
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.provisioning.plan import PlannedNode
 
+EXPIRATION: Final = "expiration"
+DRIFT: Final = "drift"
+EMPTINESS: Final = "emptiness"
+CONSOLIDATION: Final = "consolidation"
+"""Names of the methods, as in annotations of nodes, metrics and the decision ledger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`method`: expiration, drift, emptiness or consolidation; `reason`: one of budgets.REASONS; `because` in words."""
+    """`method`: name of the method that decided it; `reason`: one of budgets.REASONS; `because`: the same in words."""
 
     method: str
     reason: str
@@ -27,7 +34,7 @@ class Command:
 
     @property
     def price_before(self) -> float:
-        """$ an hour of the nodes that go, as far as known."""
+        """$ an hour of the removed nodes whose price is known."""
         return sum(candidate.price or 0.0 for candidate in self.candidates)
 
     @property
@@ -36,12 +43,12 @@ class Command:
         return sum(node.offering.price for node in self.replacements)
 
     def id(self, now: float) -> str:
-        """12 hex digits: the nodes, by uid, and when."""
+        """12 hex digits, a hash of the method, of the nodes' uids and of `now` (Unix seconds)."""
         parts = (self.method, f"{now:.3f}", *sorted(candidate.node.node.uid for candidate in self.candidates))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
     def text(self) -> str:
-        """The command in one line, for events and logs: action, nodes, and what takes their place."""
+        """The command in one line, for events and logs: action, nodes, replacements, and why."""
         nodes = ", ".join(
             "/".join((c.name, c.node.node.labels.get(INSTANCE_TYPE, "?"), c.node.node.labels.get(CAPACITY_TYPE, "?")))
             for c in self.candidates

@@ -1,9 +1,8 @@
-"""A command whose leader died before all of its replacements were launched: the same plan again, for the next one.
+"""Resume a command whose leader died before all of its replacements were launched.
 
-The record names replacements by launch token, and a token is made of what the node is for (docs/adr/0003). So the next
-leader decides the same removal anew from the present cluster; where that comes to the same tokens, what is missing is
-launched under them, and nothing that was launched is given back. Where it does not, the cluster changed in between, and
-the command is taken back.
+The record names replacements by launch token, and a token is a hash of what the node is for (docs/adr/0003). The next
+leader plans the recorded removal again; if that gives the same tokens, it launches what is missing under them. If not,
+the cluster has changed in between, and the command is rolled back.
 """
 
 from __future__ import annotations
@@ -12,23 +11,22 @@ from dataclasses import replace
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.candidates import candidates
-from controller.core.deprovisioning.consolidation import CONSOLIDATION
-from controller.core.deprovisioning.records import Recorded
-from controller.core.deprovisioning.removal_simulation import Stage, simulate
-from controller.core.deprovisioning.worth import scale, worth
+from controller.core.deprovisioning.records import RecordedCommand
+from controller.core.deprovisioning.removal_command import CONSOLIDATION
+from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.deprovisioning.worth import totals_of, worth
 from controller.core.provisioning.plan import PlannedNode
 
 
-def planned_again(command: Recorded, stage: Stage, now: float) -> tuple[PlannedNode, ...]:
+def planned_again(command: RecordedCommand, simulator: Simulator, now: float) -> tuple[PlannedNode, ...]:
     """All replacements of the recorded removal, as they would be planned at `now` (Unix seconds).
 
-    As if nothing had been launched for it yet: nodes of the command that are there already are thought away. Empty: the
-    removal would not be decided any more.
+    Replacements that were launched already are left out of the snapshot. Empty: the removal would not be decided now.
     """
     launched = {node.name for node in command.replacements.values()}
-    nodes = {name: node for name, node in stage.snapshot.nodes.items() if name not in launched}
-    before = replace(stage, snapshot=replace(stage.snapshot, nodes=FrozenMap(nodes)))
-    outcome = simulate(before, command.carriers)
+    nodes = {name: node for name, node in simulator.snapshot.nodes.items() if name not in launched}
+    before = replace(simulator, snapshot=replace(simulator.snapshot, nodes=FrozenMap(nodes)))
+    outcome = before.simulate(command.carriers)
     if outcome.problem:
         return ()
     if command.record.method != CONSOLIDATION:
@@ -36,4 +34,4 @@ def planned_again(command: Recorded, stage: Stage, now: float) -> tuple[PlannedN
     everyone = candidates(before.snapshot, before.catalog, now)
     names = {node.name for node in command.carriers}
     removed = [candidate for candidate in everyone if candidate.name in names]
-    return worth(removed, outcome, scale(everyone), before.catalog).replacements
+    return worth(removed, outcome, totals_of(everyone), before.catalog).replacements

@@ -1,7 +1,7 @@
-"""Surge first: the only pod of a Deployment starts on its new node before the old one goes.
+"""Surge: the only pod of a Deployment starts on another node before its node is removed.
 
-An eviction takes the only pod down and starts it again afterwards. A rollout (what `kubectl rollout restart` does)
-starts the new one first, if the Deployment's strategy surges; so it is asked for instead, with the old node cordoned.
+An eviction would end the only pod before its successor starts. A rollout (as by `kubectl rollout restart`) starts the
+successor first if the Deployment's strategy surges; so the executor begins one instead, with the old node cordoned.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any, Final
 from controller.core.api.pod import Pod
 
 RESTARTED_FOR: Final = "karpenter.sh/restarted-for"
-"""On a Deployment's pod template: the id of the command that asked for its last rollout, so that it asks once."""
+"""On a Deployment's pod template: the id of the command that began the last rollout, so that it begins one only."""
 _DEFAULT_SHARE: Final = "25%"
 """Kubernetes' default of maxSurge and maxUnavailable."""
 
 
 def may_surge(pod: Pod) -> bool:
-    """Whether the pod serves, and a second one could run beside it: volumes are attached to one node at a time.
+    """Whether the pod serves and has no volume, which would be attached to one node at a time.
 
-    One that is not Ready has nothing to lose, and its rollout would not come up either: it is evicted like any other.
+    A pod that is not Ready has nothing to lose, and its rollout would not succeed either: it is evicted.
     """
     return pod.ready and not pod.volumes and not pod.terminating
 
 
 def surges(deployment: Mapping[str, Any]) -> bool:
-    """Whether a rollout of it starts its only pod anew before it ends the old one.
+    """Whether it has one replica, and a rollout starts the new pod before it ends the old one.
 
-    Source: Kubernetes, Deployments, "Rolling Update Deployment": maxSurge is rounded up, maxUnavailable down.
+    maxSurge is rounded up, maxUnavailable down (Kubernetes documentation, Deployments, "Rolling Update Deployment").
     """
     spec = deployment.get("spec") or {}
     strategy = spec.get("strategy") or {}
@@ -41,7 +41,7 @@ def surges(deployment: Mapping[str, Any]) -> bool:
 
 
 def _of_one(value: object) -> float:
-    """A count or a percentage of one replica; 0 for what is neither."""
+    """Replicas, of a count or of a percentage of one replica; 0 for what is neither."""
     text = str(value)
     number = text.removesuffix("%")
     if not (number.isascii() and number.isdecimal()):
@@ -50,12 +50,12 @@ def _of_one(value: object) -> float:
 
 
 def restarted_for(deployment: Mapping[str, Any]) -> str:
-    """The command that asked for its last rollout; empty: none did."""
+    """The id of the command that began its last rollout; empty: none did."""
     template = (deployment.get("spec") or {}).get("template") or {}
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     return str(annotations.get(RESTARTED_FOR, ""))
 
 
 def restart_patch(command_id: str) -> dict[str, Any]:
-    """A merge patch that begins a rollout; the second time it changes nothing."""
+    """A merge patch that begins a rollout; applied again it changes nothing."""
     return {"spec": {"template": {"metadata": {"annotations": {RESTARTED_FOR: command_id}}}}}

@@ -1,8 +1,9 @@
-"""Whether a removal is worth what it disrupts: the price saved, as a share, against the pods moved, as a share.
+"""Whether consolidation saves enough for what it disrupts.
 
-The peer consolidates for any cheaper node, so that nodes at 90 % use are swapped for cents; its later `Balanced` policy
-weighs the same two shares, and has to be asked for. Here the threshold is on by default. The score of a removal that
-saves 10 % of what the Provisioners' nodes cost and moves 10 % of their pods is 1.
+The score of a removal is the share of the nodes' price that it saves over the share of their disruption cost that it
+causes: saving 10 % by moving 10 % of the pods scores 1. A removal below the threshold is not made. Karpenter v0.27
+consolidates for any saving, so that nodes in full use are swapped for cents; the opt-in policy `Balanced` of later
+versions weighs the same two shares.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.provisioning.plan import PlannedNode
 
 THRESHOLD_ANNOTATION = "karpenter.sh/consolidation-threshold"
-"""On a Provisioner: the least score, 0 for the peer's rule (any saving)."""
+"""On a Provisioner: the least score; 0: any saving will do, as in Karpenter v0.27."""
 DEFAULT_THRESHOLD = 0.15
 SPOT_FLEXIBILITY = 15
-"""Offerings that a spot replacement of spot nodes must leave EC2 to choose from, so that it does not move to ever rarer
-ones (the later peer's number)."""
+"""Offerings that a spot replacement of spot nodes must leave EC2 to choose from, so that repeated consolidation does
+not end in the rarest ones. 15 is the number of later Karpenter versions (SpotToSpotConsolidation)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """What shares are taken of: $ an hour and disruption cost of all nodes of Provisioners with consolidation on."""
+class Totals:
+    """$ an hour and disruption cost of all nodes whose Provisioner enables consolidation: shares are taken of them."""
 
     price: float
     cost: float
@@ -36,9 +37,9 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """`saved` in $ an hour, `score` as above; `refusal` says why it is not worth it, empty when it is.
+    """`saved` in $ an hour, and the score. `refusal` says why the removal is not worth it; empty when it is.
 
-    `replacements` are those of the outcome, with the offerings left out that would cost too much.
+    `replacements`: those of the outcome, without alternative offerings that would cost too much.
     """
 
     saved: float = 0.0
@@ -47,14 +48,14 @@ class Worth:
     refusal: str = ""
 
 
-def scale(candidates: Iterable[Candidate]) -> Scale:
-    """Of the candidates whose Provisioner consolidates."""
+def totals_of(candidates: Iterable[Candidate]) -> Totals:
+    """Totals over the candidates."""
     counted = [candidate for candidate in candidates if candidate.provisioner.consolidation_enabled]
-    return Scale(sum(c.price or 0.0 for c in counted), sum(max(0.0, c.cost) for c in counted))
+    return Totals(sum(c.price or 0.0 for c in counted), sum(max(0.0, c.cost) for c in counted))
 
 
 def threshold(provisioner: Provisioner) -> float:
-    """The least score; the default where the annotation is no number of 0 or more."""
+    """The Provisioner's least score; the default if the annotation is absent or not a number of 0 or more."""
     try:
         value = float(provisioner.object_annotations.get(THRESHOLD_ANNOTATION, ""))
     except ValueError:
@@ -62,17 +63,17 @@ def threshold(provisioner: Provisioner) -> float:
     return value if 0 <= value < math.inf else DEFAULT_THRESHOLD
 
 
-def score(saved: float, cost: float, of: Scale) -> float:
-    """Share saved over share moved; infinite when nothing moves."""
-    if cost <= 0 or of.cost <= 0:
+def score(saved: float, cost: float, totals: Totals) -> float:
+    """Share of the price saved over share of the disruption cost; infinite when nothing is disrupted."""
+    if cost <= 0 or totals.cost <= 0:
         return math.inf
-    return (saved / of.price) / (cost / of.cost) if of.price > 0 else 0.0
+    return (saved / totals.price) / (cost / totals.cost) if totals.price > 0 else 0.0
 
 
-def hopeless(removed: Sequence[Candidate], least_price: float, of: Scale) -> str:
-    """Why the removal of these is not worth it, if new nodes cost that much at least; empty when it may be.
+def best_case_refusal(removed: Sequence[Candidate], least_price: float, totals: Totals) -> str:
+    """Why removing these is not worth it even if new nodes cost only `least_price` ($ an hour); empty when it may be.
 
-    `least_price` in $ an hour. Never says no where `worth` would say yes to an outcome of that price or more.
+    Refuses nothing that `worth` accepts for an outcome of that price or more.
     """
     before = sum(candidate.price or 0.0 for candidate in removed)
     if math.isinf(least_price):
@@ -80,7 +81,7 @@ def hopeless(removed: Sequence[Candidate], least_price: float, of: Scale) -> str
     need = f"what its pods need beside other nodes' room costs ${least_price:.4f} an hour at least"
     if least_price > 0 and before - least_price <= 0:
         return need
-    reached = score(before - least_price, sum(candidate.cost for candidate in removed), of)
+    reached = score(before - least_price, sum(candidate.cost for candidate in removed), totals)
     least = max(threshold(candidate.provisioner) for candidate in removed)
     if reached < least:
         what = need if least_price > 0 else f"saves ${before:.4f} an hour at most"
@@ -88,31 +89,34 @@ def hopeless(removed: Sequence[Candidate], least_price: float, of: Scale) -> str
     return ""
 
 
-def worth(removed: Sequence[Candidate], outcome: Outcome, of: Scale, catalog: Catalog) -> Worth:
-    """Judge the removal of these for that outcome, which has no problem."""
+def worth(removed: Sequence[Candidate], outcome: Outcome, totals: Totals, catalog: Catalog) -> Worth:
+    """Judge a removal by its outcome, which has no problem."""
     if unpriced := [candidate.name for candidate in removed if candidate.price is None]:
         return Worth(refusal=f"the price of {', '.join(unpriced[:5])} is not known")
     before = sum(candidate.price or 0.0 for candidate in removed)
     cost = sum(candidate.cost for candidate in removed)
     least = max(threshold(candidate.provisioner) for candidate in removed)
-    if keeps_one(removed, outcome.replacements):
+    if _keeps_one(removed, outcome.replacements):
         return Worth(refusal="a replacement would be no cheaper than one of the nodes that it replaces")
     saved = before - outcome.price
-    reached = score(saved, cost, of)
+    reached = score(saved, cost, totals)
     if outcome.replacements and saved <= 0:
         return Worth(saved, reached, refusal="no cheaper replacement exists")
     if reached < least:
         what = f"saves ${saved:.4f} an hour, a score of {reached:.2f} for the pods that move"
         return Worth(saved, reached, refusal=f"{what}; the threshold is {least:g}")
-    most = before - (least * cost / of.cost * of.price if of.cost > 0 and cost > 0 else 0.0)
-    kept = tuple(_cheap_enough(node, most / outcome.price, strict=most >= before) for node in outcome.replacements)
-    if (refusal := _spot_refusal(removed, outcome.replacements, kept, catalog)) != "":
+    least_saved = least * cost / totals.cost * totals.price if totals.cost > 0 and cost > 0 else 0.0
+    most = before - least_saved
+    cheap = tuple(
+        _without_dear_alternatives(node, most / outcome.price, strict=most >= before) for node in outcome.replacements
+    )
+    if (refusal := _spot_refusal(removed, outcome.replacements, cheap, catalog)) != "":
         return Worth(saved, reached, refusal=refusal)
-    return Worth(saved, reached, kept)
+    return Worth(saved, reached, cheap)
 
 
-def keeps_one(removed: Sequence[Candidate], replacements: Sequence[PlannedNode]) -> bool:
-    """Whether a replacement is of the type of a removed node that costs no more: keeping that one moves fewer pods."""
+def _keeps_one(removed: Sequence[Candidate], replacements: Sequence[PlannedNode]) -> bool:
+    """Whether a replacement has the type of a removed node that costs no more: keeping that node moves fewer pods."""
     prices: dict[str, float] = {}
     for candidate in removed:
         name = candidate.node.node.labels.get(INSTANCE_TYPE, "")
@@ -120,8 +124,11 @@ def keeps_one(removed: Sequence[Candidate], replacements: Sequence[PlannedNode])
     return any(prices.get(node.offering.instance_type, math.inf) <= node.offering.price for node in replacements)
 
 
-def _cheap_enough(node: PlannedNode, factor: float, *, strict: bool) -> PlannedNode:
-    """The node with those alternatives alone that keep the whole within what it may cost, whatever EC2 picks."""
+def _without_dear_alternatives(node: PlannedNode, factor: float, *, strict: bool) -> PlannedNode:
+    """Leave out alternatives that cost more than `factor` times the planned offering (`strict`: as much or more).
+
+    EC2 may pick any offering that it is given: whichever it picks, the removal has to be worth it.
+    """
     limit = node.offering.price * factor
 
     def fits(offering: PricedOffering) -> bool:
@@ -133,7 +140,10 @@ def _cheap_enough(node: PlannedNode, factor: float, *, strict: bool) -> PlannedN
 def _spot_refusal(
     removed: Sequence[Candidate], planned: Sequence[PlannedNode], kept: Sequence[PlannedNode], catalog: Catalog
 ) -> str:
-    """Spot for spot needs a choice: 15 offerings, or half of those that would do at all in a narrow pool."""
+    """Why spot nodes must not be replaced by spot nodes of so few offerings; empty when they may be.
+
+    SPOT_FLEXIBILITY offerings must remain, or half of those that would do where there are fewer than twice as many.
+    """
     if not all(candidate.capacity_type == SPOT for candidate in removed):
         return ""
     for before, after in zip(planned, kept, strict=True):

@@ -16,7 +16,7 @@ from controller.core.api.pod import Pod
 from controller.core.decisions.fleet_comparison import Comparison, compare
 from controller.core.decisions.fleet_cost import fleet, owned
 from controller.core.decisions.queues import Queue, queues
-from controller.core.deprovisioning.records import recorded
+from controller.core.deprovisioning.records import recorded_commands
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import provisionable
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -174,5 +174,5 @@ def _unavailable(view: CatalogView) -> dict[tuple[str, ...], float]:
 
 
 def _commands(snapshot: Snapshot, now: float) -> Queue:
-    started = [command.record.started_at for command in recorded(snapshot)]
+    started = [command.record.started_at for command in recorded_commands(snapshot)]
     return Queue("commands", len(started), max(0.0, now - min(started)) if started else 0.0)

@@ -1,4 +1,4 @@
-"""Disruption cost and price of candidates (the peer's rules D2 to D7, D20)."""
+"""Disruption cost and price of candidates (rules of Karpenter v0.27)."""
 
 from __future__ import annotations
 

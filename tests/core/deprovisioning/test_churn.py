@@ -1,4 +1,4 @@
-"""Half a day of moving spot prices: the peer's users saw nodes swapped all day for cents (aws#8536, aws#7344)."""
+"""Half a day of moving spot prices: users of Karpenter saw nodes swapped all day for cents (aws#8536, aws#7344)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
 from controller.core.state.snapshot import StateNode
 from tests import factories
-from tests.core.deprovisioning.test_consolidation import FREE_BUDGET, look, owner, standing
+from tests.core.deprovisioning.builders import FREE_BUDGET, look, owner, standing
 
 HOUR = 3600
 LOOK_SECONDS = 1800
@@ -74,9 +74,9 @@ class Day:
 
 
 def test_pods_of_full_nodes_are_not_moved_all_day_for_cents() -> None:
-    """With the threshold at 0, the peer's rule, each of them moves within hours."""
-    peers, ours = Day(threshold="0"), Day()
-    peers.live(8)
-    assert peers.moved >= NODES * PODS
+    """With the threshold at 0, Karpenter v0.27's rule, each of them moves within hours."""
+    theirs, ours = Day(threshold="0"), Day()
+    theirs.live(8)
+    assert theirs.moved >= NODES * PODS
     ours.live(12)
     assert ours.moved == 0

@@ -16,12 +16,12 @@ from controller.core.api.pod import NodeSelectorTerm, PodVolume, SelectorRequire
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.cloud import Commitment, Offering
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.cost_screen import Screen
-from controller.core.deprovisioning.removal_simulation import Stage, simulate
-from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION, hopeless, scale, worth
+from controller.core.deprovisioning.cost_screen import CostScreen
+from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION, best_case_refusal, totals_of, worth
 from controller.core.state.snapshot import StateNode
 from tests import factories
-from tests.core.deprovisioning.test_consolidation import FREE_BUDGET, MARKET, look, owner, parts, standing, types_of
+from tests.core.deprovisioning.builders import FREE_BUDGET, MARKET, look, owner, parts, standing, types_of
 from tests.examples import examples
 
 MIXED = (
@@ -89,14 +89,14 @@ NODES = st.lists(
 )
 
 
-def judged(removed: tuple[Candidate, ...], stage: Stage, everyone: tuple[Candidate, ...]) -> tuple[bool, bool]:
+def judged(removed: tuple[Candidate, ...], simulator: Simulator, everyone: tuple[Candidate, ...]) -> tuple[bool, bool]:
     """Whether the screen leaves the removal open, and whether a simulation finds it worth it."""
-    of = scale(everyone)
-    least = Screen(stage).least_price(removed)
-    outcome = simulate(stage, [candidate.node for candidate in removed])
-    accepted = not outcome.problem and not worth(removed, outcome, of, stage.catalog).refusal
+    totals = totals_of(everyone)
+    least = CostScreen(simulator).least_price(removed)
+    outcome = simulator.simulate([candidate.node for candidate in removed])
+    accepted = not outcome.problem and not worth(removed, outcome, totals, simulator.catalog).refusal
     assert outcome.problem or outcome.price >= least, f"costs {outcome.price}, and {least} was said to be the least"
-    return not hopeless(removed, least, of), accepted
+    return not best_case_refusal(removed, least, totals), accepted
 
 
 @given(NODES, st.sampled_from(("0", "0.15", "1")))
@@ -115,10 +115,10 @@ def test_the_screen_never_rules_out_what_a_simulation_accepts(
         ]
         standing_nodes.append(standing(name, kind, types=MIXED, zone=zone, taints=TAINTS[effect], pods=bound))
     view = factories.snapshot(nodes=standing_nodes, provisioners=[provisioner], **DISKS)
-    everyone, stage, _ = parts(view, MIXED)
+    everyone, simulator, _ = parts(view, MIXED)
     sets = [removed for size in (1, 2) for removed in combinations(everyone, size)]
     for removed in sets:
-        open_still, accepted = judged(removed, stage, everyone)
+        open_still, accepted = judged(removed, simulator, everyone)
         assert open_still or not accepted, [candidate.name for candidate in removed]
 
 
@@ -136,9 +136,9 @@ def test_the_screen_never_rules_out_what_a_simulation_accepts(
 def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> None:
     """Beside a node with 900m free; a cpu costs $0.05 an hour, and no instance less than $0.1."""
     nodes = [standing("a", "c5.2xlarge", *pods), standing("b", "c5.large", {"cpu": "1100m"})]
-    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
-    assert Screen(stage).least_price([removed]) == pytest.approx(least)
+    assert CostScreen(simulator).least_price([removed]) == pytest.approx(least)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_room_on_a_node_that_the_pod_may_not_use_is_none(where: dict[str, Any], 
     """Beside a node with room for it; a pod that asks for a host by its name finds no new one either."""
     pod = factories.running_pod(node="a", requests={"cpu": "400m"}, **where)
     nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", {"cpu": "100m"})]
-    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()], **DISKS))
+    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()], **DISKS))
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
-    assert Screen(stage).least_price([removed]) == pytest.approx(least)
+    assert CostScreen(simulator).least_price([removed]) == pytest.approx(least)
 
 
 @pytest.mark.parametrize(("tolerations", "least"), [((), 0.1), ((Toleration("mine", "Exists"),), 0.0)])
@@ -187,9 +187,9 @@ def test_room_on_a_tainted_node_is_for_those_that_tolerate_it(
 ) -> None:
     pod = factories.running_pod(node="a", requests={"cpu": "400m"}, tolerations=tolerations)
     nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", taints=[Taint("mine")])]
-    everyone, stage, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
-    assert Screen(stage).least_price([removed]) == pytest.approx(least)
+    assert CostScreen(simulator).least_price([removed]) == pytest.approx(least)
 
 
 def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
@@ -201,7 +201,7 @@ def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
 
 
 def test_what_a_commitment_covers_is_counted_at_its_price() -> None:
-    everyone, stage, _ = parts(
+    everyone, simulator, _ = parts(
         factories.snapshot(nodes=[standing("a", "m5.xlarge", {"cpu": "3"}, types=MIXED)], provisioners=[owner()]), MIXED
     )
-    assert Screen(stage).least_price(everyone) == pytest.approx(0.05), "a c5.xlarge"
+    assert CostScreen(simulator).least_price(everyone) == pytest.approx(0.05), "a c5.xlarge"

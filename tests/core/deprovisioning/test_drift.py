@@ -17,7 +17,7 @@ from controller.core.deprovisioning.drift import (
     PROVISIONER_HASH,
     TEMPLATE_HASH,
     drift_reason,
-    due,
+    due_nodes,
     hashes,
     missing_hashes,
     network_reason,
@@ -174,10 +174,10 @@ def test_one_canary_at_a_time_until_a_node_is_as_it_should_be() -> None:
     }
     view = factories.snapshot(nodes=[factories.state_node(node=node) for node in nodes.values()], provisioners=[OWNER])
     found = candidates(view, {}, 100.0)
-    assert due(found, found, view) == []
-    assert [candidate.name for candidate in due(found[1:2], found, view)] == ["b"], "c is proof"
+    assert due_nodes(found, found, view) == []
+    assert [candidate.name for candidate in due_nodes(found[1:2], found, view)] == ["b"], "c is proof"
     quiet = factories.snapshot(
         nodes=[factories.state_node(node=nodes[name]) for name in ("b", "c")], provisioners=[OWNER]
     )
     found = candidates(quiet, {}, 100.0)
-    assert [candidate.name for candidate in due(found, found, quiet)] == ["c", "b"], "the oldest first"
+    assert [candidate.name for candidate in due_nodes(found, found, quiet)] == ["c", "b"], "the oldest first"

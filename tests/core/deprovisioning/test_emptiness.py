@@ -1,4 +1,4 @@
-"""Emptiness verdicts (peer's rules 2.2, tests N12 to N16), with the stale and the unreadable stamp mended."""
+"""Emptiness verdicts by Karpenter v0.27's rules, with the stale and the unreadable stamp fixed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def test_a_stamped_node_waits_for_the_rest_of_its_time() -> None:
 
 
 def test_a_node_goes_when_its_time_is_over() -> None:
-    """D25."""
     assert verdict(empty_node(format_time(NOW - 30)), TTL, NOW).action is DELETE
 
 

@@ -16,9 +16,9 @@ from controller.core.api.pod import Pod
 from controller.core.cloud import InstanceType
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
-from controller.core.deprovisioning.consolidation import find
+from controller.core.deprovisioning.consolidation_search import find
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import StateNode
 from tests import factories
@@ -81,7 +81,7 @@ def undone(pods: Sequence[Pod], standing: Sequence[StateNode] = ()) -> list[str]
     looked = candidates(view, catalog, NOW)
     added = {node.name for node in nodes}
     assert {candidate.name for candidate in looked} >= added
-    found = find(looked, Stage(view, catalog), Gate(view, NOW))
+    found = find(looked, Simulator(view, catalog), Gate(view, NOW))
     judged = {candidate.name for candidate, _ in found.kept}
     assert judged >= added or found.commands
     return [command.because for command in found.commands]

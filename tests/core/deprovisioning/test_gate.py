@@ -11,13 +11,13 @@ import pytest
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.workloads import PodDisruptionBudget
-from controller.core.deprovisioning import expiration
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import Candidate, candidates
-from controller.core.deprovisioning.due_replacement import Decision, Method, replace_first
+from controller.core.deprovisioning.expiration import Expiration
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, engaged, recorded, write_record
-from controller.core.deprovisioning.removal_simulation import Stage
+from controller.core.deprovisioning.method import MethodInput, Proposal
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, engaged, recorded_commands, write_record
+from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -25,7 +25,6 @@ from tests import factories
 
 NOW = 1_700_000_000.0
 TYPES = {"default": factories.small_catalog()}
-EXPIRATION = Method("expiration", "expired", expiration.because)
 WEB = {"app": "web"}
 
 
@@ -54,14 +53,13 @@ def kind(view: Snapshot, name: str = "a") -> str:
     return refusal.kind if refusal else ""
 
 
-def expire(view: Snapshot, start: int = 0) -> Decision:
-    found = candidates(view, TYPES, NOW)
-    stage = Stage(view, TYPES, options=SolveOptions(budget_seconds=0.0))
-    return replace_first(expiration.expired(found, NOW), EXPIRATION, stage, Gate(view, NOW), start)
+def expire(view: Snapshot) -> Proposal:
+    simulator = Simulator(view, TYPES, options=SolveOptions(budget_seconds=0.0))
+    return Expiration().decide(MethodInput(simulator, Gate(view, NOW), candidates(view, TYPES, NOW), NOW))
 
 
-def names(decision: Decision) -> list[str]:
-    return [candidate.name for candidate in decision.command.candidates] if decision.command else []
+def names(proposal: Proposal) -> list[str]:
+    return [candidate.name for command in proposal.commands for candidate in command.candidates]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_what_the_node_itself_says(fields: dict[str, Any], expected: str) -> Non
     ],
 )
 def test_disruption_budgets_of_pods(budgets: dict[PodKey, PodDisruptionBudget], expected: str) -> None:
-    """D9, D10; several budgets on one pod make the eviction API answer 500 for ever."""
+    """Several budgets on one pod make the eviction API answer 500 for ever."""
     assert kind(world([standing("a", [web("a")])], budgets=FrozenMap(budgets))) == expected
 
 
@@ -108,7 +106,7 @@ def test_do_not_evict(fields: dict[str, Any], value: str, expected: str) -> None
 
 
 def test_nodes_of_a_command_on_record_are_left_to_it() -> None:
-    """Those that it removes and those that it launched (D32)."""
+    """Those that it removes and those that it launched."""
     record = write_record(Record("id", "expiration", "old", ("a",), ("token",), NOW))
     view = world(
         [
@@ -124,65 +122,63 @@ def test_nodes_of_a_command_on_record_are_left_to_it() -> None:
 def test_a_record_survives_the_round_trip() -> None:
     record = Record("id", "expiration", "old", ("a", "b"), ("t1", "t2"), NOW, cordoned=False)
     view = world([standing(n, annotations=FrozenMap({COMMAND_ANNOTATION: write_record(record)})) for n in "ab"])
-    (found,) = recorded(view)
+    (found,) = recorded_commands(view)
     assert (found.record, found.torn, found.committed) == (record, False, False)
     assert [node.name for node in found.carriers] == ["a", "b"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"id": "x"}', '{"nodes": 3}'])
 def test_a_record_that_nobody_can_read_is_one_to_roll_back(text: str) -> None:
-    (found,) = recorded(world([standing("a", annotations=FrozenMap({COMMAND_ANNOTATION: text}))]))
+    (found,) = recorded_commands(world([standing("a", annotations=FrozenMap({COMMAND_ANNOTATION: text}))]))
     assert found.record.method == "unreadable"
     assert found.record.nodes == ("a",)
 
 
 def test_a_command_is_torn_when_one_of_its_nodes_is_not_marked_and_committed_when_one_goes() -> None:
     text = FrozenMap({COMMAND_ANNOTATION: write_record(Record("id", "expiration", "old", ("a", "b"), (), NOW))})
-    (torn,) = recorded(world([standing("a", annotations=text), standing("b")]))
+    (torn,) = recorded_commands(world([standing("a", annotations=text), standing("b")]))
     assert (torn.torn, torn.committed) == (True, False)
-    (begun,) = recorded(world([standing("a", annotations=text, deleted_at=NOW), standing("b", annotations=text)]))
+    (begun,) = recorded_commands(
+        world([standing("a", annotations=text, deleted_at=NOW), standing("b", annotations=text)])
+    )
     assert (begun.torn, begun.committed) == (False, True)
-    (half,) = recorded(world([standing("b", annotations=text)]))
+    (half,) = recorded_commands(world([standing("b", annotations=text)]))
     assert (half.torn, half.committed) == (False, True)
 
 
 def test_nodes_expire_in_the_order_of_their_age_one_at_a_time() -> None:
-    """D42, D46; the default budget of 10 % of three nodes is one."""
+    """The default budget of 10 % of three nodes is one."""
     view = world([standing(n, [web(n)], created=NOW - age) for n, age in (("a", 1500), ("b", 2000), ("c", 900))])
-    decision = expire(view)
-    assert names(decision) == ["b"]
-    assert decision.command is not None
-    assert "ttlSecondsUntilExpired of 1000 s" in decision.command.text()
+    proposal = expire(view)
+    assert names(proposal) == ["b"]
+    assert "ttlSecondsUntilExpired of 1000 s" in proposal.commands[0].text()
 
 
 def test_an_expired_node_is_replaced_when_its_pods_fit_nowhere_else() -> None:
-    """D47. Replacements come first, even on the cheapest node there is."""
+    """Replacements come first, even on the cheapest node there is."""
     big = web("a", requests={"cpu": "1500m"})
-    decision = expire(world([standing("a", [big], created=NOW - 1500)]))
-    assert decision.command is not None
-    assert [list(node.pods) for node in decision.command.replacements] == [[big.key]]
+    proposal = expire(world([standing("a", [big], created=NOW - 1500)]))
+    assert [list(node.pods) for node in proposal.commands[0].replacements] == [[big.key]]
 
 
 def test_an_expired_node_is_deleted_when_there_is_room_elsewhere() -> None:
     small = web("a", requests={"cpu": "100m"})
-    decision = expire(world([standing("a", [small], created=NOW - 1500), standing("b")]))
-    assert decision.command is not None
-    assert decision.command.action == "delete"
+    proposal = expire(world([standing("a", [small], created=NOW - 1500), standing("b")]))
+    assert proposal.commands[0].action == "delete"
 
 
 def test_room_on_nodes_that_are_not_ours_counts() -> None:
     small = web("a", requests={"cpu": "100m"})
-    decision = expire(world([standing("a", [small], created=NOW - 1500), standing("b", provisioner="")]))
-    assert decision.command is not None
-    assert decision.command.action == "delete"
+    proposal = expire(world([standing("a", [small], created=NOW - 1500), standing("b", provisioner="")]))
+    assert proposal.commands[0].action == "delete"
 
 
 def test_an_expired_node_whose_pods_fit_nowhere_stays_and_says_so() -> None:
-    """The peer deletes it all the same."""
+    """Karpenter v0.27 deletes it all the same."""
     huge = web("a", requests={"cpu": "64"})
-    decision = expire(world([standing("a", [huge], created=NOW - 1500, allocatable={"cpu": "96", "pods": 10})]))
-    assert decision.command is None
-    ((_, reason),) = decision.blocked
+    proposal = expire(world([standing("a", [huge], created=NOW - 1500, allocatable={"cpu": "96", "pods": 10})]))
+    assert proposal.commands == ()
+    ((_, reason),) = proposal.blocked
     assert "not all pods fit elsewhere" in reason
     assert huge.name in reason
 
@@ -195,29 +191,27 @@ def test_a_pending_pod_that_nobody_can_place_holds_nothing_back() -> None:
 
 
 def test_room_that_a_pending_pod_is_about_to_take_is_not_counted_on() -> None:
-    """D26."""
     pending = factories.pending_pod(requests={"cpu": "1500m"})
     small = web("a", requests={"cpu": "1500m"})
     view = world([standing("a", [small], created=NOW - 1500), standing("b")], pending=[pending])
-    decision = expire(view)
-    assert decision.command is not None
-    assert len(decision.command.replacements) == 1
+    proposal = expire(view)
+    assert len(proposal.commands[0].replacements) == 1
 
 
 def test_a_node_that_may_not_go_does_not_hold_back_those_behind_it() -> None:
     kept = web("a", annotations={"karpenter.sh/do-not-evict": "true"})
     view = world([standing("a", [kept], created=NOW - 2000), standing("b", created=NOW - 1500)])
-    decision = expire(view)
-    assert names(decision) == ["b"]
-    assert [candidate.name for candidate, _ in decision.blocked] == ["a"]
+    proposal = expire(view)
+    assert names(proposal) == ["b"]
+    assert [candidate.name for candidate, _ in proposal.blocked] == ["a"]
 
 
 def test_a_budget_of_zero_stops_expiry_and_says_so() -> None:
     annotations = FrozenMap({BUDGETS_ANNOTATION: json.dumps([{"nodes": "0"}])})
     owner = factories.provisioner(ttl_seconds_until_expired=1000, object_annotations=annotations)
-    decision = expire(world([standing("a", created=NOW - 1500)], provisioners=[owner]))
-    assert names(decision) == []
-    assert "disruption budget" in decision.blocked[0][1]
+    proposal = expire(world([standing("a", created=NOW - 1500)], provisioners=[owner]))
+    assert names(proposal) == []
+    assert "disruption budget" in proposal.blocked[0][1]
 
 
 def test_nodes_that_leave_for_any_reason_use_up_the_budget() -> None:
@@ -232,11 +226,10 @@ def test_a_user_may_mark_a_node_as_expired() -> None:
 
 
 def test_an_uninitialized_target_is_waited_for() -> None:
-    """D19."""
     small = web("a", requests={"cpu": "100m"})
-    decision = expire(world([standing("a", [small], created=NOW - 1500), standing("b", initialized=False)]))
-    assert decision.command is None
-    assert "b is not initialized" in decision.blocked[0][1]
+    proposal = expire(world([standing("a", [small], created=NOW - 1500), standing("b", initialized=False)]))
+    assert proposal.commands == ()
+    assert "b is not initialized" in proposal.blocked[0][1]
 
 
 def test_candidates_are_values() -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import INITIALIZED
-from controller.core.deprovisioning.consolidation import find
-from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded, write_record
+from controller.core.deprovisioning.consolidation_search import find
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded_commands, write_record
 from controller.core.deprovisioning.resumption import planned_again
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
-from tests.core.deprovisioning.test_consolidation import MARKET, NOW, owner, parts, standing, types_of
+from tests.core.deprovisioning.builders import MARKET, NOW, owner, parts, standing, types_of
 
 SPLIT = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.39))
 """One large node with two pods of 3 cpus becomes two small ones."""
@@ -44,10 +44,10 @@ def starting(node: StateNode) -> StateNode:
 @pytest.mark.parametrize("launched", [(), ("one",), ("one", "two")])
 def test_what_was_launched_already_changes_nothing_in_the_plan(launched: tuple[str, ...]) -> None:
     view, planned = begun(*launched)
-    (command,) = recorded(view)
+    (command,) = recorded_commands(view)
     assert len(command.replacements) == len(launched)
-    _, stage, _ = parts(view, SPLIT)
-    again = planned_again(command, stage, NOW + 60)
+    _, simulator, _ = parts(view, SPLIT)
+    again = planned_again(command, simulator, NOW + 60)
     assert [(node.pods, node.offering, node.alternatives) for node in again] == [
         (node.pods, node.offering, node.alternatives) for node in planned
     ]
@@ -56,7 +56,7 @@ def test_what_was_launched_already_changes_nothing_in_the_plan(launched: tuple[s
 def test_what_is_not_worth_it_any_more_is_not_planned_again() -> None:
     view, _ = begun("one")
     dear = types_of(("m5dn.xlarge", "4", "16Gi", 0.3), ("m5dn.2xlarge", "8", "32Gi", 0.39))
-    _, stage, _ = parts(view, dear)
-    assert planned_again(recorded(view)[0], stage, NOW) == ()
-    _, stage, _ = parts(view, MARKET)
-    assert planned_again(recorded(view)[0], stage, NOW) == (), "nor where nobody knows the node's price"
+    _, simulator, _ = parts(view, dear)
+    assert planned_again(recorded_commands(view)[0], simulator, NOW) == ()
+    _, simulator, _ = parts(view, MARKET)
+    assert planned_again(recorded_commands(view)[0], simulator, NOW) == (), "nor where nobody knows the node's price"

@@ -14,10 +14,7 @@ from controller.kube.resources import NODES, PROVISIONERS
 from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
 from controller.telemetry.decision_ledger import Ledger
 from tests.reconcilers.conftest import World, apply_fault
-
-
-def reconciler(world: World, ledger: Ledger | None = None) -> EmptinessReconciler:
-    return EmptinessReconciler(replace(world.context, ledger=ledger) if ledger else world.context)
+from tests.reconcilers.deprovisioning.builders import emptiness_loop
 
 
 def empty_node(world: World, name: str = "node") -> str:
@@ -39,7 +36,7 @@ def test_an_empty_node_is_stamped_then_deleted_when_its_time_is_over(world: Worl
     world.add_provisioner(ttlSecondsAfterEmpty=30)
     empty_node(world)
     ledger = Ledger(world.clock)
-    loop = reconciler(world, ledger)
+    loop = emptiness_loop(world, ledger)
     world.passes(loop, stamped)
     world.clock.ahead_seconds = 28.0
     some_passes(world, loop)
@@ -56,7 +53,7 @@ def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: Worl
     world.add_provisioner(ttlSecondsAfterEmpty=0)
     empty_node(world)
     planned = threading.Event()
-    loop = EmptinessReconciler(replace(world.context, planned=planned))
+    loop = emptiness_loop(world, planned=planned)
     some_passes(world, loop)
     metadata = world.node("node")["metadata"]
     assert "deletionTimestamp" not in metadata
@@ -68,7 +65,7 @@ def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: Worl
 def test_a_pod_that_comes_back_clears_the_stamp(world: World) -> None:
     world.add_provisioner(ttlSecondsAfterEmpty=30)
     empty_node(world)
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     world.passes(loop, stamped)
     world.add_pod("a", node="node")
     world.passes(loop, lambda s: not stamped(s))
@@ -80,7 +77,7 @@ def test_a_pod_that_comes_back_clears_the_stamp(world: World) -> None:
 def test_a_stamp_is_cleared_when_the_ttl_is_taken_off(world: World) -> None:
     world.add_provisioner(ttlSecondsAfterEmpty=30)
     empty_node(world)
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     world.passes(loop, stamped)
     world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsAfterEmpty": None}})
     world.passes(loop, lambda s: not stamped(s))
@@ -90,7 +87,7 @@ def test_a_nomination_that_comes_at_the_last_moment_saves_the_node(world: World)
     """The verdict is taken once more in the thread that owns the state."""
     world.add_provisioner(ttlSecondsAfterEmpty=1)
     empty_node(world)
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     stale = world.passes(loop, stamped)
     world.clock.ahead_seconds = 5.0
     world.informers.submit(lambda cluster: cluster.nominate("node", world.clock.now() + 20)).result(5)
@@ -99,10 +96,10 @@ def test_a_nomination_that_comes_at_the_last_moment_saves_the_node(world: World)
 
 
 def test_nothing_is_deleted_before_the_caches_are_synced(world: World) -> None:
-    """Invariant 5: the pod that is not known yet may be the node's."""
+    """The pod that is not known yet may be the node's."""
     world.add_provisioner(ttlSecondsAfterEmpty=0)
     empty_node(world)
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     unsynced = replace(world.caught_up(), synced=False)
     for _ in range(5):
         loop.reconcile(unsynced)
@@ -113,7 +110,7 @@ def test_a_delete_that_fails_takes_the_mark_back(world: World) -> None:
     """Else the node would take no pods and never go."""
     world.add_provisioner(ttlSecondsAfterEmpty=0)
     empty_node(world)
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     stale = world.passes(loop, stamped)
     world.clock.ahead_seconds = 2.0
     apply_fault(world, {"kind": "errors", "seconds": 60, "code": 500})
@@ -128,7 +125,7 @@ def test_two_nodes_are_judged_apart(world: World) -> None:
     empty_node(world)
     empty_node(world, "busy")
     world.add_pod("a", node="busy")
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     world.passes(loop, stamped)
     world.clock.ahead_seconds = 2.0
     world.passes(loop, lambda s: s.nodes["node"].leaving)
@@ -136,11 +133,11 @@ def test_two_nodes_are_judged_apart(world: World) -> None:
 
 
 def test_disruption_budgets_hold_for_empty_nodes_and_change_while_it_runs(world: World) -> None:
-    """The peer deletes all of them at once; a setting that changes need not wait for another process."""
+    """Karpenter v0.27 deletes all of them at once; a setting that changes need not wait for another process."""
     world.add_provisioner(ttlSecondsAfterEmpty=0)
     for name in ("node", "other"):
         empty_node(world, name)
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     world.change_settings(disruption_budgets=parse_budgets('[{"nodes": "0", "reasons": ["empty"]}]'))
     world.passes(loop, stamped)
     world.clock.ahead_seconds = 2.0
@@ -156,7 +153,7 @@ def test_a_node_of_a_command_on_record_is_left_to_it(world: World) -> None:
     world.add_provisioner(ttlSecondsAfterEmpty=0)
     name = empty_node(world)
     world.add_pod("a", node=empty_node(world, "busy"))
-    loop = reconciler(world)
+    loop = emptiness_loop(world)
     world.passes(loop, stamped)
     record = Record("0123456789ab", "expiration", "it is old", (name,), (), world.clock.now())
     world.kube.patch(NODES, name, {"metadata": {"annotations": {COMMAND_ANNOTATION: write_record(record)}}})
@@ -172,7 +169,7 @@ def test_a_node_that_is_gone_meanwhile_is_no_error(world: World) -> None:
     stale = world.caught_up()
     world.kube.patch(NODES, "node", {"metadata": {"finalizers": None}})
     world.kube.delete(NODES, "node")
-    reconciler(world).reconcile(stale)
+    emptiness_loop(world).reconcile(stale)
     try:
         world.node("node")
     except NotFoundError:

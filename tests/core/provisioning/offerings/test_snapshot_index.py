@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.workloads import DaemonSet
-from controller.core.deprovisioning.removal_simulation import Stage, simulate
+from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning import solve
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingProblem
@@ -69,16 +69,16 @@ def test_free_room_follows_what_the_batch_asks_for() -> None:
 
 
 def test_surroundings_of_another_snapshot_are_not_used() -> None:
-    """A stage made from another one by changing its snapshot finds its surroundings anew."""
+    """A simulator made from another one with another snapshot builds its index anew."""
     small = {"cpu": "1", "memory": "2Gi", "pods": "10"}
     full = state_node(node=node(name="b", capacity=small, allocatable=small), pods=[running_pod(node="b")])
     mover = state_node(node=node(name="a"), pods=[running_pod(node="a", requests={"cpu": "900m"})])
     empty = replace(full, pods=())
-    stage = Stage(snapshot(nodes=[mover, full]), FrozenMap(), options=FIRST)
-    assert simulate(stage, [mover]).targets == ()
-    roomier = replace(stage, snapshot=snapshot(nodes=[mover, empty]))
-    assert simulate(roomier, [mover]).targets == ("b",)
-    assert simulate(replace(stage, going=frozenset({"x"})), [mover]).targets == ()
+    simulator = Simulator(snapshot(nodes=[mover, full]), FrozenMap(), options=FIRST)
+    assert simulator.simulate([mover]).targets == ()
+    roomier = replace(simulator, snapshot=snapshot(nodes=[mover, empty]))
+    assert roomier.simulate([mover]).targets == ("b",)
+    assert replace(simulator, going=frozenset({"x"})).simulate([mover]).targets == ()
 
 
 def test_a_daemon_that_runs_already_is_not_charged_again() -> None:

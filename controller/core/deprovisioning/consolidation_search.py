@@ -1,0 +1,256 @@
+"""Search for removals that save money: nodes whose pods fit elsewhere, or on new nodes that cost less.
+
+Any number of nodes may be replaced by any number (Karpenter v0.27: by one at most), since a simulation is judged by its
+price alone. Empty nodes first. Then sets of one Provisioner's nodes, from the largest that the disruption budgets allow
+down to pairs, of the nodes that waste most for what their removal disrupts. Then single nodes, first those that may
+save most. A removal that cannot be worth it is refused without a simulation (cost_screen.py). One look makes a limited
+number of simulations, and the next continues where it ended, so that every node is judged in the end (Karpenter v0.27
+starts again each time).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controller.core.api.labels import DO_NOT_CONSOLIDATE
+from controller.core.deprovisioning.backoff import workload
+from controller.core.deprovisioning.candidates import Candidate
+from controller.core.deprovisioning.cost_screen import CostScreen
+from controller.core.deprovisioning.emptiness import EMPTY_NODES
+from controller.core.deprovisioning.gate import PASSING_REFUSALS, Gate
+from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
+from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.deprovisioning.worth import Totals, Worth, best_case_refusal, totals_of, worth
+
+UNDERUTILIZED = "underutilized"
+"""The reason in disruption budgets."""
+MOST_SIMULATIONS = 48
+"""In one look: some tenths of a second for a thousand nodes."""
+MOST_IN_A_SET = 100
+"""The limit of later Karpenter versions (multi-node consolidation)."""
+_COUNTED = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a search has come: Provisioners whose sets were judged, and nodes that were judged alone, by name.
+
+    Names and not positions, because nodes come and go between two looks, and their order changes.
+    """
+
+    provisioners: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+
+
+BEGIN: Final = Cursor()
+"""Where a search begins, and what it returns when it is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """`commands` have no node in common. `kept`: nodes that were judged and stay, with the reason; `blocked`: nodes
+    that the gate refuses. `cursor`: where the next look continues; BEGIN when every node was judged."""
+
+    commands: tuple[Command, ...] = ()
+    kept: tuple[tuple[Candidate, str], ...] = ()
+    blocked: tuple[tuple[Candidate, str], ...] = ()
+    cursor: Cursor = BEGIN
+    simulations: int = 0
+
+
+def consolidatable(candidate: Candidate) -> bool:
+    """Whether the node's Provisioner enables consolidation, and no annotation of the node forbids it.
+
+    Only the annotation's value "true" has an effect; in Karpenter v0.27 another value turns consolidation on.
+    """
+    forbidden = candidate.node.node.annotations.get(DO_NOT_CONSOLIDATE) == "true"
+    return candidate.provisioner.consolidation_enabled and not forbidden
+
+
+def find(
+    candidates: Sequence[Candidate],
+    simulator: Simulator,
+    gate: Gate,
+    resting: frozenset[str] = frozenset(),
+    cursor: Cursor = BEGIN,
+    most: int = MOST_SIMULATIONS,
+) -> SearchResult:
+    """One look, with `most` simulations. `resting`: workloads that cool down: their pods are not moved."""
+    look = _Look(simulator, gate, totals_of(candidates), most)
+    eligible = look.eligible(candidates, resting)
+    empty = list(look.remove_empty([candidate for candidate in eligible if not candidate.pods]))
+    busy = sorted((c for c in eligible if c.pods and c.price is not None), key=_by_waste)
+    after = look.continue_from(cursor, busy)
+    return SearchResult((*empty, *look.commands), tuple(look.kept), tuple(look.blocked), after, look.simulations)
+
+
+def judge(
+    removed: Sequence[Candidate], everyone: Sequence[Candidate], simulator: Simulator, gate: Gate
+) -> SearchResult:
+    """Judge one removal by what is known now: its command, or the reason why it is not made (any more)."""
+    if not removed:
+        return SearchResult()
+    for candidate in removed:
+        if (refusal := gate.refusal(candidate)) is not None or not consolidatable(candidate):
+            reason = refusal.reason if refusal else "consolidation is not wanted any more"
+            return SearchResult(kept=((candidate, reason),))
+    empty = not any(candidate.pods for candidate in removed)
+    if (refusal := gate.over_budget(removed, EMPTY_NODES if empty else UNDERUTILIZED)) is not None:
+        return SearchResult(kept=((removed[0], refusal.reason),))
+    if empty:
+        return SearchResult((_empty_command(removed),))
+    judged = _simulated(removed, simulator, totals_of(everyone))
+    return (
+        SearchResult(kept=((removed[0], judged.refusal),))
+        if judged.refusal
+        else SearchResult((_command(removed, judged),))
+    )
+
+
+class _Look:
+    """One look of a search. `least_prices`: the cost screen's answers, by names of the removed nodes."""
+
+    def __init__(self, simulator: Simulator, gate: Gate, totals: Totals, most: int) -> None:
+        self.simulator, self.gate, self.totals, self.most = simulator, gate, totals, most
+        self.screen = CostScreen(simulator)
+        self.least_prices: dict[tuple[str, ...], float] = {}
+        self.simulations = 0
+        self.commands: list[Command] = []
+        self.kept: list[tuple[Candidate, str]] = []
+        self.blocked: list[tuple[Candidate, str]] = []
+
+    def eligible(self, candidates: Iterable[Candidate], resting: frozenset[str]) -> list[Candidate]:
+        """Those that may be removed if it is worth it; the others are noted with their reason."""
+        eligible: list[Candidate] = []
+        for candidate in candidates:
+            if not consolidatable(candidate):
+                if candidate.provisioner.consolidation_enabled:
+                    self.kept.append((candidate, f"annotation {DO_NOT_CONSOLIDATE} is set"))
+                continue
+            refusal = self.gate.refusal(candidate)
+            if refusal is not None:
+                if refusal.kind not in PASSING_REFUSALS:
+                    self.blocked.append((candidate, refusal.reason))
+            elif any(workload(pod) in resting for pod in candidate.pods):
+                self.kept.append((candidate, "pods of its workloads were moved a short while ago"))
+            else:
+                eligible.append(candidate)
+        return eligible
+
+    def remove_empty(self, empty: Iterable[Candidate]) -> Iterator[Command]:
+        """A command for each empty node that the budgets allow."""
+        for candidate in empty:
+            if (refusal := self.gate.over_budget([candidate], EMPTY_NODES)) is not None:
+                self.blocked.append((candidate, refusal.reason))
+                continue
+            self.gate.grant([candidate])
+            yield _empty_command([candidate])
+
+    def continue_from(self, cursor: Cursor, busy: Sequence[Candidate]) -> Cursor:
+        """Judge sets of each Provisioner, then single nodes, those that `cursor` does not name; the cursor after it."""
+        by_provisioner: defaultdict[str, list[Candidate]] = defaultdict(list)
+        for candidate in busy:
+            by_provisioner[candidate.provisioner.name].append(candidate)
+        tried = set(cursor.provisioners)
+        for name in sorted(by_provisioner.keys() - tried):
+            sizes = list(self._set_sizes(by_provisioner[name]))
+            if self.simulations > 0 and self.simulations + len(sizes) > self.most:
+                return Cursor(frozenset(tried), cursor.nodes)
+            self._take_best_set(by_provisioner[name], sizes)
+            tried.add(name)
+        left = [candidate for candidate in busy if candidate.name not in cursor.nodes]
+        judged = self._judge_singles(sorted(left, key=self._by_possible_saving))
+        return BEGIN if len(judged) == len(left) else Cursor(frozenset(tried), cursor.nodes.union(judged))
+
+    def _by_possible_saving(self, candidate: Candidate) -> tuple[float, float, str]:
+        """Sort first the nodes that may save most for what their removal disrupts."""
+        most = (candidate.price or 0.0) - self._least_price([candidate])
+        return (-most / max(0.1, candidate.cost), candidate.cost, candidate.name)
+
+    def _set_sizes(self, members: Sequence[Candidate]) -> Iterator[int]:
+        allowed = self.gate.allowance(members[0].provisioner, UNDERUTILIZED).nodes
+        size = min(len(members), allowed, MOST_IN_A_SET)
+        while size >= 2:
+            if self.gate.over_budget(members[:size], UNDERUTILIZED) is None:
+                yield size
+            size = size // 2 if size > 3 else size - 1
+
+    def _take_best_set(self, members: Sequence[Candidate], sizes: Iterable[int]) -> None:
+        """Of the sets of the first so many members, take the one that saves most, if any is worth it."""
+        judged = [(size, self._judge(members[:size])) for size in sizes]
+        worthy = [(size, one) for size, one in judged if not one.refusal]
+        if worthy:
+            size, best = max(worthy, key=lambda entry: entry[1].saved)
+            self._take(_command(members[:size], best))
+
+    def _judge_singles(self, busy: Iterable[Candidate]) -> list[str]:
+        """Judge node by node as long as simulations are left; the names of those that were judged."""
+        judged: list[str] = []
+        for candidate in busy:
+            if self.simulations >= self.most:
+                break
+            judged.append(candidate.name)
+            if self.gate.refusal(candidate) is not None:
+                continue  # a set of this look has it
+            if (refusal := self.gate.over_budget([candidate], UNDERUTILIZED)) is not None:
+                self.blocked.append((candidate, refusal.reason))
+                continue
+            single = self._judge([candidate])
+            if single.refusal:
+                self.kept.append((candidate, single.refusal))
+            else:
+                self._take(_command([candidate], single))
+        return judged
+
+    def _judge(self, removed: Sequence[Candidate]) -> Worth:
+        if (refusal := best_case_refusal(removed, self._least_price(removed), self.totals)) != "":
+            return Worth(refusal=refusal)
+        self.simulations += 1
+        taken = {candidate.name for command in self.commands for candidate in command.candidates}
+        return _simulated(removed, replace(self.simulator, going=self.simulator.going | taken), self.totals)
+
+    def _least_price(self, removed: Sequence[Candidate]) -> float:
+        names = tuple(candidate.name for candidate in removed)
+        if names not in self.least_prices:
+            self.least_prices[names] = self.screen.least_price(removed)
+        return self.least_prices[names]
+
+    def _take(self, command: Command) -> None:
+        self.commands.append(command)
+        self.gate.grant(command.candidates)
+
+
+def _simulated(removed: Sequence[Candidate], simulator: Simulator, totals: Totals) -> Worth:
+    outcome = simulator.simulate([candidate.node for candidate in removed])
+    return Worth(refusal=outcome.problem) if outcome.problem else worth(removed, outcome, totals, simulator.catalog)
+
+
+def _empty_command(removed: Sequence[Candidate]) -> Command:
+    return Command(CONSOLIDATION, EMPTY_NODES, "no pod needs the node", tuple(removed))
+
+
+def _command(removed: Sequence[Candidate], judged: Worth) -> Command:
+    because = f"it saves ${judged.saved:.4f} an hour"
+    if not math.isinf(judged.score):
+        because += f" at a score of {judged.score:.2f}"
+    return Command(CONSOLIDATION, UNDERUTILIZED, because, tuple(removed), judged.replacements)
+
+
+def _by_waste(candidate: Candidate) -> tuple[float, float, str]:
+    """Sort first the nodes whose unused share costs most for what their removal disrupts."""
+    waste = (candidate.price or 0.0) * (1.0 - _used_share(candidate))
+    return (-waste / max(0.1, candidate.cost), candidate.cost, candidate.name)
+
+
+def _used_share(candidate: Candidate) -> float:
+    """The share of the node's scarcer resource (cpu or memory) that its pods request, 0 to 1."""
+    most = 0.0
+    for name in _COUNTED:
+        room = candidate.node.allocatable.get(name, 0)
+        if room > 0:
+            most = max(most, sum(pod.spec.requests.get(name, 0) for pod in candidate.pods) / room)
+    return min(1.0, most)

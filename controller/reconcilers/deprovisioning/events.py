@@ -1,0 +1,56 @@
+"""Events of Nodes about their removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.deprovisioning.candidates import Candidate
+from controller.core.deprovisioning.method import Proposal
+from controller.core.deprovisioning.records import Record
+from controller.core.provisioning.problem import leaving_pods
+from controller.core.state.snapshot import StateNode
+from controller.kube.events import EventRecorder, ObjectRef
+
+
+class RemovalEvents:
+    """Publishes them. Safe for several threads, except `proposed`, which belongs to one loop."""
+
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+        self._kept: dict[str, str] = {}
+        """The reason that was published last why a node stays, by the node's uid."""
+
+    def proposed(self, proposal: Proposal, candidates: Iterable[Candidate]) -> None:
+        """Why nodes must not be removed, and why `candidates` that were judged stay: the latter once it changes."""
+        for candidate, reason in proposal.blocked:
+            self._publish(candidate.node, "DeprovisioningBlocked", f"Cannot be removed: {reason}", reason)
+        uids = {candidate.node.node.uid for candidate in candidates}
+        self._kept = {uid: reason for uid, reason in self._kept.items() if uid in uids}
+        for candidate, reason in proposal.kept:
+            uid = candidate.node.node.uid
+            if self._kept.get(uid) != reason:
+                self._kept[uid] = reason
+                self._publish(candidate.node, "Unconsolidatable", reason, reason)
+
+    def waiting_for_readiness(self, replacement: StateNode, record: Record) -> None:
+        """A replacement is not initialized yet."""
+        message = f"Waits until the node is initialized; then {', '.join(record.nodes)} will go"
+        self._publish(replacement, "DeprovisioningWaitingReadiness", message)
+
+    def waiting_for_deletion(self, nodes: Iterable[StateNode]) -> None:
+        """These are being drained."""
+        for node in nodes:
+            message = f"Waits until the node is gone; {len(leaving_pods(node))} pods are still to be moved"
+            self._publish(node, "DeprovisioningWaitingDeletion", message)
+
+    def deleted(self, node: StateNode, message: str) -> None:
+        """Its deletion was asked for."""
+        self._publish(node, "DeprovisioningTerminating", message)
+
+    def rolled_back(self, node: StateNode, record: Record, because: str) -> None:
+        """It stays after all."""
+        message = f"Not removed ({record.method}: {record.reason}): {because}"
+        self._publish(node, "DeprovisioningFailed", message, kind="Warning")
+
+    def _publish(self, node: StateNode, reason: str, message: str, *dedupe: str, kind: str = "Normal") -> None:
+        self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid, *dedupe))

@@ -1,0 +1,116 @@
+"""Clusters for tests of removals: nodes of a small market of instance types, and one look of consolidation at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType, Offering
+from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
+from controller.core.deprovisioning.candidates import candidates
+from controller.core.deprovisioning.consolidation_search import BEGIN, Cursor, SearchResult, find
+from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.method import MethodInput, Proposal
+from controller.core.deprovisioning.removal_command import Command
+from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.state.snapshot import Snapshot, StateNode
+from tests import factories
+
+NOW = 1_700_000_000.0
+GPU = "nvidia.com/gpu"
+FREE_BUDGET = FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "100%"}]'})
+"""Of a Provisioner: all of its nodes may leave at the same time."""
+
+
+def owner(**fields: Any) -> Provisioner:
+    """A Provisioner with consolidation enabled, whose budget allows every removal."""
+    return factories.provisioner(**{"consolidation_enabled": True, "object_annotations": FREE_BUDGET, **fields})
+
+
+def with_budget(text: str) -> Provisioner:
+    """The same with disruption budgets."""
+    return owner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: text}))
+
+
+def types_of(*prices: tuple[str, str, str, float], spot: bool = False) -> tuple[InstanceType, ...]:
+    """(name, cpu, memory, price) each, on demand or on the spot market alone."""
+    market = (keys.SPOT,) if spot else (keys.ON_DEMAND,)
+    made = []
+    for name, cpu, memory, price in prices:
+        offered = tuple(Offering(zone, kind, price) for zone in factories.ZONES for kind in market)
+        made.append(factories.instance_type(name=name, cpu=cpu, memory=memory, offered=offered))
+    return tuple(made)
+
+
+MARKET = types_of(("c5.large", "2", "4Gi", 0.1), ("c5.xlarge", "4", "8Gi", 0.2), ("c5.2xlarge", "8", "16Gi", 0.4))
+
+
+def priced(name: str, **prices: float) -> InstanceType:
+    """A type of 2 cpu with an offering per keyword: od_ or spot_ and the last letter of the zone."""
+    zones = {zone[-1]: zone for zone in factories.ZONES}
+    kinds = {"od": keys.ON_DEMAND, "spot": keys.SPOT}
+    offered = tuple(Offering(zones[key[-1]], kinds[key.split("_")[0]], price) for key, price in prices.items())
+    return factories.instance_type(name=name, cpu="2", memory="4Gi", offered=offered)
+
+
+def standing(
+    name: str, kind: str, *requests: Mapping[str, str], types: Iterable[InstanceType] = MARKET, **fields: Any
+) -> StateNode:
+    """An initialized node of a type, with a pod for each of `requests`, and further `pods`."""
+    entry = next(each for each in types if each.name == kind)
+    room: dict[str, str | int | float] = {
+        "cpu": f"{entry.capacity['cpu']}m",
+        "memory": entry.capacity["memory"],
+        "pods": 58,
+        **{name: amount for name, amount in entry.capacity.items() if name == GPU},
+    }
+    pods = [factories.running_pod(node=name, name=f"{name}-{n}", requests=each) for n, each in enumerate(requests)]
+    more = fields.pop("pods", ())
+    node = factories.node(name=name, instance_type=kind, allocatable=room, created=NOW - 9000, **fields)
+    return factories.state_node(node=node, pods=[*pods, *more])
+
+
+def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET) -> Any:
+    """Candidates, simulator and gate."""
+    catalog = dict.fromkeys(view.provisioners, types)
+    return candidates(view, catalog, NOW), Simulator(view, catalog), Gate(view, NOW)
+
+
+def method_input(view: Snapshot, types: tuple[InstanceType, ...] = MARKET, **fields: Any) -> MethodInput:
+    """What a method decides on."""
+    found, simulator, gate = parts(view, types)
+    return MethodInput(simulator, gate, found, NOW, **fields)
+
+
+def look(
+    nodes: Iterable[StateNode],
+    types: tuple[InstanceType, ...] = MARKET,
+    provisioners: Iterable[Any] | None = None,
+    cursor: Cursor = BEGIN,
+    most: int = 24,
+    resting: frozenset[str] = frozenset(),
+    **fields: Any,
+) -> SearchResult:
+    """One look of a search for savings."""
+    view = factories.snapshot(nodes=nodes, provisioners=provisioners or [owner()], **fields)
+    found, simulator, gate = parts(view, types)
+    return find(found, simulator, gate, resting, cursor, most)
+
+
+def removed(result: SearchResult | Proposal) -> list[list[str]]:
+    """Names of the nodes of each command."""
+    return sorted(sorted(c.name for c in command.candidates) for command in result.commands)
+
+
+def only(result: SearchResult | Proposal) -> Command:
+    """The one command."""
+    (command,) = result.commands
+    return command
+
+
+def reasons(result: SearchResult | Proposal) -> str:
+    """Why nodes stay."""
+    return " | ".join(reason for _, reason in (*result.kept, *result.blocked))

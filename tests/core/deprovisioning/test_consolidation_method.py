@@ -1,0 +1,63 @@
+"""Consolidation as a method: what it finds has to hold for a while; searches go on, and rest where nothing changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
+from controller.core.deprovisioning.method import Proposal
+from controller.core.state.snapshot import Snapshot, StateNode
+from tests import factories
+from tests.core.deprovisioning.builders import method_input, owner, reasons, removed, standing
+
+TIMES = ConsolidationTimes(settle_seconds=15.0, quiet_seconds=300.0, search_seconds=2.0)
+DEAR = standing("a", "c5.2xlarge", {"cpu": "1"})
+FULL = standing("a", "c5.large", {"cpu": "1900m"})
+
+
+def cluster(*nodes: StateNode, version: int = 1) -> Snapshot:
+    return replace(factories.snapshot(nodes=nodes, provisioners=[owner()]), version=version)
+
+
+def decide(method: Consolidation, view: Snapshot, at: float, **fields: Any) -> Proposal:
+    return method.decide(method_input(view, monotonic=at, **fields))
+
+
+def test_a_removal_is_made_when_it_has_held_for_a_while() -> None:
+    method = Consolidation(TIMES)
+    assert removed(decide(method, cluster(DEAR), 100.0)) == []
+    assert removed(decide(method, cluster(DEAR), 114.0)) == []
+    assert removed(decide(method, cluster(DEAR), 115.0)) == [["a"]]
+
+
+def test_a_removal_that_does_not_hold_any_more_is_not_made() -> None:
+    method = Consolidation(TIMES)
+    decide(method, cluster(DEAR), 100.0)
+    full = replace(DEAR, pods=(*DEAR.pods, factories.running_pod(node="a", requests={"cpu": "7"})))
+    assert removed(decide(method, cluster(full, version=2), 115.0)) == []
+
+
+def test_a_removal_whose_node_is_gone_is_forgotten() -> None:
+    method = Consolidation(TIMES)
+    decide(method, cluster(DEAR), 100.0)
+    assert removed(decide(method, cluster(version=2), 110.0)) == []
+    assert removed(decide(method, cluster(DEAR, version=3), 115.0)) == [], "a node of the same name settles anew"
+
+
+def test_where_nothing_changed_no_new_search_begins() -> None:
+    """After a while one does, for prices may have changed; any change of the cluster ends the rest at once."""
+    method, still = Consolidation(TIMES), cluster(FULL)
+    assert reasons(decide(method, still, 100.0)) != ""
+    assert reasons(decide(method, still, 399.0)) == ""
+    assert reasons(decide(method, still, 400.0)) != ""
+    assert reasons(decide(method, cluster(FULL, version=2), 401.0)) != ""
+
+
+def test_nodes_that_a_guard_needs_stay_with_its_reason_and_nodes_held_back_without_any() -> None:
+    proposal = decide(Consolidation(TIMES), cluster(DEAR), 100.0, required={"a": "it is to be on demand"})
+    assert [(candidate.name, reason) for candidate, reason in proposal.kept] == [("a", "it is to be on demand")]
+    method = Consolidation(TIMES)
+    held = frozenset({"a"})
+    assert decide(method, cluster(DEAR), 100.0, held_back=held).kept == ()
+    assert removed(decide(method, cluster(DEAR), 115.0, held_back=held)) == []

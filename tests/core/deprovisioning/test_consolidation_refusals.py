@@ -1,0 +1,107 @@
+"""Which nodes consolidation leaves alone, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import PodAffinityTerm
+from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.deprovisioning.backoff import workload
+from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
+from tests import factories
+from tests.core.deprovisioning.builders import (
+    FREE_BUDGET,
+    NOW,
+    look,
+    owner,
+    reasons,
+    removed,
+    standing,
+    types_of,
+    with_budget,
+)
+
+
+def test_a_node_at_ninety_percent_is_not_swapped_for_pennies() -> None:
+    """ks#2388, aws#8536: a few percent are not worth the move of every pod."""
+    market = types_of(("m6a.2xlarge", "8", "32Gi", 0.40), ("m5.2xlarge", "8", "32Gi", 0.384))
+    nodes = [standing(n, "m6a.2xlarge", *[{"cpu": "900m"}] * 8, types=market) for n in ("a", "b")]
+    found = look(nodes, market)
+    assert found.commands == ()
+    assert "threshold" in reasons(found)
+    asked = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: "0"}))
+    assert look(nodes, market, [asked]).commands, "any saving will do where the annotation says so"
+
+
+@pytest.mark.parametrize(("value", "stays"), [("true", True), ("false", False), ("yes", False)])
+def test_do_not_consolidate_means_true_alone(value: str, stays: bool) -> None:
+    node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: value}))
+    assert (removed(look([node])) == []) == stays
+
+
+def test_do_not_consolidate_false_does_not_turn_consolidation_on() -> None:
+    """In Karpenter v0.27 it does."""
+    node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: "false"}))
+    found = look([node], provisioners=[owner(consolidation_enabled=False)])
+    assert (found.commands, found.kept) == ((), ())
+
+
+@pytest.mark.parametrize("blocker", ["pdb", "do-not-evict", "nominated", "uninitialized"])
+def test_the_gate_holds_for_consolidation(blocker: str) -> None:
+    labels = FrozenMap({"app": "web"})
+    notes = {"karpenter.sh/do-not-evict": "true"} if blocker == "do-not-evict" else {}
+    pod = factories.running_pod(node="a", labels=labels, annotations=notes, requests={"cpu": "1"})
+    node = standing("a", "c5.2xlarge", pods=[pod], initialized=blocker != "uninitialized")
+    budget = PodDisruptionBudget("default", "web", factories.selector(app="web"), 0)
+    if blocker == "nominated":
+        node = factories.state_node(node=node.node, pods=node.pods, nominated_until=NOW + 5)
+    budgets = FrozenMap({("default", "web"): budget} if blocker == "pdb" else {})
+    assert look([node], budgets=budgets).commands == ()
+
+
+def test_workloads_that_were_moved_rest() -> None:
+    """The same pod is not moved again and again (aws#7344)."""
+    pod = factories.running_pod(node="a", owner=factories.replica_set_owner(), requests={"cpu": "1"})
+    node = standing("a", "c5.2xlarge", pods=[pod])
+    assert removed(look([node])) == [["a"]]
+    found = look([node], resting=frozenset({workload(pod)}))
+    assert found.commands == ()
+    assert "moved a short while ago" in reasons(found)
+
+
+def test_a_node_whose_price_is_unknown_is_never_replaced() -> None:
+    lonely = factories.state_node(
+        node=factories.node(name="a", instance_type="x9.huge"), pods=[factories.running_pod(node="a")]
+    )
+    assert look([lonely]).commands == ()
+
+
+def test_pods_that_keep_apart_stay_apart() -> None:
+    """Each of three on the cheapest node there is; nothing is to be had."""
+    term = PodAffinityTerm(keys.HOSTNAME, factories.selector(app="web"))
+    nodes = [
+        standing(
+            name,
+            "c5.large",
+            pods=[
+                factories.running_pod(
+                    node=name,
+                    labels=FrozenMap({"app": "web"}),
+                    required_pod_anti_affinity=(term,),
+                    requests={"cpu": "100m"},
+                )
+            ],
+        )
+        for name in "abc"
+    ]
+    assert look(nodes).commands == ()
+
+
+def test_a_budget_that_names_empty_nodes_holds_for_them() -> None:
+    one = with_budget('[{"nodes": "1", "reasons": ["empty"]}]')
+    found = look([standing(name, "c5.large") for name in "abc"], provisioners=[one])
+    assert len(found.commands) == 1
+    assert len(found.blocked) == 2
+    assert "1 at once for empty" in reasons(found)
