@@ -1,28 +1,29 @@
-"""Many pods read at once: what is alike is compared, not parsed.
+"""Parse the pods of a problem file together: of replicas, only the first is parsed.
 
-In a file, replicas mostly come one after the other and differ in little: so each document is compared with the one
-before, a column of documents at a time. Where something that matters changes, what follows is looked up among the
-templates that were seen; only the first of each is parsed. Pods that the API server has admitted differ in the names of
-their service account's volumes: of those each is a template by itself, and an informer does better to read them alone.
+In a file, replicas mostly follow one another and differ in little, so that each document is compared with the one
+before it, a column of documents at a time. Where a field that matters changes, the document is looked up among the
+templates seen so far. Pods that the API server has admitted differ in the names of their service account's volumes,
+which makes each a template by itself: an informer parses pods one by one instead.
 
-The answer is what `parse_pod` gives for each document alone (but that JSON's 1, 1.0 and true are equal here: no field
-of a pod may be either of two).
+The result is what `parse_pod` gives for each document alone (JSON's 1, 1.0 and true are equal here; no field of a pod
+may be either of two).
 """
 
 from __future__ import annotations
 
 import marshal
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import compress, count
-from operator import itemgetter, ne
+from operator import attrgetter, itemgetter, ne
 from typing import Any, Final
 
 from controller.core.api.document import Document, timestamp
 from controller.core.api.parse import parse_pod
-from controller.core.api.pod import Pod
-from controller.core.api.replicas import Columns, Pods, Replicas
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.replicas import Pods, Replicas
 
 AT_ONCE: Final = 256
 """Documents compared at a time: few enough to be still in the processor's cache when the next column is."""
@@ -32,6 +33,87 @@ _OWN: Final = ("name", "uid", "creationTimestamp", "resourceVersion")
 _SHARED: Final = ("namespace", "labels", "annotations", "ownerReferences", "deletionTimestamp")
 """What `parse_pod` reads: of an object, of its metadata what is each pod's own, and the rest."""
 _MARSHAL_VERSION: Final = 4
+_key = attrgetter("namespace", "name")
+
+
+_PLACE = {each.name: place for place, each in enumerate(fields(Pod))}
+_NAME, _UID, _CREATED, _VERSION = (_PLACE[name] for name in ("name", "uid", "created", "resource_version"))
+
+
+@dataclass(slots=True)
+class Columns:
+    """What tells replicas apart, one entry each: names, uids, creation times (Unix seconds; none: all unknown),
+    resource versions. `least` is the alphabetically first name."""
+
+    names: list[str] = field(default_factory=list)
+    uids: list[str] = field(default_factory=list)
+    created: list[float] = field(default_factory=list)
+    versions: list[str] = field(default_factory=list)
+    least: str = ""
+
+
+class ColumnReplicas(Replicas):
+    """Replicas as the first of them and columns; a `Pod` is made of each only when somebody asks for it."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, first: Pod, columns: Columns) -> None:
+        super().__init__(first, [])
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns.names)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """Each by itself; made when first asked for."""
+        if not self._pods:
+            self._pods = list(self._made(self._columns))
+        return self._pods
+
+    def _made(self, own: Columns) -> Iterator[Pod]:
+        values = [getattr(self.first, each.name) for each in fields(Pod)]
+        created = own.created or [self.first.created] * len(own.names)
+        rows = zip(own.names, own.uids, created, own.versions, strict=True)
+        for values[_NAME], values[_UID], values[_CREATED], values[_VERSION] in rows:
+            yield Pod(*values)
+
+    @property
+    def name(self) -> str:
+        """The alphabetically first name."""
+        return self._columns.least
+
+    @property
+    def ages(self) -> tuple[float, float]:
+        """When the oldest and the youngest were created, in Unix seconds."""
+        ages = self._columns.created
+        return (min(ages), max(ages)) if ages else (self.first.created, self.first.created)
+
+
+class PodsByKey(Mapping[PodKey, Pod]):
+    """Pods by (namespace, name), in the order of their keys; found when first asked for."""
+
+    def __init__(self, pods: Pods) -> None:
+        self.every = pods
+
+    @cached_property
+    def _found(self) -> dict[PodKey, Pod]:
+        return {(pod.namespace, pod.name): pod for pod in sorted(self.every, key=_key)}
+
+    def __getitem__(self, key: PodKey) -> Pod:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[PodKey]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._found == dict(other)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._found.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +223,6 @@ def parse_pods(documents: Sequence[Document], parse: Callable[[Document], Pod] =
                     apart.extend(map(parse, part[first:end]))
                     continue
                 columns = templates[template] = Columns()
-                found.append(Replicas(pod, [], columns))
+                found.append(ColumnReplicas(pod, columns))
             block.give(columns, first, end)
     return Pods([*found, *Pods.of(apart).groups])

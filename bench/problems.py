@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from bench.pod_batches import parse_pods
+from bench.pod_batches import PodsByKey, parse_pods
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
@@ -37,7 +37,7 @@ from controller.core.api.parse import (
 from controller.core.api.pod import Pod, PodSpec, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
-from controller.core.api.replicas import Pods, PodsByKey
+from controller.core.api.replicas import Pods
 from controller.core.api.workloads import CSINode, Namespace, PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.cloud import Catalog, InstanceType, Offering
 from controller.core.provisioning import SchedulingProblem

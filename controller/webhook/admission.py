@@ -1,8 +1,8 @@
 """The answer to an AdmissionReview: the defaults and the rules of both kinds.
 
-The rules are those that the controller applies when it reads (core.api), so that nothing is refused that would work and
+The rules are those by which the controller reads these kinds (core.api), so that nothing is refused that would work and
 nothing accepted that would not. An update is refused for what it breaks: a problem that the stored object has already
-comes back as a warning, and an object that is being deleted passes, lest its finalizers hold it for ever.
+comes back as a warning. An object that is being deleted passes, so that its finalizers can be removed.
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
@@ -24,11 +24,11 @@ KINDS: Final = V1ALPHA5.kinds
 
 
 class UnreadableReviewError(NodelessError):
-    """What came is no AdmissionReview of the version that we speak."""
+    """The request's body is no AdmissionReview of the supported version."""
 
 
 def answer(path: str, body: bytes) -> bytes | None:
-    """The AdmissionReview with our response, for the one that came; None where nothing is served on this path.
+    """The AdmissionReview with the response to the one in `body`; None when nothing is served on this path.
 
     Raises UnreadableReviewError.
     """

@@ -1,6 +1,6 @@
-"""The webhook configurations' caBundle: what the API server must trust before it can call us.
+"""The caBundle of the webhook configurations: what the API server must trust before it can call the webhook.
 
-The configurations are the stack's; ours is that one field of each webhook in them.
+The stack makes the configurations; the controller writes this one field of each webhook in them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ CONFIGURATIONS: Final = (
 
 
 def write_trust(kube: KubeClient, authorities: bytes) -> list[str]:
-    """Have every configuration trust `authorities`; kind and name of each that did not. Raises KubeError.
+    """Write `authorities` into every configuration that lacks them; kind and name of each. Raises KubeError.
 
-    One that does not exist is left out: nobody calls us by it.
+    A configuration that does not exist is skipped: nobody calls the webhook by it.
     """
     written = []
     for resource, name, document in _lacking(kube, authorities):

@@ -1,8 +1,8 @@
-"""The webhook's certificate: made here, kept in a Secret under the names that Karpenter v0.27 uses, renewed in time.
+"""The webhook's serving certificate: issued here and kept in a Secret under Karpenter v0.27's names.
 
-Each certificate has an authority of its own, whose key is thrown away once it has signed. The Secret's `ca-cert.pem`
-has the new authority and those before it that have not run out: the API server trusts the new certificate already while
-a replica still answers with the old one.
+Each certificate has an authority of its own, whose key is discarded once it has signed. The Secret's `ca-cert.pem` has
+the new authority and the unexpired ones before it, so that the API server trusts the new certificate while some replica
+still serves the old one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR: Final = timedelta(days=7)
-"""The peer's."""
+"""As in Karpenter v0.27."""
 RENEW_BEFORE: Final = timedelta(days=2)
-"""Long enough to notice and mend a renewal that fails; the peer leaves one day."""
+"""Long enough to notice and mend a renewal that fails; Karpenter v0.27 leaves one day."""
 BACKDATED_BY: Final = timedelta(hours=1)
 """The API server's clock may be behind ours."""
 KEPT_AUTHORITIES: Final = 2
-"""Of certificates before the newest; a caBundle must not grow without end."""
+"""Authorities of earlier certificates in the caBundle, which must not grow without end."""
 
 _KEY, _CERTIFICATE, _AUTHORITIES = "server-key.pem", "server-cert.pem", "ca-cert.pem"
 
@@ -45,15 +45,15 @@ class ServingCertificate:
 
     @property
     def ends_at(self) -> datetime:
-        """When it runs out. Raises ValueError for what is no certificate."""
+        """When it expires. Raises ValueError for what is no certificate."""
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
 
 def from_secret(data: Mapping[str, str] | None) -> ServingCertificate | None:
-    """What a Secret's data holds; None when a part is missing or is not base64."""
-    found = data or {}
+    """The certificate in a Secret's data; None when a part is missing or is not base64."""
+    held = data or {}
     try:
-        parts = [base64.b64decode(found.get(key, ""), validate=True) for key in (_KEY, _CERTIFICATE, _AUTHORITIES)]
+        parts = [base64.b64decode(held.get(key, ""), validate=True) for key in (_KEY, _CERTIFICATE, _AUTHORITIES)]
     except (binascii.Error, ValueError):
         return None
     return ServingCertificate(*parts) if all(parts) else None
@@ -66,12 +66,12 @@ def to_secret(certificate: ServingCertificate) -> dict[str, str]:
 
 
 def server_names(service: str, namespace: str) -> tuple[str, ...]:
-    """What the API server calls the Service, and this machine: by a port-forward, or where there is no Service."""
+    """The names by which the API server calls the Service, and those of this machine (port-forwards, no Service)."""
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", "localhost", "127.0.0.1")
 
 
 def why_renew(held: ServingCertificate | None, names: Sequence[str], now: float) -> str:
-    """Why the certificate must be made anew, for the log; empty when it is good. `now` is Unix time in seconds."""
+    """Why the certificate must be replaced, for the log; empty when it is good. `now` is in Unix seconds."""
     if held is None:
         return "there is none"
     try:
@@ -91,7 +91,7 @@ def why_renew(held: ServingCertificate | None, names: Sequence[str], now: float)
 
 
 def issue(names: Sequence[str], now: float, before: ServingCertificate | None = None) -> ServingCertificate:
-    """A new certificate for a server of these names (DNS or IP addresses); `before` stays trusted till it ends."""
+    """A new certificate for a server of these names (DNS or IP addresses); `before` stays trusted until it expires."""
     moment = datetime.fromtimestamp(now, UTC)
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
@@ -166,10 +166,10 @@ def _general_name(name: str) -> x509.GeneralName:
 
 def _names_of(certificate: x509.Certificate) -> set[str]:
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return set()
-    return {*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))}
+    return {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
 
 
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

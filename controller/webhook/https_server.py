@@ -1,8 +1,8 @@
-"""The admission server: HTTPS on every replica, with a certificate that can be changed under load.
+"""The admission server: HTTPS on every replica, with a certificate that can be replaced under load.
 
-Each connection takes the TLS context of the moment, so that a new certificate serves from the next connection on and
-breaks none. The handshake and all reading happen in the connection's own thread, under a timeout: a slow client holds
-up nobody. The key never touches a file system: the container has none that it may write to.
+Each connection takes the TLS context current at its start, so that a new certificate serves from the next connection on
+and breaks none. The handshake and all reading happen in the connection's own thread, under a timeout: a slow client
+delays no other. The key never touches a file system: the container's is read-only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from controller.webhook.admission import UnreadableReviewError, answer
 from controller.webhook.certificates import ServingCertificate
 
 IDLE_SECONDS: Final = 60.0
-"""A connection that says nothing for this long is closed; the API server keeps its own open between calls."""
+"""An idle connection is closed after this long; the API server keeps its own open between calls."""
 MAX_BODY_BYTES: Final = 7 * 2**20
-"""Old and new object, each at most 3 MiB as the API server has it, and the rest of the review."""
+"""Old and new object, each at most 3 MiB in the API server, and the rest of the review."""
 MAX_CONNECTIONS: Final = 200
 
 _log = structlog.get_logger("webhook")
@@ -82,13 +82,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """What is refused is told to the client; the log has what failed."""
+        """No access log: a refused client gets the reason, and failures are logged."""
 
 
 class _Listener(ThreadingTCPServer):
     allow_reuse_address = True
     allow_reuse_port = True
-    """Where replicas share one address they share the port, and calls go to those that live."""
+    """Replicas on one address share the port, and calls go to those that live."""
     daemon_threads = True
     request_queue_size = 128
 
@@ -109,7 +109,7 @@ class _Listener(ThreadingTCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread of its own for each connection, and none for more than there may be at once."""
+        """A thread for each connection, up to MAX_CONNECTIONS; further ones are closed."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -140,14 +140,14 @@ class _Listener(ThreadingTCPServer):
             _log.debug("Connection ended", client=client_address[0], error=str(error))
 
     def cut(self) -> None:
-        """End the connections that are left: they wait for a next request that must not come here."""
+        """End the connections that are left, which wait for a next request."""
         for each in tuple(self._open):
             with contextlib.suppress(OSError):  # it has just ended by itself
                 each.shutdown(socket.SHUT_RDWR)
 
 
 class AdmissionServer:
-    """Listens from the first certificate on. `use` may be called again at any time, with the next one."""
+    """Listen from the first certificate on; `use` replaces it at any time."""
 
     def __init__(self, port: int) -> None:
         """`port` 0: a free one, known once it listens."""
@@ -157,7 +157,7 @@ class AdmissionServer:
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 as long as it does not."""
+        """The port that it listens on; 0 before it does."""
         return int(self._listener.server_address[1]) if self._listener else 0
 
     def use(self, certificate: ServingCertificate) -> None:
@@ -176,12 +176,12 @@ class AdmissionServer:
         self._thread.start()
 
     def drain(self) -> None:
-        """Answer on, but have every client connect anew for its next request: to another replica, if there is one."""
+        """Go on answering, but close each connection after its next request, so that clients turn to another replica."""
         if self._listener is not None:
             self._listener.draining = True
 
     def close(self) -> None:
-        """Take no more connections, and end those there are."""
+        """Accept no more connections, and end the open ones."""
         if self._listener is not None and self._thread is not None:
             self._listener.shutdown()
             self._listener.server_close()
@@ -193,7 +193,7 @@ def _context(certificate: ServingCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # OpenSSL's binding reads from files alone: this one is memory.
+    # Python's ssl module reads certificates from files alone: this one is in memory.
     descriptor = os.memfd_create("webhook-certificate", os.MFD_CLOEXEC)
     with open(descriptor, "wb") as file:
         file.write(certificate.key + certificate.certificate)

@@ -1,10 +1,10 @@
-"""One replica's admission webhook: its server, and its share in keeping the certificate.
+"""One replica's admission webhook: its server, and its part in renewing the shared certificate.
 
-Every replica does the same, leader or not, so that none depends on another to become ready. Whoever finds the
-certificate missing or due makes a new one; the Secret decides between two who do so at once. All write the Secret's
-authorities, old and new, into the configurations. A replica answers with a new certificate one look after it saw that
-every configuration trusts it, and with the one before until then: no API server ever calls somebody whom it does not
-trust, not even one that hears of the change late.
+Every replica does the same, leader or not, so that none depends on another to become ready. Whichever finds the
+certificate missing or due issues a new one; a conflict on the Secret decides between two that do so at once. All write
+the Secret's authorities, old and new, into the webhook configurations. A replica serves a new certificate one look
+after it saw that every configuration trusts it, and the one before until then, so that an API server that hears of the
+change late trusts it too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.webhook.certificates import ServingCertificate, from_secret, iss
 from controller.webhook.https_server import AdmissionServer
 
 LAST_CALLS_SECONDS: Final = 5.0
-"""After SIGTERM the API server may go on calling until it hears that this pod is no endpoint any more; the peer's."""
+"""After SIGTERM the API server may call until it learns that this pod is no longer an endpoint; as in v0.27."""
 
 _log = structlog.get_logger("webhook")
 
@@ -40,7 +40,7 @@ class WebhookTimes:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where it is called: a Service in a namespace, and the port that it listens on (0: a free one)."""
+    """The Service that the API server calls, and the port that the server listens on (0: a free one)."""
 
     service: str
     namespace: str
@@ -65,17 +65,17 @@ class Webhook:
         self._stop = threading.Event()
         self._serves: ServingCertificate | None = None
         self._comes: ServingCertificate | None = None
-        """What it will serve with from the next look on."""
+        """The certificate to serve from the next look on."""
         self._said = ""
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
 
     def unready(self) -> str:
-        """Why it must not be called yet; empty as soon as it answers with a certificate that is trusted."""
+        """Why it must not be called yet; empty as soon as it serves a trusted certificate."""
         return "" if self._serves else self._said or "there is no certificate yet"
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 as long as it does not."""
+        """The port that it listens on; 0 before it does."""
         return self._server.port
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class Webhook:
             self._clock.wait(self._stop, self._times.look_seconds if self._serves else self._times.first_look_seconds)
 
     def look(self) -> None:
-        """Bring certificate, trust and server up to date, as far as one look goes.
+        """Bring certificate, trust and server one step further.
 
         Raises KubeError, OSError when the port is taken, ValueError when the certificate cannot be used.
         """
@@ -134,7 +134,7 @@ class Webhook:
     def _renew(
         self, document: dict[str, Any], held: ServingCertificate | None, reason: str
     ) -> ServingCertificate | None:
-        """The new certificate; None when another replica was quicker: the next look finds its."""
+        """The new certificate; None when another replica was first: the next look finds that one."""
         made = issue(self._names, self._clock.now(), held)
         patch = {"metadata": {"resourceVersion": document["metadata"]["resourceVersion"]}, "data": to_secret(made)}
         try:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.pod_batches import AT_ONCE, parse_pods
+from bench.pod_batches import AT_ONCE, PodsByKey, parse_pods
 from controller.core.api.document import Document
 from controller.core.api.parse import parse_pod
 from controller.core.api.pod import Pod
-from controller.core.api.replicas import Pods, PodsByKey
+from controller.core.api.replicas import Pods
 from tests.factories import pod_object
 
 CLAIM = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}

@@ -1,7 +1,7 @@
-"""Reading decoded JSON without trust: every accessor answers with the type asked for, or with nothing.
+"""Accessors for decoded JSON: each returns the type that it names, or an empty value.
 
-The API server checks built-in kinds by their schema, so a field of the wrong type can hardly come; should one come, it
-counts as absent, and one odd object never stops the others (invariant 6). Values that many objects share are interned.
+The API server checks built-in kinds by their schema; should a field of the wrong type come all the same, it counts as
+absent, so that one odd object never stops the others. Values that many objects share are interned.
 """
 
 from __future__ import annotations
@@ -93,17 +93,16 @@ def owner_references(value: object) -> tuple[OwnerReference, ...]:
     """metadata.ownerReferences, interned."""
     if not isinstance(value, list) or not value:
         return ()
-    found = [
-        (text(o.get("apiVersion")), text(o.get("kind")), text(o.get("name")), text(o.get("uid")))
-        for o in value
-        if isinstance(o, dict)
+    owners = [
+        (text(each.get("apiVersion")), text(each.get("kind")), text(each.get("name")), text(each.get("uid")))
+        for each in objects(value)
     ]
-    return _owners(tuple(found))
+    return _owners(tuple(owners))
 
 
 @lru_cache(maxsize=16_384)
-def _owners(found: tuple[tuple[str, str, str, str], ...]) -> tuple[OwnerReference, ...]:
-    return tuple(OwnerReference(*each) for each in found)
+def _owners(values: tuple[tuple[str, str, str, str], ...]) -> tuple[OwnerReference, ...]:
+    return tuple(OwnerReference(*each) for each in values)
 
 
 def selector_requirements(value: object) -> tuple[SelectorRequirement, ...]:

@@ -1,4 +1,4 @@
-"""An immutable, hashable dict, so that values made of maps can be compared, cached and shared."""
+"""An immutable, hashable dict, so that values that contain maps can be compared, cached and shared."""
 
 from __future__ import annotations
 

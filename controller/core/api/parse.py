@@ -1,7 +1,7 @@
-"""Built-in kinds from decoded JSON: pods, nodes, workloads, budgets, volumes.
+"""Parse built-in kinds from decoded JSON: pods, nodes, workloads, budgets, volumes.
 
-Functions never raise on what users can write: a malformed quantity goes to `PodSpec.malformed`, other odd fields count
-as absent. Unknown times are 0. The two kinds of our own are read in `provisioner_rules` and `nodetemplate_rules`.
+Functions never raise on what users can write: a malformed quantity goes to `PodSpec.malformed`, other fields of the
+wrong type count as absent. Unknown times are 0. Provisioners and node templates are read by a front end (`front_end`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-
 _HOST_NETWORK_TOLERATION: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 _LOW_ON_STORAGE: Final = "low on resource: ephemeral-storage"
-"""What the kubelet says of disk pressure (pkg/kubelet/eviction, `The node was low on resource`)."""
+"""In the message of pods that the kubelet evicts under disk pressure (pkg/kubelet/eviction)."""
 
 _IN_TREE_DRIVERS: Final = {
     "awsElasticBlockStore": "kubernetes.io/aws-ebs",
@@ -86,12 +86,12 @@ def parse_pod(obj: Document) -> Pod:
     unschedulable, ready = _pod_conditions(status.get("conditions"))
     deleted = get_meta("deletionTimestamp")
     node_name = text(spec.get("nodeName"))
-    asks, limits = spec_and_limits(resized_spec(spec, status) if node_name else spec)
+    parsed, limits = spec_and_limits(resized_spec(spec, status) if node_name else spec)
     return Pod(
         text(get_meta("namespace")) or "default",
         name,
         text(get_meta("uid")),
-        asks,
+        parsed,
         string_map(get_meta("labels")),
         string_map(get_meta("annotations")),
         owner_references(get_meta("ownerReferences")),
@@ -110,7 +110,7 @@ def parse_pod(obj: Document) -> Pod:
 
 
 def _evicted_for_storage(status: Document) -> bool:
-    """The kubelet's words for disk pressure; a pod that broke a limit of its own is told otherwise."""
+    """Evicted under disk pressure; a pod that exceeded a limit of its own has another message."""
     return text(status.get("reason")) == "Evicted" and _LOW_ON_STORAGE in text(status.get("message"))
 
 
@@ -129,7 +129,7 @@ def _pod_conditions(value: object) -> tuple[bool, bool]:
 
 
 def _pod_volumes(pod_name: str, value: object) -> tuple[PodVolume, ...]:
-    """Volumes that claims back, generic ephemeral ones included (their claims are named POD-VOLUME)."""
+    """Volumes backed by claims, generic ephemeral ones included (their claims are named POD-VOLUME)."""
     volumes: list[PodVolume] = []
     for volume in items(value):
         if not isinstance(volume, dict):
@@ -170,12 +170,12 @@ def parse_node(obj: Document) -> Node:
 
 
 def taint(value: Document) -> Taint:
-    """A taint as written; an absent effect stays empty (it can stand in a Provisioner, never on a Node)."""
+    """A taint as written; an absent effect stays empty."""
     return Taint(text(value.get("key")), text(value.get("value")), text(value.get("effect")))
 
 
 def readable_resources(value: object) -> Resources:
-    """Resources of a status, which a controller wrote: quantities that cannot be read are left out."""
+    """Resources of a status, which a controller writes: quantities that cannot be read are left out."""
     amounts: dict[str, int] = {}
     for name, quantity in mapping(value).items():
         try:

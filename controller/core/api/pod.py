@@ -1,7 +1,7 @@
 """Pods, as far as scheduling, draining and explaining need them.
 
-A `PodSpec` holds what is alike among replicas and is interned: equal specs are the same object, so that pods fall into
-classes by identity. What differs from replica to replica stands on the `Pod`.
+A `PodSpec` holds what replicas have in common and is interned: equal specs are the same object, so that pods are
+classed by identity. What differs from replica to replica stands on the `Pod`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class PodSpec:
     """The pod has scheduling gates: kube-scheduler does not look at it yet."""
     termination_grace_period_seconds: int = 30
     malformed: tuple[str, ...] = ()
-    """Fields that could not be read, with the reason: such a pod is never placed, and says so (invariant 6)."""
+    """Fields that could not be read, with the reason: such a pod is never placed, and an event says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Pod:
     evicted_for_storage: bool = False
     """Its kubelet ended it because the node was low on ephemeral storage."""
     limits: Resources = EMPTY
-    """What its containers may use at most, `pods: 1` included; nothing is planned by it."""
+    """What its containers may use at most, `pods: 1` included; for display, no plan looks at it."""
 
     @property
     def key(self) -> PodKey:

@@ -1,7 +1,7 @@
-"""Pod specs, interned: replicas of one workload share a single PodSpec object.
+"""Parse pod specs, interned: replicas of one workload share a single PodSpec object.
 
-The parts of a spec that scheduling reads are serialised into a key; the value is built from the key alone, so nothing
-else of the document can slip in, and a spec that was seen before costs one look-up.
+The fields that scheduling reads are serialised into a cache key, and the PodSpec is built from that key alone: a field
+that is missing from the key cannot influence the result, and a spec seen before costs one look-up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from controller.core.api.pod import (
 from controller.core.api.requests import pod_limits, pod_requests
 
 # Version 4 is a third faster than 2. It marks values that are referenced more than once, so that equal specs may get
-# different keys; that costs an entry of the cache, and `_canonical` still makes them one object.
+# different keys: that costs a cache entry, and `_canonical` still makes them one object.
 _MARSHAL_VERSION: Final = 4
 
 _KEPT: Final = (
@@ -57,16 +57,16 @@ _KEPT: Final = (
 
 
 Parsed = tuple[PodSpec, Resources]
-"""A spec, and what its pod may use at most: apart, for it is nothing that tells how pods are scheduled."""
+"""A spec and the pod's limits, which are no part of it: pods that differ in them are scheduled alike."""
 
 
 def pod_spec(spec: Document) -> PodSpec:
-    """The spec alone, as `spec_and_limits` has it."""
+    """The spec alone."""
     return spec_and_limits(spec)[0]
 
 
 def spec_and_limits(spec: Document) -> Parsed:
-    """The spec as the controller uses it. Equal specs give the same object, as long as the bounded caches hold it.
+    """Parse a spec. Equal specs give the same object, as long as the bounded caches hold it.
 
     Never raises: what cannot be read is listed in `malformed`.
     """
@@ -82,7 +82,7 @@ def spec_and_limits(spec: Document) -> Parsed:
 
 
 def _containers(value: object) -> list[object] | None:
-    """What scheduling reads of containers; the rest (images, environment, mounts) may differ among replicas."""
+    """The fields of containers that scheduling reads; others (images, environment, mounts) are left out."""
     if not isinstance(value, list):
         return None
     return [
@@ -108,7 +108,7 @@ def _both(spec: Document) -> Parsed:
 
 @lru_cache(maxsize=65_536, typed=True)
 def _canonical(spec: PodSpec) -> PodSpec:
-    """The first equal spec that came: documents that differ in the order of keys or in units still share one object."""
+    """The first equal spec seen: documents that differ in the order of keys or in units share one object too."""
     return spec
 
 

@@ -2,10 +2,9 @@
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers,
 https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/, pod-level resources (KEP-2837) and pod overhead
-(https://kubernetes.io/docs/concepts/scheduling-eviction/pod-overhead/). The peer knows neither sidecars nor overhead.
-
-Limits stand in for absent requests, as the API server defaults them in pods (but not in the templates of DaemonSets).
-Sums are exact; each resource is rounded up once per pod.
+(https://kubernetes.io/docs/concepts/scheduling-eviction/pod-overhead/). Karpenter v0.27 knows neither sidecars nor
+overhead. Limits stand in for absent requests, as the API server defaults them in pods (but not in the templates of
+DaemonSets). Sums are exact, in nano-units; each resource is rounded up once per pod.
 """
 
 from __future__ import annotations
@@ -27,27 +26,25 @@ Report = Callable[[str], None]
 def pod_requests(spec: Document, report: Report) -> Resources:
     """What a pod of this spec takes of a node, `pods: 1` included; zero amounts are left out.
 
-    `report` gets every field that cannot be read, with the reason; such a field counts as absent.
+    Fields that cannot be read go to `report` and count as absent.
     """
-    total = _containers(spec, _asked, report)
-    level = mapping(spec.get("resources"))
-    for name, amount in _pod_level(level, total, report).items():
-        total[name] = amount
+    total = _containers(spec, _requests, report)
+    total |= _pod_level(mapping(spec.get("resources")), total, report)
     _add(total, _quantities(spec.get("overhead"), "spec.overhead", report))
     return _of_one_pod(total)
 
 
 def pod_limits(spec: Document) -> Resources:
-    """What a pod of this spec may use at most, `pods: 1` included; resources that nothing bounds are left out.
+    """What a pod of this spec may use at most, `pods: 1` included; resources without a limit are left out.
 
-    Containers and sidecars together or the greatest init container, pod-level limits instead where there are some, and
-    the overhead on top of what is bounded (Kubernetes' `PodLimits`, k8s.io/component-helpers/resource). A container
-    without a limit adds nothing, there and here. Fields that cannot be read are `pod_requests`' to report.
+    Sources: Kubernetes' `PodLimits` (k8s.io/component-helpers/resource). Containers and sidecars together or the
+    greatest init container, else the pod-level limit; overhead is added to what has a limit. A container without a
+    limit adds nothing. Fields that cannot be read count as absent; `pod_requests` reports them.
     """
-    total = _containers(spec, _allowed, _unheard)
-    level = _quantities(mapping(spec.get("resources")).get("limits"), "spec.resources.limits", _unheard)
+    total = _containers(spec, _limits, _ignore)
+    level = _quantities(mapping(spec.get("resources")).get("limits"), "spec.resources.limits", _ignore)
     total.update((name, amount) for name, amount in level.items() if _allowed_at_pod_level(name))
-    overhead = _quantities(spec.get("overhead"), "spec.overhead", _unheard)
+    overhead = _quantities(spec.get("overhead"), "spec.overhead", _ignore)
     _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
     return _of_one_pod(total)
 
@@ -58,12 +55,15 @@ def _of_one_pod(total: Amounts) -> Resources:
     return FrozenMap(amounts)
 
 
-def _unheard(_problem: str) -> None:
-    """Who reads a field for the second time reports nothing."""
+def _ignore(_problem: str) -> None:
+    """Report nothing."""
 
 
 def _containers(spec: Document, of: Callable[[Document, str, Report], Amounts], report: Report) -> Amounts:
-    """Containers and sidecars together, or the greatest moment of initialisation, whichever is more."""
+    """Per resource, the greater of containers with sidecars, and of any init container with the sidecars before it.
+
+    `of` is what one container counts with: its requests or its limits.
+    """
     total: Amounts = {}
     for index, container in enumerate(objects(spec.get("containers"))):
         _add(total, of(container, f"spec.containers[{index}]", report))
@@ -82,11 +82,11 @@ def _containers(spec: Document, of: Callable[[Document, str, Report], Amounts], 
     return total
 
 
-def _allowed(container: Document, path: str, report: Report) -> Amounts:
+def _limits(container: Document, path: str, report: Report) -> Amounts:
     return _quantities(mapping(container.get("resources")).get("limits"), f"{path}.resources.limits", report)
 
 
-def _asked(container: Document, path: str, report: Report) -> Amounts:
+def _requests(container: Document, path: str, report: Report) -> Amounts:
     resources = mapping(container.get("resources"))
     amounts = _quantities(resources.get("limits"), f"{path}.resources.limits", report)
     amounts.update(_quantities(resources.get("requests"), f"{path}.resources.requests", report))
@@ -94,13 +94,11 @@ def _asked(container: Document, path: str, report: Report) -> Amounts:
 
 
 def _pod_level(resources: Document, containers: Amounts, report: Report) -> Amounts:
-    """spec.resources: its requests replace the containers' sum; its limits stand in where no container asks."""
-    asked = _quantities(resources.get("requests"), "spec.resources.requests", report)
+    """spec.resources: requests replace the containers' sum; limits stand in where no container has a request."""
+    requests = _quantities(resources.get("requests"), "spec.resources.requests", report)
     limits = _quantities(resources.get("limits"), "spec.resources.limits", report)
-    for name, amount in limits.items():
-        if name not in asked and name not in containers:
-            asked[name] = amount
-    return {name: amount for name, amount in asked.items() if _allowed_at_pod_level(name)}
+    requests |= {name: amount for name, amount in limits.items() if name not in requests and name not in containers}
+    return {name: amount for name, amount in requests.items() if _allowed_at_pod_level(name)}
 
 
 def _allowed_at_pod_level(name: str) -> bool:

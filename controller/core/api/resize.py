@@ -1,7 +1,7 @@
 """Pods whose resources are being resized in place (KEP-1287, on by default since Kubernetes 1.33).
 
-While a resize is on its way, kube-scheduler counts the greatest of what the spec asks for, what the kubelet allocated
-and what the containers have; once the kubelet calls the resize infeasible, the spec no longer counts.
+During a resize, kube-scheduler counts the greatest of what the spec requests, what the kubelet allocated and what the
+containers have; once the kubelet calls the resize infeasible, the spec no longer counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from controller.core.api.quantity import nanos
 
 
 def resized_spec(spec: Document, status: Document) -> Document:
-    """The spec whose requests are those that count; the same object when no container is being resized."""
+    """The spec with the requests that count; the same object when no container is being resized."""
     names = ("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")
     changed: dict[str, Any] = {}
     for field, statuses in names:
@@ -28,18 +28,18 @@ def resized_spec(spec: Document, status: Document) -> Document:
 
 
 def _counted(container: Any, by_name: dict[str, Document], status: Document, field: str) -> Any:
-    """The container with the requests that count: itself, unless its status says something else than its spec."""
+    """The container with the requests that count: itself, unless its status differs from its spec."""
     if not isinstance(container, dict) or (field == "initContainers" and container.get("restartPolicy") != "Always"):
         return container
     held = by_name.get(text(container.get("name")))
     if held is None or not isinstance(held.get("resources"), dict):
         return container
     resources = mapping(container.get("resources"))
-    asked = mapping(resources.get("requests"))
+    requested = mapping(resources.get("requests"))
     actual, allocated = mapping(held["resources"].get("requests")), mapping(held.get("allocatedResources"))
-    if actual == asked and (not allocated or allocated == asked):
+    if actual == requested and (not allocated or allocated == requested):
         return container
-    sources = [actual, allocated] if _infeasible(status) else [asked, actual, allocated]
+    sources = [actual, allocated] if _infeasible(status) else [requested, actual, allocated]
     return {**container, "resources": {**resources, "requests": _greatest(sources)}}
 
 
@@ -52,7 +52,7 @@ def _infeasible(status: Document) -> bool:
 
 
 def _greatest(sources: list[Document]) -> dict[str, Any]:
-    """Per resource, the greatest of the quantities that can be read; the rest stands as the last source wrote it."""
+    """Per resource, the greatest quantity of the sources; one that cannot be read is less than any other."""
     greatest: dict[str, Any] = {}
     for source in sources:
         for name, quantity in source.items():

@@ -1,6 +1,6 @@
-"""Strict reading of users' objects: every wrong type, unknown field and value out of range is one Problem.
+"""Strict reading of users' objects: every wrong type, unknown field and value out of range is a Problem.
 
-Reading goes on after a problem, with the field counted as absent, so that a user sees all of them at once.
+Reading goes on after a problem, with the field counted as absent, so that users see all of them at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_INT64: Final = 2**63 - 1
 
 
 class Report:
-    """Collects problems in the order in which they were found."""
+    """Collect problems, in order."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -52,7 +52,7 @@ class Report:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy that names the nearest known name, or lists all when none is near."""
+    """A remedy: the nearest known name, or all of them when none is near."""
     names = sorted(known)
     by_case = {each.lower(): each for each in names}
     near = by_case.get(name.lower()) or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), "")
@@ -114,13 +114,12 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return None
-        if not isinstance(value, str):
-            self.report.add(self.at(name), f"must be a string, not {value!r}", _quote(value))
+        if not self._is_string(self.at(name), value):
             return None
         if allowed and value not in allowed:
             self.report.add(self.at(name), f"{value!r} is not supported", _one_of(value, allowed))
             return None
-        return value
+        return str(value)
 
     def integer(self, name: str, minimum: int = -MAX_INT64, maximum: int = MAX_INT64) -> int | None:
         """An integer within bounds, both included."""
@@ -146,13 +145,12 @@ class Fields:
 
     def strings(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
-        found: list[str] = []
-        for path, value in self.members(name):
-            if isinstance(value, str):
-                found.append(value)
-            else:
-                self.report.add(path, f"must be a string, not {value!r}", _quote(value))
-        return tuple(found)
+        return tuple(value for path, value in self.members(name) if self._is_string(path, value))
+
+    def _is_string(self, path: str, value: Any) -> bool:
+        if not isinstance(value, str):
+            self.report.add(path, f"must be a string, not {value!r}", _quote(value))
+        return isinstance(value, str)
 
     def members(self, name: str) -> Iterator[tuple[str, Any]]:
         """The members of a list, each with its path."""
@@ -186,13 +184,8 @@ class Fields:
 
     def string_map(self, name: str) -> FrozenMap[str, str]:
         """A map of strings to strings."""
-        found: dict[str, str] = {}
-        for path, key, value in self.entries(name):
-            if isinstance(value, str):
-                found[key] = value
-            else:
-                self.report.add(path, f"must be a string, not {value!r}", _quote(value))
-        return FrozenMap(found) if found else EMPTY
+        members = {key: value for path, key, value in self.entries(name) if self._is_string(path, value)}
+        return FrozenMap(members) if members else EMPTY
 
     def quantities(self, name: str) -> dict[str, str | int | float]:
         """A map of quantities, as written; those that cannot be read are problems."""

@@ -1,4 +1,4 @@
-"""The objects around pods and nodes that decide where a pod may go and when a node may leave."""
+"""Objects around pods and nodes that decide where a pod may run and when a node may be removed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """Labels are what namespace selectors look at. `terminating`: it is being deleted, and its pods with it."""
+    """`labels` are for namespace selectors. `terminating`: it is being deleted, and its pods with it."""
 
     name: str
     labels: FrozenMap[str, str] = EMPTY
