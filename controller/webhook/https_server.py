@@ -176,7 +176,7 @@ class AdmissionServer:
         self._thread.start()
 
     def drain(self) -> None:
-        """Go on answering, but close each connection after its next request, so that clients turn to another replica."""
+        """Close each connection after its next request, so that clients turn to another replica."""
         if self._listener is not None:
             self._listener.draining = True
 
