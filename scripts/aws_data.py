@@ -1,4 +1,4 @@
-"""Writes the tables in controller/aws/data from AWS's own answers. Run it before a release.
+"""Write the shipped tables in controller/aws/data from AWS's own answers. Run it before a release.
 
     uv run python scripts/aws_data.py prices [--region us-east-1 ...] [--source TEXT]
     uv run python scripts/aws_data.py instance-types [--region us-east-1 ...] [--source TEXT]
@@ -6,7 +6,7 @@
 
 `prices` asks the Pricing API, `instance-types` EC2 (credentials and endpoints as boto3 finds them), region by region.
 `branch-interfaces` reads the file pkg/aws/vpc/limits.go of github.com/aws/amazon-vpc-resource-controller-k8s, where AWS
-publishes what no API tells.
+publishes the limits that no API tells.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def prices(folder: Path, regions: tuple[str, ...], source: str) -> None:
     table: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
     today = dt.datetime.now(dt.UTC).date().isoformat()
     for region in regions:
-        found = _region_prices(region)
-        table[region] = {"generated": today, "source": source, "prices": found}
-        click.echo(f"{region}: {len(found)} prices, {today}")
+        priced = _region_prices(region)
+        table[region] = {"generated": today, "source": source, "prices": priced}
+        click.echo(f"{region}: {len(priced)} prices, {today}")
     _write(file, dict(sorted(table.items())))
 
 
@@ -87,8 +87,8 @@ def instance_types(folder: Path, regions: tuple[str, ...], source: str) -> None:
             catalog.refresh()
         if catalog.sold is None:
             raise click.ClickException(f"EC2 lists no instance types in {region}")
-        found = ShippedTypes(region, today, source, catalog.sold.types, catalog.sold.zones)
-        table = pack_types(table, found)
+        read = ShippedTypes(region, today, source, catalog.sold.types, catalog.sold.zones)
+        table = pack_types(table, read)
         click.echo(f"{region}: {len(catalog.sold.types)} instance types, {today}")
     _write(file, table)
 
@@ -99,26 +99,26 @@ def instance_types(folder: Path, regions: tuple[str, ...], source: str) -> None:
 def branch_interfaces(folder: Path, limits_go: Path) -> None:
     """Branch network interfaces by instance type."""
     text = limits_go.read_text()
-    found = {}
+    interfaces = {}
     for match in _TYPE.finditer(text):
         limit = re.search(r"BranchInterface:\s+(\d+)", match["body"])
         if limit and int(limit[1]) and re.search(r"IsTrunkingCompatible:\s+true", match["body"]):
-            found[match["name"]] = int(limit[1])
+            interfaces[match["name"]] = int(limit[1])
     generated = _GENERATED.search(text)
-    if not found or not generated:
+    if not interfaces or not generated:
         raise click.ClickException(f"{limits_go} has no limits in the form that is known; adapt this script")
     document = {
         "generated": generated["date"],
         "source": "amazon-vpc-resource-controller-k8s, pkg/aws/vpc/limits.go",
-        "branchInterfaces": dict(sorted(found.items())),
+        "branchInterfaces": dict(sorted(interfaces.items())),
     }
     _write(folder / BRANCH_INTERFACES_FILE, document)
-    click.echo(f"{BRANCH_INTERFACES_FILE}: {len(found)} instance types, {generated['date']}")
+    click.echo(f"{BRANCH_INTERFACES_FILE}: {len(interfaces)} instance types, {generated['date']}")
 
 
 @contextmanager
 def _failing(region: str) -> Iterator[None]:
-    """AWS's refusal as the command's: what failed, in which region, and that the table stays."""
+    """Turn a CloudError into the command's error: what failed, in which region, and that the table is unchanged."""
     try:
         yield
     except CloudError as error:
@@ -135,7 +135,7 @@ def _region_prices(region: str) -> dict[str, float]:
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:
-    """The bytes depend on the content alone: the same answer makes no change to commit."""
+    """Write bytes that depend on the content alone, so that an unchanged answer is no change to commit."""
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0))
 

@@ -1,7 +1,7 @@
-"""What a person wants to know of the account before nodes are bought: who asks, which quotas bind, what is missing.
+"""Facts of the AWS account for `nodeless check`: the caller, vCPU quotas, the spot role.
 
-The controller itself asks none of this. Whoever calls needs sts, iam and servicequotas rights of their own; CloudErrors
-say which one is missing.
+The controller itself needs none of this. The caller needs sts, iam and servicequotas permissions; CloudErrors name
+the one that is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.errors import CloudError
 
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 STANDARD = "acdhimrtz"
-"""First letters of families that EC2 counts as standard (Service Quotas, "Running On-Demand Standard instances")."""
+"""First letters of the families in the quota "Running On-Demand Standard instances" (Service Quotas, Amazon EC2)."""
 
 NOT_STANDARD = ("inf", "trn", "hpc", "dl", "mac")
 _LETTERS = re.compile(r"[a-z]+")
@@ -59,7 +59,7 @@ def family_class(instance_type: str) -> str:
 
 
 def caller(session: boto3.Session | None = None) -> str:
-    """The ARN that AWS sees. Raises CloudError."""
+    """The caller's ARN. Raises CloudError."""
     with translated("sts:GetCallerIdentity"):
         identity: dict[str, Any] = (session or boto3.Session()).client("sts").get_caller_identity()
     return str(identity["Arn"])
@@ -79,7 +79,7 @@ def has_spot_role(session: boto3.Session | None = None) -> bool:
 
 def running_vcpus(clients: Clients) -> Counter[tuple[str, str]]:
     """vCPUs of the region's running instances by class and capacity type. Raises CloudError."""
-    found: Counter[tuple[str, str]] = Counter()
+    vcpus_by_class: Counter[tuple[str, str]] = Counter()
     states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     with translated("ec2:DescribeInstances"):
         pages = clients.ec2.get_paginator("describe_instances").paginate(Filters=states)  # type: ignore[arg-type]
@@ -87,16 +87,16 @@ def running_vcpus(clients: Clients) -> Counter[tuple[str, str]]:
             cpu = instance.get("CpuOptions", {})
             vcpus = cpu.get("CoreCount", 0) * cpu.get("ThreadsPerCore", 1)
             capacity_type = SPOT if instance.get("InstanceLifecycle") == "spot" else ON_DEMAND
-            found[(family_class(instance["InstanceType"]), capacity_type)] += vcpus
-    return found
+            vcpus_by_class[(family_class(instance["InstanceType"]), capacity_type)] += vcpus
+    return vcpus_by_class
 
 
 def quotas(clients: Clients, session: boto3.Session | None = None) -> tuple[Quota, ...]:
-    """The vCPU quotas of the region beside what runs. Raises CloudError."""
+    """The region's vCPU quotas, each with the vCPUs that run. Raises CloudError."""
     service: Any = (session or boto3.Session()).client("service-quotas", region_name=clients.region)
-    used, found = running_vcpus(clients), []
+    used, checked = running_vcpus(clients), []
     for (family, capacity_type), code in QUOTAS.items():
         with translated("servicequotas:GetServiceQuota"):
             answer = service.get_service_quota(ServiceCode="ec2", QuotaCode=code)
-        found.append(Quota(family, capacity_type, float(answer["Quota"]["Value"]), used[(family, capacity_type)]))
-    return tuple(found)
+        checked.append(Quota(family, capacity_type, float(answer["Quota"]["Value"]), used[(family, capacity_type)]))
+    return tuple(checked)

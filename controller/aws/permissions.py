@@ -1,7 +1,7 @@
-"""The start-up check: may the controller's role do what the controller will do?
+"""Check at start-up which of its AWS calls the controller's role is allowed to make.
 
-EC2's dry runs answer without doing anything; the few calls without a dry run are made as they are, being reads. What
-cannot be asked in advance (iam:PassRole, TerminateInstances of instances that do not exist yet) is not checked here.
+EC2 calls are made as dry runs; the few calls that have none are reads. iam:PassRole, and TerminateInstances of
+instances that do not exist yet, cannot be checked in advance.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Check = tuple[str, Callable[[], Any]]
 
 NAME = "karpenter.k8s.aws/dry-run"
 PARAMETER = "/aws/service/eks/optimized-ami/1.30/amazon-linux-2/recommended/image_id"
-"""Any public parameter; whether it exists does not matter."""
+"""Any public parameter: it need not exist."""
 
 
 def check_permissions(clients: Clients, settings: Settings) -> tuple[str, ...]:
-    """Try every action; returns those that are refused without that being the end.
+    """Try every action; returns the refused ones that the controller can do without.
 
-    That is the Pricing API, without which the built-in prices hold, and CreateFleet, because a policy that allows it
-    for our own launch templates alone may refuse a dry run that has none.
+    These are the Pricing API, which the shipped prices replace, and CreateFleet: a policy that allows it for this
+    cluster's launch templates alone may refuse a dry run that has none.
 
     Raises CloudUnauthorizedError naming all vital actions that are refused, with the policy statement that allows
-    them, or saying that the credentials are not valid; other CloudErrors when AWS does not answer.
+    them, or when the credentials are not valid; other CloudErrors when AWS does not answer.
     """
     refused = [action for action, call in _vital(clients, settings) if not _allowed(action, call)]
     if refused:
@@ -93,7 +93,7 @@ def _advisory(clients: Clients, settings: Settings) -> Iterator[Check]:
 
 
 def _allowed(action: str, call: Callable[[], Any]) -> bool:
-    """False when IAM refuses. An answer about the request itself proves that IAM let it pass."""
+    """False when IAM refuses the call. An error about the request itself shows that IAM allowed it."""
     try:
         call()
     except ClientError as error:

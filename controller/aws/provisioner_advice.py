@@ -1,7 +1,6 @@
-"""What a user should know of a Provisioner and template that are valid together and yet do not do what they seem to.
+"""Settings of a Provisioner and node template that are valid and yet have no effect.
 
-Karpenter v0.27 left settings that an AMI family has no place for out in silence, and the node had others than were
-written.
+Karpenter v0.27 silently ignored settings that the user data of an AMI family cannot express.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MEMBERS = {
 
 
 def ignored_fields(kubelet: KubeletConfiguration, family: AMIFamily) -> tuple[str, ...]:
-    """Members that are set and do not reach a node of the family, sorted."""
+    """Members that are set and do not reach nodes of the family, sorted."""
     ignored = family.ignored_kubelet_fields
     if ignored == ("*",):
         ignored = tuple(_MEMBERS)
@@ -41,24 +40,24 @@ def ignored_fields(kubelet: KubeletConfiguration, family: AMIFamily) -> tuple[st
 def advice(
     provisioner: Provisioner, template: AWSNodeTemplate, family: AMIFamily, settings: Settings
 ) -> tuple[str, ...]:
-    """Sentences for the user, each with what to do; none when all is well."""
-    found = []
+    """One sentence for each setting without effect, with the remedy."""
+    sentences = []
     where = f"AWSNodeTemplate {template.name} (amiFamily {family.name})"
     fields = ignored_fields(provisioner.kubelet, family)
     own = template.launch_template
     if own is not None and provisioner.kubelet != KubeletConfiguration():
-        found.append(
+        sentences.append(
             f"spec.kubeletConfiguration does not reach nodes of AWSNodeTemplate {template.name}: they boot with the "
             f"user data of its own launch template {own}; set it there"
         )
     elif fields:
         remedy = "set them in its userData" if family.name == "Custom" else "remove them, or use another family"
-        found.append(
+        sentences.append(
             f"spec.kubeletConfiguration: {', '.join(fields)}: {where} has no place for these and ignores them; {remedy}"
         )
     if settings.instance_store_policy and not family.supports_instance_store and own is None:
-        found.append(
+        sentences.append(
             f"aws.instanceStorePolicy {settings.instance_store_policy} has no effect on {where}: its user data cannot "
             "set up the disks; use AL2 or AL2023"
         )
-    return tuple(found)
+    return tuple(sentences)

@@ -122,7 +122,7 @@ def set_prices(provider: AWSProvider, prices: Mapping[str, float]) -> None:
 def let_threads_meet(provider: AWSProvider) -> None:
     """Let batches of Describe calls wait in real time, so that calls of several threads come together."""
     instances = provider._instances
-    instances._of_token._clock = instances._found._clock = SystemClock()
+    instances._of_token._clock = instances._described._clock = SystemClock()
 
 
 def merger(provider: AWSProvider) -> FleetMerger:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from controller.aws.amifamily.al2 import AL2
 from controller.aws.amifamily.al2023 import AL2023
 from controller.aws.amifamily.bottlerocket import BOTTLEROCKET
-from controller.aws.amifamily.custom import CUSTOM
-from controller.aws.amifamily.family import AMIFamily
-from controller.aws.amifamily.ubuntu import UBUNTU
+from controller.aws.amifamily.eks_bootstrap import AL2, UBUNTU
+from controller.aws.amifamily.family import AMIFamily, Bootstrap
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.errors import NodeTemplateError
 
+
+def _custom_user_data(bootstrap: Bootstrap) -> str:
+    """spec.userData, byte for byte."""
+    return bootstrap.custom or ""
+
+
+CUSTOM = AMIFamily(name="Custom", aliases=(), user_data=_custom_user_data, ignored_kubelet_fields=("*",))
+"""An image of the user's own, named by spec.amiSelector."""
 FAMILIES = {family.name: family for family in (AL2, AL2023, BOTTLEROCKET, UBUNTU, CUSTOM)}
 DEFAULT_FAMILY = AL2.name
 
 
 def family_of(template: AWSNodeTemplate) -> AMIFamily:
-    """The template's family. Raises NodeTemplateError for one that we do not run."""
+    """The template's family. Raises NodeTemplateError for one that is not supported."""
     name = template.ami_family or DEFAULT_FAMILY
     family = FAMILIES.get(name)
     if family is None:

@@ -1,6 +1,6 @@
-"""Amazon Linux 2023, EKS optimized: nodeadm reads a NodeConfig instead of running a script.
+"""Amazon Linux 2023, EKS optimized: nodeadm reads a NodeConfig from MIME user data.
 
-Source: awslabs/amazon-eks-ami, nodeadm (API node.eks.aws/v1alpha1). Karpenter v0.27 did not know the family.
+Source: awslabs/amazon-eks-ami, nodeadm (API node.eks.aws/v1alpha1). Karpenter v0.27 does not have the family.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PATH = "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023"
 
 
 def user_data(bootstrap: Bootstrap) -> str:
-    """The user's parts, then our NodeConfig: nodeadm merges NodeConfigs in order, so that ours wins.
+    """The user's parts, then the controller's NodeConfig: nodeadm merges NodeConfigs in order, the last one wins.
 
     spec.userData may be a MIME document, a shell script, or a NodeConfig on its own. Raises NodeTemplateError when it
-    cannot be read, or another container runtime than the image's is asked for.
+    cannot be read, or when another container runtime than containerd is set.
     """
     runtime = bootstrap.kubelet.container_runtime
     if runtime not in (None, "containerd"):
@@ -66,7 +66,7 @@ def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """Members of kubelet.config.k8s.io/v1beta1 KubeletConfiguration; those that are not set are left to the image."""
+    """Members of kubelet.config.k8s.io/v1beta1 KubeletConfiguration; unset ones are left to the image."""
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in bootstrap.taints]
     members: dict[str, Any] = {
         "clusterDNS": list(bootstrap.dns_ips) or None,

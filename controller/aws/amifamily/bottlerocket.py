@@ -1,9 +1,8 @@
-"""Bottlerocket: its settings are TOML, the user's and ours merged.
+"""Bottlerocket: TOML settings, those of spec.userData merged with the controller's.
 
-Source: Bottlerocket's settings reference (settings.kubernetes). Where we differ from Karpenter v0.27: keys under
-settings.kubernetes that it did not know were dropped from the user's TOML; here everything stays but what we must set.
-As in v0.27, podsPerCore, evictionSoft and the pod grace period have no setting there and are not passed on; unlike it,
-we say so.
+Source: Bottlerocket's settings reference (settings.kubernetes). Karpenter v0.27 dropped keys under settings.kubernetes
+that it did not know from the user's TOML; here all are kept but those that the controller must set. As in v0.27,
+podsPerCore, evictionSoft and the pod grace period have no setting and are not passed on; provisioner_advice tells so.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PATH = "/aws/service/bottlerocket/aws-k8s-{version}"
 
 
 def user_data(bootstrap: Bootstrap) -> str:
-    """The merged TOML. Raises NodeTemplateError when the user's cannot be read."""
+    """The merged TOML. Raises NodeTemplateError when spec.userData cannot be read."""
     document = _parsed(bootstrap)
     settings = _table(document, "settings", "settings", bootstrap.subject)
     kubernetes = _table(settings, "kubernetes", "settings.kubernetes", bootstrap.subject)
@@ -34,7 +33,7 @@ def user_data(bootstrap: Bootstrap) -> str:
 
 
 def kubernetes_settings(bootstrap: Bootstrap) -> dict[str, Any]:
-    """The settings that a node of this cluster and Provisioner must have."""
+    """Members of settings.kubernetes for a node of this cluster and Provisioner."""
     cluster, kubelet = bootstrap.cluster, bootstrap.kubelet
     members: dict[str, Any] = {
         "api-server": cluster.endpoint,
@@ -64,17 +63,17 @@ def _parsed(bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def _table(parent: dict[str, Any], key: str, path: str, subject: str) -> dict[str, Any]:
-    found = parent.setdefault(key, {})
-    if not isinstance(found, dict):
+    table = parent.setdefault(key, {})
+    if not isinstance(table, dict):
         raise NodeTemplateError(f"{subject}: spec.userData: {path} must be a TOML table, as in [{path}]")
-    return found
+    return table
 
 
 def _taints(taints: Iterable[Taint]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_key: dict[str, list[str]] = {}
     for taint in taints:
-        found.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
-    return found
+        by_key.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
+    return by_key
 
 
 def _text(number: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What the controller must know of an operating system image family, and what a node must know to join."""
+"""The type of an AMI family: images, user data, and what its nodes support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """What user data is written from."""
+    """The input of user data."""
 
     subject: str
     """The object that errors name, such as `AWSNodeTemplate default`."""
@@ -32,7 +32,7 @@ class Bootstrap:
     custom: str | None = None
     """spec.userData."""
     instance_store: bool = False
-    """The NVMe disks that an instance has become its data device."""
+    """The instance's NVMe disks, if any, become its data device."""
 
     @property
     def dns_ips(self) -> tuple[str, ...]:
@@ -54,36 +54,36 @@ class ImageAlias:
 
 @dataclass(frozen=True, slots=True)
 class AMIFamily:
-    """One family. `user_data` writes what EC2 hands to the instance; it raises NodeTemplateError on bad input."""
+    """One family. `user_data` raises NodeTemplateError when spec.userData cannot be read or merged."""
 
     name: str
     aliases: tuple[ImageAlias, ...]
     user_data: Callable[[Bootstrap], str]
     block_devices: tuple[BlockDeviceMapping, ...] = ()
-    """When the template has none; empty: the image's own."""
+    """Used where the template has none; empty: the image's own."""
     storage_device: str | None = None
     """The device whose size is the node's ephemeral storage; None: the last one."""
     eni_limited_memory_overhead: bool = True
     supports_pods_per_core: bool = True
     supports_eviction_soft: bool = True
     supports_instance_store: bool = False
-    """Its user data can make one array of the NVMe disks."""
+    """Its user data can combine the NVMe disks into one array."""
     ignored_kubelet_fields: tuple[str, ...] = ()
-    """Members of kubeletConfiguration for which its user data has no place; `*` alone: all of them."""
+    """Members of kubeletConfiguration that its user data cannot express; `*` alone: all of them."""
 
 
 def default_device(name: str, gib: int) -> BlockDeviceMapping:
-    """An encrypted gp3 volume that goes with its instance."""
+    """An encrypted gp3 volume that is deleted with its instance."""
     return BlockDeviceMapping(
         name, BlockDevice(delete_on_termination=True, encrypted=True, volume_size_bytes=gib * GIB, volume_type="gp3")
     )
 
 
 def needs(arch: str, only: tuple[str, ...] = (), never: tuple[str, ...] = ()) -> Requirements:
-    """Types of an architecture, with accelerators of the makers `only`, or of none of the makers `never`."""
-    found = [Requirement.of(keys.ARCH, "In", (arch,))]
+    """Types of an architecture, with accelerators of the manufacturers `only`, or of none of `never`."""
+    requirements = [Requirement.of(keys.ARCH, "In", (arch,))]
     if only:
-        found.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "In", only))
+        requirements.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "In", only))
     if never:
-        found.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "NotIn", never))
-    return Requirements(found)
+        requirements.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "NotIn", never))
+    return Requirements(requirements)

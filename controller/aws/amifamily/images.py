@@ -1,4 +1,4 @@
-"""Which image an instance type boots: by the family's SSM parameters, or by spec.amiSelector."""
+"""Which image an instance type boots: from the family's SSM parameters, or from spec.amiSelector."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEFAULT_OWNERS = ("self", "amazon")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An AMI, and the instance types that it is for."""
+    """An AMI, and the requirements of the instance types that it is for."""
 
     id: str
     name: str = ""
@@ -58,17 +58,17 @@ class Images:
         """
         images = self.of(template, version)
         types = tuple(instance_types)
-        found = {item.name: image.id for item in types if (image := first_match(images, item)) is not None}
-        if not found:
+        ids = {item.name: image.id for item in types if (image := first_match(images, item.requirements)) is not None}
+        if not ids:
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: no image of family {family_of(template).name} is for instance types "
                 f"{', '.join(sorted(item.name for item in types)[:5])}; allow other types in the Provisioner, "
                 "or name images for them in spec.amiSelector"
             )
-        return found
+        return ids
 
     def of(self, template: AWSNodeTemplate, version: str) -> tuple[Image, ...]:
-        """The template's images in the order of preference, at least one.
+        """The template's images in order of preference, at least one.
 
         By spec.amiSelector: newest first, only the newest for each set of requirements. Else by the family's SSM
         parameters for the Kubernetes version. Raises NodeTemplateError when there is none, and other CloudErrors.
@@ -89,18 +89,18 @@ class Images:
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: family {family.name} has no image of its own; set spec.amiSelector"
             )
-        found = [
+        images = tuple(
             Image(id=image_id, requirements=alias.requirements)
             for alias in family.aliases
             if (image_id := self._parameter(template, alias, version)) is not None
-        ]
-        if not found:
+        )
+        if not images:
             missing = family.aliases[0].parameters[0].format(version=version)
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: AWS publishes no {family.name} image for Kubernetes {version} "
                 f"(SSM parameter {missing} does not exist); choose another spec.amiFamily or set spec.amiSelector"
             )
-        return tuple(found)
+        return images
 
     def _parameter(self, template: AWSNodeTemplate, alias: ImageAlias, version: str) -> str | None:
         for pattern in alias.parameters:
@@ -123,18 +123,13 @@ class Images:
         filters, owners = image_filters(template.ami_selector)
         with translated("ec2:DescribeImages", f"AWSNodeTemplate {template.name}"):
             pages = self._ec2.get_paginator("describe_images").paginate(Filters=filters, Owners=owners)
-            found = [parse_image(image) for page in pages for image in page["Images"]]
-        return newest_only(found)
+            images = [parse_image(image) for page in pages for image in page["Images"]]
+        return newest_only(images)
 
 
-def fits(requirements: Requirements, item: InstanceType) -> bool:
-    """Whether an image with these requirements is for the type."""
-    return not requirements.conflicts(item.requirements)
-
-
-def first_match(images: Iterable[Image], item: InstanceType) -> Image | None:
-    """The first image that is for the type."""
-    return next((image for image in images if fits(image.requirements, item)), None)
+def first_match(images: Iterable[Image], requirements: Requirements) -> Image | None:
+    """The first image that is for a type with these requirements."""
+    return next((image for image in images if not image.requirements.conflicts(requirements)), None)
 
 
 def image_filters(selector: Mapping[str, str]) -> tuple[list[FilterTypeDef], list[str]]:
@@ -158,7 +153,7 @@ def image_filters(selector: Mapping[str, str]) -> tuple[list[FilterTypeDef], lis
 
 
 def parse_image(image: Mapping[str, Any]) -> Image:
-    """An image; its tags with well-known keys say which types it is for, beside its architecture."""
+    """Read one entry of DescribeImages; tags with well-known label keys are requirements beside its architecture."""
     wanted = [
         Requirement.of(tag["Key"], "In", (tag["Value"],))
         for tag in image.get("Tags", ())
@@ -170,8 +165,8 @@ def parse_image(image: Mapping[str, Any]) -> Image:
 
 
 def newest_only(images: Iterable[Image]) -> tuple[Image, ...]:
-    """Newest first (undated last, then by name and id, descending), one image for each set of requirements."""
-    found: dict[Requirements, Image] = {}
+    """The newest image for each set of requirements, newest first (undated last; ties by name and id, descending)."""
+    newest: dict[Requirements, Image] = {}
     for image in sorted(images, key=lambda i: (i.created, i.name, i.id), reverse=True):
-        found.setdefault(image.requirements, image)
-    return tuple(found.values())
+        newest.setdefault(image.requirements, image)
+    return tuple(newest.values())

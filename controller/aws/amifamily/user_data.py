@@ -1,7 +1,7 @@
-"""User data as MIME multipart, the form in which cloud-init takes several scripts and configurations.
+"""User data as MIME multipart, in which cloud-init takes several scripts and configurations.
 
-Source: cloud-init's "MIME multi part archive", EC2's limit of 16 KB before base64, Karpenter v0.27's boundary and order
-(the user's parts first, ours last).
+Sources: cloud-init, "MIME multi part archive"; EC2 user guide (16 KB before base64); Karpenter v0.27's boundary and
+order (the user's parts first, the controller's last).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Part:
 
 
 def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
-    """The user's parts, then ours. Raises NodeTemplateError when the user's MIME document cannot be read."""
+    """The user's parts, then the controller's (`ours`). Raises NodeTemplateError when the former cannot be read."""
     parts = [*custom_parts(custom, subject), *ours]
     boundary = BOUNDARY
     while any(f"--{boundary}" in part.body for part in parts):
@@ -45,7 +45,7 @@ def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
 
 
 def custom_parts(custom: str | None, subject: str) -> list[Part]:
-    """spec.userData as parts: a MIME document's own, or else one shell script."""
+    """spec.userData as parts: those of a MIME document, or else one shell script."""
     if custom is None or not custom.strip():
         return []
     if not custom.strip().startswith(("MIME-Version:", "Content-Type: multipart/")):
@@ -68,7 +68,7 @@ def _part(message: Message) -> Part:
 
 
 def check_size(text: str, subject: str) -> str:
-    """`text`, if EC2 takes it. Raises NodeTemplateError when it is too long."""
+    """Return `text`. Raises NodeTemplateError when it is longer than EC2 allows."""
     size = len(text.encode())
     if size > MAX_BYTES:
         raise NodeTemplateError(

@@ -1,4 +1,7 @@
-"""botocore's errors in our own tree, each with the action that failed and what would help."""
+"""Translate botocore's errors into CloudErrors that name the action that failed and the remedy.
+
+Codes: EC2 API reference, "Error codes for the Amazon EC2 API"; SQS, SSM, EKS and IAM API references, "Common errors".
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,12 @@ CAPACITY_CODES = frozenset(
         "VcpuLimitExceeded",
     }
 )
-"""An offering that answers so will not be had for a while (EC2 API error codes). Karpenter v0.27 knew five of them, and
-failed the launch on the others without trying elsewhere."""
+"""The offering has no capacity for a while. Karpenter v0.27 knew five of these codes; on the others its launch failed
+without trying other offerings."""
 
 OFFERING_CODES = CAPACITY_CODES | {"InvalidFleetConfiguration"}
-"""Among the errors of a fleet, what speaks of one offering alone: the others may still be had.
-
-InvalidFleetConfiguration is EC2's word for a type that the zone does not have, whatever its offerings said."""
+"""Among the errors of a fleet, those about one offering: others may still have capacity. EC2 answers
+InvalidFleetConfiguration for a type that the zone does not sell, even where DescribeInstanceTypeOfferings lists it."""
 
 NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 FLEET_NOT_FOUND_CODES = frozenset({"InvalidFleetId.NotFound", "InvalidFleetId"})
@@ -107,25 +109,25 @@ TEMPLATE_CODES = frozenset(
         "ParameterNotFound",
     }
 )
-"""The template names something that AWS does not know: its author has to act."""
+"""The node template refers to something that AWS does not know; its author has to correct it."""
 
 TRANSIENT_CODES = frozenset(
     {"", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout"}
 )
-"""No answer (empty), or AWS's own failure: another time it works."""
+"""No answer (empty), or a failure on AWS's side: the same call may succeed later."""
 
 _CREDENTIAL_ERRORS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
 
 
 def error_code(error: BaseException) -> str:
-    """The API's own code, or empty."""
+    """The API's error code, or empty."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return ""
 
 
 def transient(error: CloudError) -> bool:
-    """Whether the same call may well succeed later without anybody doing anything."""
+    """Whether the same call may succeed later without a change by anybody."""
     if isinstance(error, CloudThrottledError):
         return True
     return type(error) is CloudError and error.code in TRANSIENT_CODES
@@ -133,7 +135,7 @@ def transient(error: CloudError) -> bool:
 
 @contextmanager
 def translated(action: str, subject: str = "") -> Iterator[None]:
-    """Run one AWS call; raise what botocore raises as a CloudError.
+    """Run an AWS call; botocore's errors are raised as CloudErrors.
 
     `action` is the IAM action (`ec2:CreateFleet`), `subject` what it was for (`AWSNodeTemplate default`).
     """
@@ -155,7 +157,7 @@ def translate(error: Exception, action: str, subject: str = "") -> CloudError:
 
 
 def by_code(code: str, message: str, action: str) -> CloudError:
-    """The CloudError for an API error code, with what would help."""
+    """The CloudError for an API error code, with the remedy."""
     if code == NO_SPOT_ROLE:
         remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
         return CloudUnauthorizedError(f"{message}; the account has no role for spot: {remedy}", code)

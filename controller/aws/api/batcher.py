@@ -1,8 +1,8 @@
-"""Merges calls that many threads make at about the same time into few: Describe, Terminate and CreateFleet calls.
+"""Merge calls of many threads at about the same time: Describe, Terminate and CreateFleet calls.
 
-EC2 throttles by calls, not by ids. The first caller of a batch leads it: it waits until no more calls have come for a
-moment, makes the call, and deals out the results; there is no thread of our own that could die. Windows and sizes are
-Karpenter v0.27's, but for 200 items, the values that an EC2 filter takes.
+EC2 throttles by calls, not by ids. The first caller of a batch leads it: it waits until no further call joins for a
+moment, makes the call, and hands out the results; no thread of its own is needed. Windows and sizes are Karpenter
+v0.27's, but for 200 items: the number of values that an EC2 filter takes.
 """
 
 from __future__ import annotations

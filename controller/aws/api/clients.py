@@ -1,4 +1,4 @@
-"""The boto3 clients: bounded timeouts, standard retries, endpoints from botocore's own configuration alone."""
+"""The boto3 clients: bounded timeouts, standard retries, endpoints from botocore's configuration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_SECONDS = 5
 READ_TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 4
-"""One call and three retries, as Karpenter v0.27's SDK did."""
+"""One call and three retries, as in Karpenter v0.27's SDK."""
 
 MAX_CONNECTIONS = 50
-"""Launches run in parallel; botocore's default of 10 would queue them."""
+"""Launches run in parallel; botocore's default of 10 connections would queue them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Clients:
 
 
 def pricing_region(region: str) -> str:
-    """The nearest of the few regions that serve the Pricing API."""
+    """The nearest of the regions that serve the Pricing API (Price List Query API endpoints)."""
     if region.startswith("cn-"):
         return "cn-northwest-1"
     if region.startswith("ap-"):

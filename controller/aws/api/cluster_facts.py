@@ -1,4 +1,4 @@
-"""The facts of the cluster that a node must know to join it, from the settings and eks:DescribeCluster."""
+"""What a node must know to join the cluster, from the settings and eks:DescribeCluster."""
 
 from __future__ import annotations
 

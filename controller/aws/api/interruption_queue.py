@@ -1,7 +1,7 @@
-"""The SQS queue of interruption events: long polls, and deletion of what was handled.
+"""The SQS queue of interruption events: long polls, and deletion of messages that were handled.
 
-Visibility and message count are the peer's (20 s, 10). The poll is shorter than its 20 s, so that a stopping process
-ends in time.
+Visibility timeout and message count are Karpenter v0.27's (20 s, 10). The poll is shorter than its 20 s, so that a
+process that is told to stop ends in time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_MESSAGES = 10
 
 
 class SqsQueue:
-    """One queue, by name; its URL is asked for once."""
+    """Implements InterruptionQueue for the queue of this name; its URL is asked for once."""
 
     def __init__(self, sqs: SQSClient, name: str, poll_seconds: int = POLL_SECONDS) -> None:
         self._sqs = sqs
@@ -30,7 +30,7 @@ class SqsQueue:
         self._url = ""
 
     def receive(self) -> tuple[QueueMessage, ...]:
-        """The next messages; none when none came during the poll. Raises CloudError, for a missing queue too."""
+        """See InterruptionQueue. Raises CloudError for a missing queue, too."""
         with translated("sqs:GetQueueUrl", f"queue {self._name}"):
             if not self._url:
                 self._url = self._sqs.get_queue_url(QueueName=self._name)["QueueUrl"]
@@ -41,11 +41,11 @@ class SqsQueue:
                 VisibilityTimeout=VISIBILITY_SECONDS,
                 WaitTimeSeconds=self._poll_seconds,
             )
-        found = answer.get("Messages", [])
-        return tuple(QueueMessage(entry.get("Body", ""), entry.get("ReceiptHandle", "")) for entry in found)
+        messages = answer.get("Messages", [])
+        return tuple(QueueMessage(entry.get("Body", ""), entry.get("ReceiptHandle", "")) for entry in messages)
 
     def delete(self, messages: Iterable[QueueMessage]) -> None:
-        """These were handled. Raises CloudError; what is not deleted comes again."""
+        """See InterruptionQueue."""
         for message in messages:
             with translated("sqs:DeleteMessage", f"queue {self._name}"):
                 self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message.receipt)

@@ -1,8 +1,8 @@
-"""Tags: what is written on everything that we launch, so that the next process knows it for ours and what it was for.
+"""Tags of launched resources: the write-ahead record from which the next process finds and adopts an instance.
 
-EC2 tags are the write-ahead record (they exist from the moment that the instance does). Beside Karpenter v0.27's three
-they hold the launch token, and the Node labels that nothing else tells: those of the Provisioner at the time of launch
-and the values that the plan chose. Where we differ: v0.27 let users override the ownership tags, and lost the instance.
+Tags exist from the moment that the instance does. Beside Karpenter v0.27's three they hold the launch token, and the
+Node labels that nothing else tells: those of the Provisioner at launch, and the values that the plan chose. Unlike in
+v0.27, users cannot override the ownership tags, without which an instance is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag key
 NODE_LABELS = "karpenter.sh/node-labels"
-"""LABEL=VALUE pairs joined by `:`, cut every 256 characters into NODE_LABELS, NODE_LABELS.1, NODE_LABELS.2 ..."""
+"""LABEL=VALUE pairs joined by `:`, split every 256 characters into NODE_LABELS, NODE_LABELS.1, NODE_LABELS.2 ..."""
 
 POD_DENSITY = "karpenter.sh/pod-density"
 """maxPods=N:podsPerCore=N of the Provisioner at launch: the label instance-pods follows from it."""
@@ -32,12 +32,12 @@ MAX_TAGS = 50
 
 
 def cluster_tag(cluster_name: str) -> str:
-    """The tag key by which AWS and Kubernetes tell whose an instance is."""
+    """The tag key that marks resources of a cluster for AWS and Kubernetes."""
     return f"kubernetes.io/cluster/{cluster_name}"
 
 
 def ownership(cluster_name: str, provisioner_name: str) -> dict[str, str]:
-    """The tags without which an instance is not found again; nothing overrides them."""
+    """The tags by which an instance is found again; nothing overrides them."""
     return {cluster_tag(cluster_name): "owned", keys.PROVISIONER_NAME: provisioner_name}
 
 
@@ -53,37 +53,36 @@ def launch_tags(
 ) -> dict[str, str]:
     """Tags of the instance, its volumes and the fleet: the template's win over the settings', ownership over all.
 
-    The launch token is added when the fleet is asked for: there is room for it.
-
-    Raises NodeTemplateError when there are more than EC2 takes.
+    There is room left for the launch token, which is added when the fleet is requested. Raises NodeTemplateError when
+    there are more than EC2 allows.
     """
-    found = {"Name": f"{keys.PROVISIONER_NAME}/{provisioner_name}", **settings_tags, **template_tags}
-    found.update(ownership(cluster_name, provisioner_name))
-    found.update(encode_labels(labels))
+    tags = {"Name": f"{keys.PROVISIONER_NAME}/{provisioner_name}", **settings_tags, **template_tags}
+    tags.update(ownership(cluster_name, provisioner_name))
+    tags.update(encode_labels(labels))
     if pod_density:
-        found[POD_DENSITY] = ":".join(f"{name}={count}" for name, count in sorted(pod_density.items()))
-    found.pop(LAUNCH_TOKEN, None)
-    if len(found) >= MAX_TAGS:
-        count = len(found) + 1
+        tags[POD_DENSITY] = ":".join(f"{name}={count}" for name, count in sorted(pod_density.items()))
+    tags.pop(LAUNCH_TOKEN, None)
+    if len(tags) >= MAX_TAGS:
+        count = len(tags) + 1
         raise NodeTemplateError(
             f"{subject}: {count} tags are more than EC2's limit of {MAX_TAGS} for an instance; shorten spec.tags, "
             "aws.tags of the settings or the Provisioner's labels"
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(tags.items()))
 
 
 def pod_density_of(kubelet: KubeletConfiguration, supports_pods_per_core: bool) -> dict[str, int]:
-    """What of the kubelet configuration decides the number of pods."""
-    found = {}
+    """The members of the kubelet configuration that decide the number of pods."""
+    counts = {}
     if kubelet.max_pods is not None:
-        found["maxPods"] = kubelet.max_pods
+        counts["maxPods"] = kubelet.max_pods
     if kubelet.pods_per_core and supports_pods_per_core:
-        found["podsPerCore"] = kubelet.pods_per_core
-    return found
+        counts["podsPerCore"] = kubelet.pods_per_core
+    return counts
 
 
 def read_pod_density(tags: Mapping[str, str]) -> KubeletConfiguration:
-    """The kubelet configuration that `pod_density_of` was told, as far as it was written."""
+    """The inverse of `pod_density_of`: a kubelet configuration with these members alone."""
     pairs = (part.partition("=") for part in tags.get(POD_DENSITY, "").split(":") if part)
     counts = {name: int(value) for name, _, value in pairs if value.isdecimal()}
     return KubeletConfiguration(max_pods=counts.get("maxPods"), pods_per_core=counts.get("podsPerCore"))
@@ -97,7 +96,7 @@ def encode_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def decode_labels(tags: Mapping[str, str]) -> dict[str, str]:
-    """The labels that `encode_labels` wrote; whatever is no label is left out."""
+    """The labels that `encode_labels` wrote; anything else is left out."""
     text, index = tags.get(NODE_LABELS, ""), 1
     while (chunk := tags.get(f"{NODE_LABELS}.{index}")) is not None:
         text += chunk

@@ -1,4 +1,4 @@
-"""A small cache with a time to live on the controller's clock; one loader at a time for each key."""
+"""A cache with a time to live on the controller's clock, and one load at a time for each key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ V = TypeVar("V")
 
 MAX_ENTRIES = 1000
 STALE_SECONDS = 3600.0
-"""How long an earlier answer stands in while AWS gives none."""
+"""For how long an earlier value is used while AWS does not answer."""
 
 
 class Cache(Generic[K, V]):
     """Values by key, each for `seconds`. Safe for many threads.
 
-    A load that fails because AWS is throttling or away is answered with the earlier value, if it is not too old; any
-    other failure is the caller's to hear.
+    A load that fails for a transient reason is answered with the earlier value, if there is one; other failures raise.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -34,7 +33,7 @@ class Cache(Generic[K, V]):
         self._loading: dict[K, threading.Lock] = {}
 
     def get(self, key: K, load: Callable[[], V]) -> V:
-        """The value of `key`, loaded when it is not held. Threads that ask for the same key wait for one load."""
+        """The value of `key`, loaded if need be. Threads that ask for the same key wait for one load."""
         with self._lock:
             held = self._fresh.get(key)
             if held is not None:
@@ -52,7 +51,7 @@ class Cache(Generic[K, V]):
             return value[0]
 
     def drop(self, key: K) -> None:
-        """Load `key` anew at the next question."""
+        """Load `key` again at the next `get`."""
         with self._lock:
             self._fresh.pop(key, None)
 

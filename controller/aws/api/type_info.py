@@ -1,8 +1,7 @@
-"""One EC2 instance type, as DescribeInstanceTypes tells it, and the labels that follow from it.
+"""One EC2 instance type as described by DescribeInstanceTypes, and the labels of its nodes.
 
-Sources: the EC2 API reference (InstanceTypeInfo) and Karpenter v0.27's well-known labels. Where we differ: Trainium and
-Inferentia2 are read from NeuronInfo, which the API has since gained, and the network bandwidth from NetworkInfo instead
-of a table copied from a web page.
+Sources: EC2 API reference (InstanceTypeInfo), Karpenter v0.27's well-known labels. Unlike in v0.27, Trainium and
+Inferentia2 are read from NeuronInfo, and the network bandwidth from NetworkInfo instead of a table.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class TypeInfo:
 
     name: str
     architecture: str
-    """amd64, arm64, or EC2's own word for what Kubernetes does not run on."""
+    """amd64, arm64, or EC2's name of an architecture that Kubernetes does not support."""
     vcpus: int
     memory_mib: int
     capacity_types: tuple[str, ...]
@@ -85,7 +84,7 @@ class TypeInfo:
 
     def labels(self, region: str, pods: int) -> dict[str, str]:
         """The well-known labels of a node of this type; `pods` is the capacity that kubelet settings leave."""
-        found = {
+        labels = {
             keys.INSTANCE_TYPE: self.name,
             keys.ARCH: self.architecture,
             keys.OS: "linux",
@@ -99,32 +98,32 @@ class TypeInfo:
             keys.INSTANCE_SIZE: self.size,
         }
         if self.category is not None:
-            found[keys.INSTANCE_CATEGORY] = self.category
-            found[keys.INSTANCE_GENERATION] = str(self.generation)
+            labels[keys.INSTANCE_CATEGORY] = self.category
+            labels[keys.INSTANCE_GENERATION] = str(self.generation)
         if self.bandwidth_mbps is not None:
-            found[keys.INSTANCE_NETWORK_BANDWIDTH] = str(self.bandwidth_mbps)
+            labels[keys.INSTANCE_NETWORK_BANDWIDTH] = str(self.bandwidth_mbps)
         if self.local_nvme_gb is not None:
-            found[keys.INSTANCE_LOCAL_NVME] = str(self.local_nvme_gb)
-        found.update(self._device_labels())
-        return found
+            labels[keys.INSTANCE_LOCAL_NVME] = str(self.local_nvme_gb)
+        labels.update(self._device_labels())
+        return labels
 
     def _device_labels(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        labels: dict[str, str] = {}
         if len(self.gpus) == 1:
             gpu = self.gpus[0]
-            found[keys.INSTANCE_GPU_NAME] = _label_value(gpu.name)
-            found[keys.INSTANCE_GPU_MANUFACTURER] = _label_value(gpu.manufacturer)
-            found[keys.INSTANCE_GPU_COUNT] = str(gpu.count)
-            found[keys.INSTANCE_GPU_MEMORY] = str(gpu.memory_mib)
+            labels[keys.INSTANCE_GPU_NAME] = _label_value(gpu.name)
+            labels[keys.INSTANCE_GPU_MANUFACTURER] = _label_value(gpu.manufacturer)
+            labels[keys.INSTANCE_GPU_COUNT] = str(gpu.count)
+            labels[keys.INSTANCE_GPU_MEMORY] = str(gpu.memory_mib)
         devices = self.gpus or self.accelerators
         if len(devices) == 1:
             device = devices[0]
-            found[keys.INSTANCE_ACCELERATOR_NAME] = _label_value(device.name)
-            found[keys.INSTANCE_ACCELERATOR_MANUFACTURER] = _label_value(device.manufacturer)
-            found[keys.INSTANCE_ACCELERATOR_COUNT] = str(device.count)
+            labels[keys.INSTANCE_ACCELERATOR_NAME] = _label_value(device.name)
+            labels[keys.INSTANCE_ACCELERATOR_MANUFACTURER] = _label_value(device.manufacturer)
+            labels[keys.INSTANCE_ACCELERATOR_COUNT] = str(device.count)
             if device.memory_mib:
-                found[keys.INSTANCE_ACCELERATOR_MEMORY] = str(device.memory_mib)
-        return found
+                labels[keys.INSTANCE_ACCELERATOR_MEMORY] = str(device.memory_mib)
+        return labels
 
 
 def parse_type(info: Mapping[str, Any]) -> TypeInfo:
@@ -152,7 +151,7 @@ def parse_type(info: Mapping[str, Any]) -> TypeInfo:
 
 
 def _architecture(supported: list[str]) -> str:
-    """The first that Kubernetes has a name for, else what EC2 says."""
+    """The first that Kubernetes supports, else EC2's names."""
     known = [ARCHITECTURES[name] for name in supported if name in ARCHITECTURES]
     return known[0] if known else ",".join(supported)
 
@@ -165,7 +164,7 @@ def _default_card(network: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _bandwidth_mbps(network: Mapping[str, Any], card: Mapping[str, Any]) -> int | None:
-    """Megabits/s that a node can count on: the stated rate where it is fixed, else the default card's baseline."""
+    """Megabits/s: the stated rate where it is fixed, else the default network card's baseline."""
     fixed = _FIXED_BANDWIDTH.match(network.get("NetworkPerformance", ""))
     if fixed:
         return round(int(fixed["cards"] or 1) * float(fixed["gigabits"]) * 1000)
@@ -174,7 +173,7 @@ def _bandwidth_mbps(network: Mapping[str, Any], card: Mapping[str, Any]) -> int 
 
 
 def _accelerators(info: Mapping[str, Any]) -> tuple[Device, ...]:
-    """Inference accelerators; NeuronInfo speaks for the types (Trainium) that have none of the former."""
+    """Accelerators from InferenceAcceleratorInfo, else from NeuronInfo (Trainium, Inferentia2)."""
     listed = (info.get("InferenceAcceleratorInfo") or {}).get("Accelerators", ())
     if listed:
         return tuple(_device(entry) for entry in listed)

@@ -1,4 +1,4 @@
-"""What a node of an instance type offers to pods: capacity, and the overhead that kubelet and kernel keep.
+"""Capacity of a node of an instance type, and the overhead that kubelet, system and eviction threshold keep.
 
 Pure formulas. Sources: the EKS AMIs' bootstrap script (kube-reserved), the VPC CNI's ENI formula, Kubernetes' "Reserve
 Compute Resources" page, and Karpenter v0.27's rules. Where we differ: an evictionSoft never lowers the kubelet's own
@@ -20,17 +20,17 @@ from controller.core.api.quantity import nanos, resources, units_ceil
 MIB = 2**20
 GIB = 2**30
 GB = 10**9
-"""EC2 tells the size of instance stores in these."""
+"""Unit in which EC2 states the size of instance stores."""
 
 DEFAULT_STORAGE_BYTES = 20 * GIB
-"""The root or data device when the template says nothing."""
+"""Size of the root or data device where the template sets none."""
 
 DEFAULT_MAX_PODS = 110
-"""The kubelet's own."""
+"""The kubelet's default."""
 
 LARGE_VCPUS = 30
 LARGE_MAX_PODS = 250
-"""AWS's advice for types from so many vCPUs on (max-pods-calculator.sh); below, it is the kubelet's 110."""
+"""AWS's recommendation for types with at least LARGE_VCPUS (max-pods-calculator.sh of awslabs/amazon-eks-ami)."""
 
 PREFIX_ADDRESSES = 16
 """A delegated IPv4 prefix is a /28."""
@@ -42,40 +42,40 @@ EVICTION_STORAGE_PERCENT = "10"
 """The kubelet's default evictionHard nodefs.available."""
 
 CPU_LADDER = ((1000, 600), (1000, 100), (2000, 50), (None, 25))
-"""kube-reserved cpu: (width of the step in millicores, ten-thousandths kept), as in the EKS AMIs' bootstrap script."""
+"""kube-reserved cpu: (width of the step in millicores, ten-thousandths reserved), from the EKS AMIs' bootstrap.sh."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityRules:
-    """Everything beside the instance type that capacity depends on: settings, AMI family traits, kubelet, storage."""
+    """Everything beside the instance type that capacity depends on: settings, AMI family, kubelet, storage."""
 
     vm_memory_overhead: float = 0.075
-    """Share of the memory that hypervisor and kernel keep."""
+    """Share of the nominal memory that hypervisor and kernel keep."""
     eni_limited_pods: bool = True
     pod_eni: bool = False
     storage_bytes: int = DEFAULT_STORAGE_BYTES
     kubelet: KubeletConfiguration = field(default_factory=KubeletConfiguration)
     eni_limited_memory_overhead: bool = True
-    """kube-reserved memory is computed from the ENI formula even where other pods counts are set (not Bottlerocket)."""
+    """kube-reserved memory follows from the ENI formula whatever number of pods is set (all but Bottlerocket)."""
     supports_pods_per_core: bool = True
     supports_eviction_soft: bool = True
     branch_interfaces: FrozenMap[str, int] = EMPTY
     """Branch network interfaces by instance type, of trunking-capable types."""
     prefix_delegation: bool = False
-    """Interfaces get prefixes of 16 addresses (Nitro types alone can)."""
+    """Interfaces get prefixes of 16 addresses (on Nitro types only)."""
     instance_store: bool = False
     """NVMe disks of a type that has some are its data device, as one array."""
 
 
 def eni_limited_pods(info: TypeInfo) -> int:
-    """Pods that the VPC CNI has addresses for: interfaces x (addresses each - 1) + 2 host-network pods."""
+    """Pods that the VPC CNI has addresses for: interfaces x (addresses per interface - 1) + 2 host-network pods."""
     return info.max_interfaces * (info.ipv4_per_interface - 1) + 2
 
 
 def prefix_limited_pods(info: TypeInfo) -> int:
-    """Pods with prefixes in the place of addresses, no more than a node of this size is advised to run.
+    """Pods that the VPC CNI has addresses for with delegated prefixes, up to AWS's recommendation for the size.
 
-    Source: max-pods-calculator.sh of awslabs/amazon-eks-ami. Types that are not Nitro cannot have prefixes.
+    Source: max-pods-calculator.sh of awslabs/amazon-eks-ami. Types that are not Nitro have no prefixes.
     """
     if info.hypervisor == "xen":
         return eni_limited_pods(info)
@@ -84,7 +84,7 @@ def prefix_limited_pods(info: TypeInfo) -> int:
 
 
 def pod_capacity(info: TypeInfo, rules: CapacityRules) -> int:
-    """How many pods the kubelet takes."""
+    """How many pods the kubelet admits."""
     if rules.kubelet.max_pods is not None:
         count = rules.kubelet.max_pods
     elif not rules.eni_limited_pods:
@@ -110,11 +110,11 @@ def storage_capacity(info: TypeInfo, rules: CapacityRules) -> int:
 
 
 def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
-    """Node.status.capacity of such a node: cpu in millicores, the rest in units; resources it lacks are left out.
+    """Node.status.capacity: cpu in millicores, the rest in units; resources that the type lacks are left out.
 
-    `memory` is what nodes of the type are known to have, in bytes; None: the nominal memory less the overhead.
+    `memory` is the memory learned from joined nodes, in bytes; None: the nominal memory less the overhead.
     """
-    found = {
+    amounts = {
         "cpu": info.vcpus * 1000,
         "memory": memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory,
         "ephemeral-storage": storage_capacity(info, rules),
@@ -125,7 +125,7 @@ def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) ->
         "aws.amazon.com/neuron": sum(device.count for device in info.accelerators),
         "vpc.amazonaws.com/pod-eni": rules.branch_interfaces.get(info.name, 0) if rules.pod_eni else 0,
     }
-    return FrozenMap({name: amount for name, amount in found.items() if amount})
+    return FrozenMap({name: amount for name, amount in amounts.items() if amount})
 
 
 def overhead(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
@@ -157,7 +157,7 @@ def kube_reserved(info: TypeInfo, rules: CapacityRules) -> Resources:
 
 
 def reserved_millicores(vcpus: int) -> int:
-    """6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest; each whole millicores."""
+    """6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, each in whole millicores."""
     left = vcpus * 1000
     reserved = 0
     for width, share in CPU_LADDER:
@@ -168,7 +168,7 @@ def reserved_millicores(vcpus: int) -> int:
 
 
 def eviction_threshold(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
-    """Memory and storage below which the kubelet evicts: no pod can count on them. `memory` as in `capacity`."""
+    """Memory and storage, in bytes, below which the kubelet evicts pods. `memory` as in `capacity`."""
     memory = memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory
     storage = storage_capacity(info, rules)
     hard, soft = rules.kubelet.eviction_hard, rules.kubelet.eviction_soft

@@ -1,8 +1,8 @@
-"""The catalog: DescribeInstanceTypes and their offerings, turned into the InstanceTypes that plans are made of.
+"""InstanceTypes for planning, built from DescribeInstanceTypes and its offerings, prices and shortages.
 
-What EC2 sells changes rarely, prices sometimes, shortages often. So each is held with a version, and an answer is built
-anew only when a version that it was made of changed; instance types whose offerings stayed alike stay the same objects,
-so that whoever compiled them into arrays can tell by identity that nothing happened.
+What EC2 sells changes rarely, prices sometimes, shortages often. Each is held with a version, and an answer is built
+anew only when one of its versions changed. Instance types whose offerings did not change stay the same objects: the
+scheduler, which compiles them into arrays, tells by identity that nothing changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cachetools import LRUCache
 
-from controller.aws.amifamily.images import Image
+from controller.aws.amifamily.images import Image, first_match
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.type_info import ARCHITECTURES, DERIVED, TypeInfo, parse_type
 from controller.aws.catalog.capacity import CapacityRules, capacity, overhead, pod_capacity
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
 MAX_ANSWERS = 32
-"""Distinct combinations of kubelet settings, zones and images that are held; an answer is a few megabytes."""
+"""Combinations of kubelet settings, zones and images that are cached; each takes a few megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SoldTypes:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What offerings depend on beside the type: where subnets are, what costs what, what is out of capacity."""
+    """What offerings depend on beside the type: zones with subnets, prices, offerings out of capacity."""
 
     zones: frozenset[str]
     prices: Prices
@@ -53,7 +53,7 @@ class Market:
 
     @property
     def key(self) -> tuple[frozenset[str], int, int]:
-        """Equal keys, equal markets."""
+        """Equal for equal markets."""
         return (self.zones, self.prices.version, self.unavailable_version)
 
 
@@ -99,7 +99,7 @@ class InstanceTypeCatalog:
     ) -> tuple[InstanceType, ...]:
         """The types sold in the market's zones, sorted by name; the same object while nothing changed.
 
-        `images` are the template's: types that none is for are left out (None: it is not known what they boot).
+        `images` are the template's: types that none of them is for are left out. None: the images are not known.
         Raises ValueError when a quantity of the kubelet configuration cannot be read.
         """
         sold = self._sold or SoldTypes()
@@ -135,12 +135,12 @@ class InstanceTypeCatalog:
             for page in paginator.paginate(LocationType="availability-zone"):
                 for offer in page["InstanceTypeOfferings"]:
                     zones.setdefault(offer["InstanceType"], set()).add(offer["Location"])
-        return {name: frozenset(found) for name, found in zones.items()}
+        return {name: frozenset(of_type) for name, of_type in zones.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TypeBuilder:
-    """Builds the instance types of one answer, out of the `previous` ones where they have not changed."""
+    """Builds the instance types of one answer, reusing the `previous` ones where they have not changed."""
 
     region: str
     rules: CapacityRules
@@ -150,7 +150,7 @@ class TypeBuilder:
     previous: Mapping[str, InstanceType] = field(default_factory=dict)
 
     def build(self, info: TypeInfo, sold_in: frozenset[str]) -> InstanceType | None:
-        """The type; None when it is not sold where there is a subnet, or no image is for it."""
+        """The instance type; None when no zone with a subnet sells it, or no image is for it."""
         offered = offerings(info, sold_in, self.market)
         if not offered:
             return None
@@ -158,40 +158,40 @@ class TypeBuilder:
         wanted = held.requirements if held else requirements(info.labels(self.region, pod_capacity(info, self.rules)))
         memory: int | None = None
         if self.images is not None:
-            image = next((image for image in self.images if not image.requirements.conflicts(wanted)), None)
+            image = first_match(self.images, wanted)
             if image is None:
                 return None
             memory = self.learned.of(info.name, image.id)
-        found = capacity(info, self.rules, memory)
-        if held is None or held.capacity != found:
-            return InstanceType(info.name, wanted, found, overhead(info, self.rules, memory), offered)
+        amounts = capacity(info, self.rules, memory)
+        if held is None or held.capacity != amounts:
+            return InstanceType(info.name, wanted, amounts, overhead(info, self.rules, memory), offered)
         return held if held.offerings == offered else replace(held, offerings=offered)
 
 
 def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
-    """A type's offerings: the zones where it is sold and a subnet is, times spot and on-demand as it can be bought.
+    """A type's offerings: zones that sell it and have a subnet, times the capacity types that it is sold as.
 
-    One without a price, or out of capacity, is listed as unavailable.
+    Offerings without a price or out of capacity are marked unavailable.
     """
-    found: list[Offering] = []
+    made: list[Offering] = []
     for zone in sorted(sold_in & market.zones):
         for capacity_type in info.capacity_types:
             price = market.prices.of(capacity_type, info.name, zone)
             masked = (capacity_type, info.name, zone) in market.unavailable
             commitment = market.prices.commitment(capacity_type, info.name, zone)
             on_sale = price is not None and not masked
-            found.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment))
-    return tuple(found)
+            made.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment))
+    return tuple(made)
 
 
 def requirements(labels: Mapping[str, str]) -> Requirements:
-    """The labels that nodes of a type have, and the well-known ones that they certainly lack."""
+    """Requirements for the labels that nodes of a type have, and for the absence of well-known ones that they lack."""
     return Requirements(_requirement(key, labels.get(key)) for key in sorted(DERIVED))
 
 
 @lru_cache(maxsize=50_000)
 def _requirement(key: str, value: str | None) -> Requirement:
-    """The one object for a label's value; hundreds of types share most of theirs."""
+    """One object for each label and value: hundreds of types share most of theirs."""
     return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))
 
 

@@ -1,8 +1,8 @@
-"""The memory that nodes really have, learned from those that joined.
+"""Memory of instance types learned from joined nodes.
 
-EC2 tells a type's nominal memory; what the kubelet sees is less, by a share that hypervisor, firmware and kernel decide
-(2 to 8 %). Karpenter v0.27 takes 7.5 % off for all, which wastes memory on most types and overcommits a few. One node
-of a type and image tells the truth for all others of the same; until one has joined, the flat share holds.
+EC2 states a type's nominal memory; the kubelet sees less, by an overhead of hypervisor, firmware and kernel (2 to 8 %).
+Karpenter v0.27 subtracts 7.5 % for all types, which wastes memory on most and overcommits a few. Nodes of one type and
+image have the same memory, so the first that joins replaces the flat share (`vmMemoryOverheadPercent`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,11 @@ class LearnedMemory:
 
     @property
     def version(self) -> int:
-        """Changes whenever something was learned."""
+        """Changes with every change of the content."""
         return self._version
 
     def learn(self, nodes: Iterable[Node]) -> bool:
-        """Take the capacity of nodes that are initialized; returns whether anything is new.
-
-        The smallest of several nodes counts: what one of them lacks cannot be promised.
-        """
+        """Learn from the capacity of initialized nodes; returns whether anything changed. The smallest node counts."""
         with self._lock:
             before = dict(self._bytes)
             for node in nodes:
@@ -44,16 +41,16 @@ class LearnedMemory:
             return changed
 
     def of(self, instance_type: str, image_id: str) -> int | None:
-        """Bytes that such a node has; None while none has joined."""
+        """Bytes of memory of such a node; None while none has joined."""
         return self._bytes.get((instance_type, image_id))
 
     def document(self) -> dict[str, str]:
-        """What was learned, as the data of a ConfigMap: TYPE_IMAGE → bytes."""
+        """All that was learned, as the data of a ConfigMap: TYPE_IMAGE → bytes."""
         with self._lock:
             return {f"{name}_{image}": str(memory) for (name, image), memory in sorted(self._bytes.items())}
 
     def restore(self, document: Mapping[str, str]) -> None:
-        """Take over what an earlier process learned. Entries that cannot be read are left out."""
+        """Add what an earlier process learned. Entries that cannot be read are left out."""
         with self._lock:
             for key, text in document.items():
                 name, _, image = key.partition("_")

@@ -1,8 +1,7 @@
-"""A region's catalog as a document: instance types, zones and prices, to plan with where there is no AWS.
+"""A region's catalog as a document, and a TypeSource over it, for planning without AWS.
 
-It comes from the tables that ship with the controller, from a dump, or from AWS now; and it answers the one question
-of CloudProvider that planning asks. Shipped tables know no spot prices: those are assumed at a share of the on-demand
-price, which whoever shows them must say.
+The document comes from the shipped tables, from a dump, or from AWS now. Shipped tables have no spot prices: a share of
+the on-demand price is assumed, and the command line says so wherever it shows such prices.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from controller.errors import CloudError, NodeTemplateError
 from controller.settings import Settings
 
 ASSUMED_SPOT_SHARE = 0.4
-"""Of the on-demand price, where spot prices are not known: AWS speaks of savings of up to 90 %; most pools of general
-purpose types save 50 to 70 % (EC2 Spot Instance Advisor)."""
+"""Spot price over on-demand price where spot prices are not known: general purpose types mostly save 50 to 70 % (EC2
+Spot Instance Advisor)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegionCatalog:
-    """What one region sells and at what list price, on a day. Prices in $/hour."""
+    """What one region sells, with list prices in $/hour."""
 
     region: str
     generated: str
-    """The day or moment that it was read, ISO 8601."""
+    """When it was read: a day or a moment, ISO 8601."""
     source: str
     types: Mapping[str, TypeInfo]
     zones: Mapping[str, frozenset[str]]
@@ -50,18 +49,18 @@ class RegionCatalog:
 
     @property
     def all_zones(self) -> frozenset[str]:
-        """Every zone that sells anything."""
+        """Every zone of the region that sells instances."""
         return frozenset().union(*self.zones.values()) if self.zones else frozenset()
 
     def document(self) -> dict[str, Any]:
         """As JSON values; `read_catalog` reads it."""
-        found = msgspec.to_builtins(replace(self, zones={}))
-        found["zones"] = {name: sorted(zones) for name, zones in sorted(self.zones.items())}
-        return dict(found)
+        document = msgspec.to_builtins(replace(self, zones={}))
+        document["zones"] = {name: sorted(zones) for name, zones in sorted(self.zones.items())}
+        return dict(document)
 
 
 def read_catalog(document: Any) -> RegionCatalog:
-    """From JSON values. Raises ValueError that says where they are not those of a catalog."""
+    """From JSON values. Raises ValueError naming the place that is not a catalog's."""
     try:
         return msgspec.convert(document, RegionCatalog)
     except msgspec.ValidationError as error:
@@ -70,7 +69,7 @@ def read_catalog(document: Any) -> RegionCatalog:
 
 @cache
 def shipped_catalog(region: str) -> RegionCatalog:
-    """From the tables of this release. Raises CloudError for a region that they do not have."""
+    """From the shipped tables. Raises CloudError for a region that they lack."""
     sold = shipped_types(region)
     if sold is None:
         regions = shipped_regions()
@@ -84,10 +83,10 @@ def shipped_catalog(region: str) -> RegionCatalog:
 
 @dataclass(frozen=True, slots=True)
 class OfflineTypes:
-    """Answers `instance_types` out of a catalog.
+    """A TypeSource over a catalog.
 
-    Subnets are not known here: a template launches in `zones` (empty: in every zone of the region). What images a
-    template has is not known either: every type is taken to boot one.
+    Subnets and images are not known: every template launches in `zones` (empty: in every zone of the region), and every
+    type is taken to have an image.
     """
 
     catalog: RegionCatalog

@@ -1,7 +1,7 @@
-"""What an hour of each instance type costs: on demand from the Pricing API, spot from EC2's own price history.
+"""Prices of instance types: on-demand from the Pricing API, spot from EC2's spot price history.
 
-Sources: AWS Price List Query API (GetProducts, service AmazonEC2), EC2 DescribeSpotPriceHistory. A type, or a type in a
-zone, without a price has an unavailable offering: nothing is bought at an unknown price.
+Sources: AWS Price List Query API (GetProducts, service AmazonEC2), EC2 DescribeSpotPriceHistory. An
+offering without a price is unavailable: nothing is bought at an unknown price.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _COMMON = {
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """$ an hour (CNY in China, which bills so). `version` changes with the content."""
+    """$ an hour (CNY in China's regions). `version` changes with the content."""
 
     version: int = 0
     on_demand: Mapping[str, float] = field(default_factory=dict)
     """By instance type."""
     spot: Mapping[tuple[str, str], float] | None = None
-    """By (instance type, zone). None: never learned; the on-demand price stands in, which spot does not exceed."""
+    """By (instance type, zone). None: not read yet; the on-demand price, an upper bound, is used instead."""
     book: PriceBook = field(default_factory=PriceBook)
     """The user's discounts and commitments."""
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
-        """What the user pays for an offering; None when its list price is not known, whatever the rules say."""
+        """What the user pays for an offering; None when its list price is not known, even if a rule sets a price."""
         listed = self._listed(capacity_type, instance_type, zone)
         return None if listed is None else self.book.price(capacity_type, instance_type, zone, listed)
 
@@ -64,7 +64,7 @@ class Prices:
 
 
 class Pricing:
-    """The prices known now. A failed refresh raises and leaves the earlier prices in place. Safe for many threads."""
+    """Reads prices and holds the latest. A failed refresh raises and keeps the earlier ones. Safe for many threads."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Pricing:
         return self._prices
 
     def refresh_on_demand(self) -> int:
-        """Ask the Pricing API; returns how many types have a price. Types that it does not list keep the fallback's."""
-        found: dict[str, float] = {}
+        """Ask the Pricing API; returns how many types have a price. Types that it lacks keep theirs."""
+        prices: dict[str, float] = {}
         for tenancy, product_family in _TENANCIES:
             filters = {
                 **_COMMON,
@@ -98,15 +98,15 @@ class Pricing:
                 "tenancy": tenancy,
                 "productFamily": product_family,
             }
-            found.update(self._products(filters))
-        if not found:
+            prices.update(self._products(filters))
+        if not prices:
             raise CloudError(f"pricing:GetProducts lists no instance type of region {self._region}")
-        self._publish(on_demand={**self._prices.on_demand, **found})
-        return len(found)
+        self._publish(on_demand={**self._prices.on_demand, **prices})
+        return len(prices)
 
     def refresh_spot(self) -> int:
-        """Ask for the present spot prices; returns how many offerings have one. Replaces the earlier ones."""
-        found: dict[tuple[str, str], float] = {}
+        """Ask EC2 for the current spot prices, which replace the earlier ones; returns how many offerings have one."""
+        prices: dict[tuple[str, str], float] = {}
         with translated("ec2:DescribeSpotPriceHistory"):
             paginator = self._ec2.get_paginator("describe_spot_price_history")
             pages = paginator.paginate(
@@ -120,19 +120,19 @@ class Pricing:
                 if price is None or stamp is None or (key in newest and newest[key] >= stamp):
                     continue
                 newest[key] = stamp
-                found[key] = price
-        if not found:
+                prices[key] = price
+        if not prices:
             raise CloudError(f"ec2:DescribeSpotPriceHistory lists no spot price in region {self._region}")
-        self._publish(spot=found)
-        return len(found)
+        self._publish(spot=prices)
+        return len(prices)
 
     @property
     def has_commitments(self) -> bool:
-        """Whether prices depend on what runs: then `count_running` wants to know."""
+        """Whether prices depend on running instances: then `count_running` must be called now and then."""
         return any(rule.instances is not None for rule in self._rules)
 
     def count_running(self, running: Mapping[Offering, int]) -> None:
-        """Commitments that the running instances (by offering) use up end; those that are free again hold again."""
+        """Apply each commitment to as many further instances as the running ones (by offering) leave it."""
         self._publish(book=PriceBook.now(self._rules, running))
 
     def _publish(

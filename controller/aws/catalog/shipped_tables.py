@@ -1,10 +1,9 @@
-"""Tables that ship with the controller because no API tells (branch interfaces) or none can be reached (the rest).
+"""Tables shipped with the controller: branch interfaces, which no API tells; instance types and prices for use offline.
 
-All are written by scripts/aws_data.py, with date and source inside. Branch interfaces are AWS's own file. Instance
-types (for `nodeless simulate` on machines without AWS) and prices were read from an EC2 and a Pricing API that the
-sandbox serves, out of moto's copy of EC2's answers and apache-libcloud's copy of AWS's price list, with estimates for
-types that it does not know: good enough to order types by price, no bill. Whoever uses them names date and source; run
-the script with credentials before a release to have AWS's own.
+scripts/aws_data.py writes them, with date and source inside. Branch interfaces are AWS's own file. Instance types and
+prices come from the sandbox's EC2 and Pricing API: moto's copy of EC2's answers and apache-libcloud's copy of AWS's
+price list, with estimates for types that those do not know. They order types by price well enough, but are no bill, so
+date and source are shown wherever they are used. Run the script with AWS credentials to write AWS's own answers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ PRICES_FILE = "on-demand-prices.json.gz"
 TYPES_FILE = "instance-types.json.gz"
 BRANCH_INTERFACES_FILE = "branch-interfaces.json.gz"
 DEFAULT_REGION = "us-east-1"
-"""Its prices stand in for regions that the table does not have: the order of types by price is much the same."""
+"""Its prices are used for regions that the table lacks: the order of types by price is much the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class ShippedPrices:
 
 
 def shipped_prices(region: str) -> ShippedPrices:
-    """The table's prices of a region, or of us-east-1 when it has none of it."""
+    """Prices of a region, or of us-east-1 when the table lacks it."""
     table = _read(PRICES_FILE)
     chosen = region if region in table else DEFAULT_REGION
     return ShippedPrices(chosen, **table[chosen])
@@ -60,7 +59,7 @@ class ShippedTypes:
 
 
 def shipped_types(region: str) -> ShippedTypes | None:
-    """The table's instance types of a region; None when it does not have it (see `shipped_regions`)."""
+    """Instance types of a region; None when the table lacks it (see `shipped_regions`)."""
     table = _read(TYPES_FILE)
     entry = table["regions"].get(region)
     if entry is None:
@@ -75,25 +74,25 @@ def shipped_regions() -> tuple[str, ...]:
     return tuple(sorted(_read(TYPES_FILE)["regions"]))
 
 
-def pack_types(table: Mapping[str, Any], found: ShippedTypes) -> dict[str, Any]:
-    """The table of instance types with the newly read region in the place of what it had of it."""
+def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
+    """The table of instance types with one region replaced by what was `read` anew."""
     zones = {
-        name: [zone.removeprefix(found.region) for zone in sorted(places)]
-        for name, places in sorted(found.zones.items())
-        if name in found.types
+        name: [zone.removeprefix(read.region) for zone in sorted(places)]
+        for name, places in sorted(read.zones.items())
+        if name in read.types
     }
-    entry = {"generated": found.generated, "source": found.source, "zones": zones}
-    regions = dict(sorted({**table.get("regions", {}), found.region: entry}.items()))
-    types = {**table.get("types", {}), **{name: msgspec.to_builtins(info) for name, info in found.types.items()}}
+    entry = {"generated": read.generated, "source": read.source, "zones": zones}
+    regions = dict(sorted({**table.get("regions", {}), read.region: entry}.items()))
+    types = {**table.get("types", {}), **{name: msgspec.to_builtins(info) for name, info in read.types.items()}}
     sold = {name for region in regions.values() for name in region["zones"]}
     return {"types": {name: info for name, info in sorted(types.items()) if name in sold}, "regions": regions}
 
 
 @cache
 def branch_interfaces() -> FrozenMap[str, int]:
-    """Branch network interfaces (security groups for pods) by instance type; types that cannot trunk are absent."""
-    found: dict[str, int] = _read(BRANCH_INTERFACES_FILE)["branchInterfaces"]
-    return FrozenMap(found)
+    """Branch network interfaces (for security groups for pods) by instance type; types without trunking are absent."""
+    interfaces: dict[str, int] = _read(BRANCH_INTERFACES_FILE)["branchInterfaces"]
+    return FrozenMap(interfaces)
 
 
 def _read(name: str) -> dict[str, Any]:

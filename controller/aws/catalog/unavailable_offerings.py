@@ -1,8 +1,7 @@
-"""Offerings that EC2 said it has no capacity for: left out of every plan for a while, longer each time it recurs.
+"""Offerings without capacity, masked from plans for a while, longer with each failure in a row.
 
-Source: Karpenter v0.27 masks an offering for 3 minutes. Here the time doubles with each failure in a row (3, 6, 12 ...
-48 minutes), because what failed thrice in ten minutes will fail again; and the mask ends when it ends, not when some
-other cache expires.
+Karpenter v0.27 masks an offering for 3 minutes. Here the time doubles with each failure in a row (3, 6, 12 ... 48
+minutes): an offering that failed three times in ten minutes is likely to fail again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from controller.runtime.clock import Clock
 BASE_SECONDS = 180.0
 MAX_SECONDS = 48 * 60.0
 FORGET_SECONDS = 60 * 60.0
-"""Without a failure for this long after a mask ended, the next one starts at the base again."""
+"""After this long without a failure since its last mask, an offering starts at BASE_SECONDS again."""
 
 Key = tuple[str, str, str]
 """(capacity type, instance type, zone)."""
@@ -59,7 +58,7 @@ class UnavailableOfferings:
             return seconds
 
     def active(self) -> tuple[int, frozenset[Key]]:
-        """A version that changes whenever the set does, and the offerings masked now."""
+        """The offerings masked now, and before them a version that changes whenever they do."""
         with self._lock:
             self._settle(self._clock.monotonic())
             return self._version, self._active
@@ -71,7 +70,7 @@ class UnavailableOfferings:
             return mask.reason if mask else ""
 
     def clear(self, capacity_type: str, instance_type: str, zone: str) -> None:
-        """Forget an offering's failures: it was launched. A mask that holds stays: others failed since that launch."""
+        """Forget the failures of an offering that was launched. A mask that holds stays: later launches failed."""
         key = (capacity_type, instance_type, zone)
         with self._lock:
             held = self._masks.get(key)

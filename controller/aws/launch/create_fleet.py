@@ -1,7 +1,7 @@
-"""CreateFleet of type `instant`: instances out of many offerings, chosen by EC2, asked for idempotently.
+"""CreateFleet of type `instant`: EC2 chooses among many offerings, and a repeated request launches nothing twice.
 
-Sources: EC2 API reference (CreateFleet, "Ensuring idempotency"), Karpenter v0.27's request. Where we differ: a client
-token goes with every request, so that a repeated one is answered with what it launched the first time.
+Sources: EC2 API reference (CreateFleet, "Ensuring idempotency"), Karpenter v0.27's request. Unlike in v0.27, every
+request has a client token, so that a repeated one is answered with what it launched the first time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef
 
 MAX_OVERRIDES = 300
-"""EC2 takes 300 overrides for a fleet over all its configurations."""
+"""EC2's limit for a fleet, over all its launch template configurations."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetOverride:
-    """One offering as the fleet is asked for it."""
+    """One offering as an override of the fleet request."""
 
     offering: PricedOffering
     subnet_id: str
@@ -36,7 +36,7 @@ class FleetOverride:
 
 @dataclass(frozen=True, slots=True)
 class FleetError:
-    """Why an offering was not had. Type and zone are empty when EC2 does not say which."""
+    """Why an offering was not launched. Type and zone are empty when EC2 does not name them."""
 
     code: str
     message: str
@@ -46,7 +46,7 @@ class FleetError:
 
     @property
     def capacity(self) -> bool:
-        """The offering has no capacity, as opposed to the request being wrong."""
+        """Whether the offering has no capacity, as opposed to a bad request."""
         return self.code in OFFERING_CODES
 
     def speaks_of(self, offering: PricedOffering) -> bool:
@@ -56,30 +56,30 @@ class FleetError:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """What CreateFleet gave."""
+    """The answer of CreateFleet."""
 
     fleet_id: str
     instance_ids: tuple[str, ...]
     errors: tuple[FleetError, ...]
     given: int = 0
-    """Instances that the fleet gave to all whose requests were merged into it."""
+    """Instances launched for all requests that were merged into the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRequest:
-    """What a fleet is asked for, but for how many and by whom: requests that are equal may be one call."""
+    """A fleet request without token and number of instances: equal requests may be merged into one call."""
 
     subject: str
     """For messages."""
     capacity_type: str
     overrides: tuple[FleetOverride, ...]
-    """In the order of preference."""
+    """In order of preference."""
     tags: FrozenMap[str, str]
-    """Of instance, volumes and fleet; the launch token comes on top."""
+    """Of instance, volumes and fleet, without the launch token."""
     context: str | None = None
 
     def document(self, launch_token: str, client_token: str, instances: int) -> CreateFleetRequestTypeDef:
-        """The request as EC2 takes it."""
+        """The request as a document of the API."""
         configs: dict[str, list[dict[str, str]]] = {}
         for override in self.overrides[:MAX_OVERRIDES]:
             configs.setdefault(override.launch_template, []).append(
@@ -116,12 +116,12 @@ class FleetRequest:
 
 
 def client_token(token: str, attempt: int) -> str:
-    """The token EC2 is sent: at most 64 ASCII characters, the same in every process."""
+    """The client token of an attempt: at most 64 ASCII characters, the same in every process."""
     return hashlib.sha256(f"{token}/{attempt}".encode()).hexdigest()
 
 
 def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: str) -> FleetAnswer:
-    """Send it. Raises CloudErrors when the call itself fails; what no offering gave is in the answer."""
+    """Send the request. Raises CloudErrors when the call itself fails; failures of offerings are part of the answer."""
     with translated("ec2:CreateFleet", subject):
         response = ec2.create_fleet(**request)
     ids = [one for group in response.get("Instances", ()) for one in group.get("InstanceIds", ())]
@@ -130,10 +130,7 @@ def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: st
 
 
 def fleet_created(ec2: EC2Client, fleet_id: str) -> float | None:
-    """When the fleet was created, in Unix seconds: tells a new answer from a repeated one. None: EC2 does not say.
-
-    Raises CloudErrors.
-    """
+    """When the fleet was created, in Unix seconds; None when EC2 does not say. Raises CloudErrors."""
     with translated("ec2:DescribeFleets", fleet_id):
         fleets = ec2.describe_fleets(FleetIds=[fleet_id])["Fleets"]
     created = next((fleet.get("CreateTime") for fleet in fleets), None)

@@ -1,11 +1,12 @@
-"""Identical CreateFleet requests of one moment become one call, and its instances are dealt out among the callers.
+"""Merge equal CreateFleet requests of about the same time into one call, and hand out its instances to the callers.
 
-EC2 throttles CreateFleet by calls: a burst of a thousand nodes must not be a thousand of them. Window and size are
-Karpenter v0.27's. Who gets which instance follows from the order of the tokens, and a fleet that gave fewer than were
-asked for leaves the others without one, with all its errors: they ask again, for what is left of the offerings.
-Every call is safe to repeat: a launch that found no company sends its own client token, a merged one a token made of
-its members' and of this process; and a merged call whose answer was lost is repeated as it was before anything else is
-asked for its members. See docs/adr/0005-createfleet-is-merged.md for what that leaves to a successor.
+EC2 throttles CreateFleet by calls: a burst of a thousand nodes must not be a thousand calls. Window and size are
+Karpenter v0.27's. Instances are handed out in the order of the tokens. Callers for whom a fleet has none left get all
+its errors, and ask again for the offerings that remain.
+
+Every call is safe to repeat: a launch that was not merged sends its own client token, a merged call a token derived
+from its members' and this process. A merged call whose answer was lost is repeated unchanged before its members launch
+anything else. docs/adr/0005-createfleet-is-merged.md says what that means for the next leader.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from controller.runtime.clock import Clock
 
 FLEET_WINDOW = Window(idle_seconds=0.035, max_seconds=1.0, max_items=1000)
 MAX_REQUESTS = 100
-"""Different requests that are remembered at a time."""
+"""Distinct requests with an open batch."""
 MAX_LOST = 10_000
 
 Create = Callable[[FleetRequest, str, str, int], FleetAnswer]
-"""(request, launch token for the tags, client token, instances) → what the fleet gave."""
+"""(request, launch token for the tags, client token, instances) → the fleet's answer."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ask:
-    """One launch's part in a call."""
+    """One launch within a call."""
 
     launch_token: str
     client_token: str
 
 
 class _Call:
-    """One merged call; made once, and again by whoever asks after its answer was lost."""
+    """One merged call; made once, and repeated by its members if its answer was lost."""
 
     def __init__(self, request: FleetRequest, token: str, asks: tuple[Ask, ...]) -> None:
         self._request = request
@@ -72,7 +73,7 @@ class FleetMerger:
         self._lost: LRUCache[Ask, _Call] = LRUCache(MAX_LOST)
 
     def launch(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        """At most one instance for the caller, in a call with others that ask for the same. Raises CloudErrors."""
+        """At most one instance for the caller, in one call with equal requests. Raises CloudErrors."""
         with self._lock:
             lost = self._lost.get(ask)
             batcher = self._open.get(request)
@@ -82,7 +83,7 @@ class FleetMerger:
         return batcher.call(ask) if lost is None else self._again(lost, ask)
 
     def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        """The same by a call of its own: the instance carries the launch's own token as a tag. Raises CloudErrors."""
+        """The same in a call of its own, so that the instance has the launch token as a tag. Raises CloudErrors."""
         return self._create(request, ask.launch_token, ask.client_token, 1)
 
     def _call(self, request: FleetRequest, asks: list[Ask]) -> dict[Ask, FleetAnswer | CloudError]:
@@ -100,7 +101,7 @@ class FleetMerger:
             raise
 
     def _again(self, call: _Call, ask: Ask) -> FleetAnswer:
-        """Repeat a call whose answer was lost; it is done with when it is answered or refused."""
+        """Repeat a call whose answer was lost, until it is answered or refused."""
         try:
             answer = call.make(self._create)[ask]
         except CloudError as error:
@@ -116,12 +117,12 @@ class FleetMerger:
 
 
 def _may_have_worked(error: CloudError) -> bool:
-    """Whether EC2 may have launched all the same: what it throttles or refuses it has not."""
+    """Whether EC2 may have launched nevertheless: not if it throttled or refused the call."""
     return transient(error) and not isinstance(error, CloudThrottledError)
 
 
 def deal(answer: FleetAnswer, callers: int) -> list[FleetAnswer]:
-    """The answer for each of so many callers: one instance each while there are some, and every error."""
+    """The answer for each caller: one instance each while there are some left, and every error."""
     ids = sorted(answer.instance_ids)
     hands = [(one,) for one in ids[:callers]] + [()] * max(0, callers - len(ids))
     return [replace(answer, instance_ids=hand, given=len(ids)) for hand in hands]

@@ -1,4 +1,4 @@
-"""Instances as EC2 describes them, read into CloudInstances: the same ones whether just launched or found by tags."""
+"""Describe and terminate the cluster's EC2 instances; descriptions become CloudInstances."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
 ALL_STATES = (*LIVE_STATES, "terminated")
 STAYING_STATES = ("pending", "running", "stopping", "stopped")
-"""Live, and not on the way out."""
+"""Live, and not terminating."""
 LEAVING_STATES = frozenset({"shutting-down", "stopping", "stopped"})
 """Live, and not running any more."""
 
 DESCRIBE_WINDOW = Window(idle_seconds=0.1)
 TERMINATE_WINDOW = Window(idle_seconds=0.1)
 TOKEN_WINDOW = Window(idle_seconds=0.035)
-"""Asked before each launch: as short as v0.27's window for CreateFleet."""
+"""Precedes each launch: as short as Karpenter v0.27's window for CreateFleet."""
 
 _PROVIDER_ID = re.compile(r"^aws:///(?P<zone>[^/]+)/(?P<id>i-[0-9a-f]+)$")
 
 TypeLabels = Callable[[str, Mapping[str, str]], Mapping[str, str]]
-"""(instance type, tags) → the labels that follow from the type."""
+"""(instance type, tags) → labels that follow from the type."""
 
 
 def instance_id(provider_id: str) -> str:
-    """The instance's id. Raises ValueError for what is not `aws:///ZONE/i-...`."""
+    """The id in a provider id. Raises ValueError for what is not `aws:///ZONE/i-...`."""
     match = _PROVIDER_ID.match(provider_id)
     if match is None:
         raise ValueError(f"{provider_id!r} is not a provider id of AWS (aws:///ZONE/INSTANCE-ID)")
@@ -62,7 +62,7 @@ class Instances:
         self._cluster_name = cluster_name
         self._by_resource_name = node_name_convention == "resource-name"
         self._type_labels = type_labels
-        self._found: Batcher[str, CloudInstance | None] = Batcher(
+        self._described: Batcher[str, CloudInstance | None] = Batcher(
             clock, DESCRIBE_WINDOW, self._find, "describe_instances", recorder
         )
         self._of_token: Batcher[str, CloudInstance | None] = Batcher(
@@ -74,41 +74,41 @@ class Instances:
 
     def get(self, instance_id: str) -> CloudInstance:
         """Raises InstanceNotFoundError when it is terminated or unknown, and other CloudErrors."""
-        found = self.find(instance_id)
-        if found is None or found.state not in LIVE_STATES:
+        instance = self.find(instance_id)
+        if instance is None or instance.state not in LIVE_STATES:
             raise InstanceNotFoundError(f"Instance {instance_id} is terminated or unknown to EC2")
-        return found
+        return instance
 
     def find(self, instance_id: str) -> CloudInstance | None:
         """The instance in whatever state, terminated included; None when EC2 does not show it. Raises CloudErrors."""
-        return self._found.call(instance_id)
+        return self._described.call(instance_id)
 
     def by_token(self, token: str) -> CloudInstance | None:
-        """The instance that stays and was launched for a token (the eldest, should there be several)."""
+        """The instance with this launch token that is not terminating: the oldest, should there be several."""
         return self._of_token.call(token)
 
     def launched(self) -> tuple[CloudInstance, ...]:
         """Every live instance of this cluster that a Provisioner launched, sorted by launch time."""
-        found = self._describe([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
-        return tuple(sorted(found, key=lambda item: (item.launched_at, item.id)))
+        instances = self._describe([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
+        return tuple(sorted(instances, key=lambda item: (item.launched_at, item.id)))
 
     def terminate(self, instance_id: str) -> None:
         """Raises InstanceNotFoundError when it is gone already, and other CloudErrors."""
         self._terminated.call(instance_id)
 
     def _find(self, ids: list[str]) -> dict[str, CloudInstance | CloudError | None]:
-        found = {item.id: item for item in self._describe([{"Name": "instance-id", "Values": ids}], ALL_STATES)}
-        return {one: found.get(one) for one in ids}
+        by_id = {item.id: item for item in self._describe([{"Name": "instance-id", "Values": ids}], ALL_STATES)}
+        return {one: by_id.get(one) for one in ids}
 
     def _find_by_token(self, tokens: list[str]) -> dict[str, CloudInstance | CloudError | None]:
-        found = self._describe([{"Name": f"tag:{tagging.LAUNCH_TOKEN}", "Values": tokens}], STAYING_STATES)
+        tagged = self._describe([{"Name": f"tag:{tagging.LAUNCH_TOKEN}", "Values": tokens}], STAYING_STATES)
         by_token: dict[str, CloudInstance | CloudError | None] = dict.fromkeys(tokens)
-        for item in sorted(found, key=lambda item: (item.launched_at, item.id), reverse=True):
+        for item in sorted(tagged, key=lambda item: (item.launched_at, item.id), reverse=True):
             by_token[item.tags[tagging.LAUNCH_TOKEN]] = item
         return by_token
 
     def _terminate(self, ids: list[str]) -> dict[str, CloudError | None]:
-        """One id that EC2 does not know fails the whole call: then each is tried on its own."""
+        """An id that EC2 does not know fails the whole call: then each is tried on its own."""
         try:
             leaving = set(self._terminate_call(ids))
         except InstanceNotFoundError as error:
@@ -132,7 +132,7 @@ class Instances:
             return {instance_id: error}
 
     def _terminate_call(self, ids: list[str]) -> list[str]:
-        """The ids that are on the way out now."""
+        """Returns the ids that EC2 terminates."""
         with translated("ec2:TerminateInstances", ", ".join(ids[:5])):
             answer = self._ec2.terminate_instances(InstanceIds=ids)
         return [change.get("InstanceId", "") for change in answer["TerminatingInstances"]]

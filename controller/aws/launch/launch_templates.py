@@ -1,8 +1,8 @@
 """Launch templates: one for each distinct set of launch parameters, named by a hash of its content.
 
-The same content has the same name in every process, so that creating one twice is finding it. Source of the fields:
-Karpenter v0.27. Where we differ: metadata options that a template leaves unset keep the secure default member by member
-(v0.27 left them to EC2, so that naming a hop limit switched IMDSv1 on).
+The same content has the same name in every process, so creating one is idempotent. Fields as in Karpenter v0.27, except
+that each unset metadata option keeps its secure default (v0.27 left them to EC2, so that setting a hop limit enabled
+IMDSv1).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAME_PREFIX = "karpenter.k8s.aws/"
 
 @dataclass(frozen=True, slots=True)
 class LaunchParameters:
-    """Everything that a launch template holds."""
+    """The content of a launch template."""
 
     template: AWSNodeTemplate
     family: AMIFamily
@@ -47,7 +47,7 @@ class LaunchParameters:
 
     def data(self) -> dict[str, Any]:
         """The API's LaunchTemplateData."""
-        found: dict[str, Any] = {
+        data: dict[str, Any] = {
             "ImageId": self.image_id,
             "IamInstanceProfile": {"Name": self.instance_profile},
             "Monitoring": {"Enabled": bool(self.template.detailed_monitoring)},
@@ -56,16 +56,16 @@ class LaunchParameters:
             "TagSpecifications": [{"ResourceType": "network-interface", "Tags": tagging.as_list(self.tags)}],
         }
         if self.user_data:
-            found["UserData"] = base64.b64encode(self.user_data.encode()).decode()
+            data["UserData"] = base64.b64encode(self.user_data.encode()).decode()
         devices = self.template.block_device_mappings
         mappings = self.family.block_devices if devices is None else devices
         if mappings:
-            found["BlockDeviceMappings"] = [block_device(mapping) for mapping in mappings]
-        return found
+            data["BlockDeviceMappings"] = [block_device(mapping) for mapping in mappings]
+        return data
 
     @property
     def name(self) -> str:
-        """A name that follows from the content alone."""
+        """A name derived from the content alone."""
         content = json.dumps([self.data(), sorted(self.tags.items())], sort_keys=True)
         return NAME_PREFIX + hashlib.sha256(content.encode()).hexdigest()[:20]
 
@@ -82,35 +82,35 @@ class LaunchTemplates:
         self._used_at: dict[str, float] = {}
 
     def ensure(self, parameters: LaunchParameters) -> str:
-        """The name of the launch template with these parameters, created if need be. Raises CloudErrors."""
+        """The name of the launch template with these parameters, created if it does not exist. Raises CloudErrors."""
         name = parameters.name
         self._used_at[name] = self._clock.monotonic()
         return self._known.get(name, lambda: self._find_or_create(name, parameters))
 
     def forget(self, name: str) -> None:
-        """Somebody deleted it: look again before the next use."""
+        """Look a template up again before its next use: somebody deleted it."""
         self._known.drop(name)
 
     def collect(self) -> int:
-        """Delete this cluster's launch templates that nobody has used for an hour; returns how many are left.
+        """Delete the controller's launch templates that were not used for an hour; returns how many are left.
 
-        Only those that carry both of our tags: Karpenter's own, or another tool's, are not ours to delete. Running
-        instances need no launch template. Raises CloudErrors.
+        Only those with both of the controller's tags, not Karpenter's or another tool's. Running instances need no
+        launch template. Raises CloudErrors.
         """
         now = self._clock.monotonic()
         if now - self._began < UNUSED_SECONDS:
             return 0
-        ours: list[FilterTypeDef] = [
+        filters: list[FilterTypeDef] = [
             {"Name": f"tag:{tagging.TEMPLATE_CLUSTER}", "Values": [self._cluster_name]},
             {"Name": f"tag:{tagging.MANAGED_BY}", "Values": [tagging.MANAGER]},
         ]
         with translated("ec2:DescribeLaunchTemplates"):
-            pages = self._ec2.get_paginator("describe_launch_templates").paginate(Filters=ours)
-            found = [item for page in pages for item in page["LaunchTemplates"]]
-        idle = [item for item in found if self._idle(item["LaunchTemplateName"], item["CreateTime"].timestamp(), now)]
+            pages = self._ec2.get_paginator("describe_launch_templates").paginate(Filters=filters)
+            ours = [item for page in pages for item in page["LaunchTemplates"]]
+        idle = [item for item in ours if self._idle(item["LaunchTemplateName"], item["CreateTime"].timestamp(), now)]
         for item in idle:
             self._delete(item["LaunchTemplateName"])
-        return len(found) - len(idle)
+        return len(ours) - len(idle)
 
     def _idle(self, name: str, created: float, now: float) -> bool:
         used = self._used_at.get(name)
@@ -156,7 +156,7 @@ class LaunchTemplates:
 
 
 def metadata_options(options: MetadataOptions, ipv6: bool) -> dict[str, Any]:
-    """IMDSv2 alone, reachable from a pod through one more hop, unless the template says otherwise for a member."""
+    """IMDSv2 alone, with a hop limit that reaches pods; each member as the template sets it."""
     hops = options.http_put_response_hop_limit
     return {
         "HttpEndpoint": options.http_endpoint or "enabled",

@@ -1,4 +1,4 @@
-"""From a launch request to launch templates: images, groups, profile, user data and tags put together."""
+"""From a launch request to launch templates: images, security groups, instance profile, user data and tags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KUBELET_LABELS = frozenset(
         keys.REGION,
     }
 )
-"""Labels of Kubernetes' own domains that a kubelet may give itself; it does not start when told another."""
+"""Labels of Kubernetes' domains that a kubelet may set on its Node (NodeRestriction); with others it does not start."""
 
 REMEMBERED_TEMPLATES = 1000
 
@@ -71,7 +71,7 @@ class NodeParameters:
         return {name: names[kind] for name, kind in kinds.items()}
 
     def restore(self, names: Iterable[str]) -> bool:
-        """Make sure again that launch templates exist which EC2 said it does not have; False when none is ours."""
+        """Create launch templates again that EC2 does not have any more; False when none is the controller's."""
         with self._lock:
             ours = {name: self._by_name[name] for name in sorted(set(names)) if name in self._by_name}
         for name, parameters in ours.items():
@@ -101,7 +101,7 @@ class NodeParameters:
         return name
 
     def _max_pods(self, request: LaunchRequest, item: InstanceType) -> int | None:
-        """With prefixes the images' own rule does not hold: each number of pods needs a launch template."""
+        """With prefix delegation the images' own rule does not hold: each number of pods needs a launch template."""
         kubelet, settings = request.provisioner.kubelet, self._settings
         told = max_pods(kubelet, settings.enable_eni_limited_pod_density)
         return item.capacity.get("pods") if told is None and settings.enable_prefix_delegation else told
@@ -155,21 +155,18 @@ class NodeParameters:
 
 
 def max_pods(kubelet: KubeletConfiguration, eni_limited: bool) -> int | None:
-    """What the kubelet is told; None: the image's own rule, which is the ENI formula."""
+    """The kubelet's --max-pods; None: the image's own rule, which is the ENI formula."""
     if kubelet.max_pods is not None:
         return kubelet.max_pods
     return None if eni_limited else DEFAULT_MAX_PODS
 
 
 def kubelet_labels(labels: Mapping[str, str], provisioner_name: str, capacity_type: str) -> dict[str, str]:
-    """The labels with which a kubelet registers, sorted: the Provisioner's, its name and the capacity type.
-
-    Labels that the kubelet may not set (Kubernetes' NodeRestriction) are left to the Node object.
-    """
-    found = {key: value for key, value in labels.items() if kubelet_may_set(key)}
-    found[keys.PROVISIONER_NAME] = provisioner_name
-    found[keys.CAPACITY_TYPE] = capacity_type
-    return dict(sorted(found.items()))
+    """The labels that a kubelet registers with, sorted: the Provisioner's that it may set, its name, capacity type."""
+    own = {key: value for key, value in labels.items() if kubelet_may_set(key)}
+    own[keys.PROVISIONER_NAME] = provisioner_name
+    own[keys.CAPACITY_TYPE] = capacity_type
+    return dict(sorted(own.items()))
 
 
 def kubelet_may_set(key: str) -> bool:

@@ -106,13 +106,13 @@ def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) ->
     Spot before on-demand, but no spot that costs more than the cheapest on-demand; types with GPUs or accelerators and
     bare metal after all others of both kinds (Karpenter v0.27 dropped them where others remained).
     """
-    found: list[list[PricedOffering]] = []
+    in_order: list[list[PricedOffering]] = []
     for last in (False, True):
         group = [o for o in offerings if exotic(o.instance_type) == last]
         on_demand = [o for o in group if o.capacity_type == ON_DEMAND]
         cheapest = min((o.price for o in on_demand), default=math.inf)
-        found += [[o for o in group if o.capacity_type == SPOT and o.price <= cheapest], on_demand]
-    return [tier for tier in found if tier]
+        in_order += [[o for o in group if o.capacity_type == SPOT and o.price <= cheapest], on_demand]
+    return [tier for tier in in_order if tier]
 
 
 def is_exotic(item: InstanceType) -> bool:

@@ -1,9 +1,8 @@
-"""Zone balance: of the zones that cost about the same, the one in which a Provisioner has fewest instances.
+"""Zone balance: of the zones that cost about the same, choose the one in which a Provisioner has fewest instances.
 
-Prices and EC2's own choice pile nodes up in the cheapest zone, and with it everything that runs on them. Spread
-constraints are the means of pods; this is the operator's, for pods that have none. It is off unless
-`aws.enableZoneBalance` says otherwise. What an even spread costs is bounded: it chooses among the offerings that are
-affordable anyway (`aws.alternativePriceTolerance`).
+Prices and EC2's allocation strategies concentrate nodes in the cheapest zone. Zone balance spreads the nodes of pods
+that have no topology spread constraints. It is off unless `aws.enableZoneBalance` is set, and its cost is bounded: it
+chooses among offerings within `aws.alternativePriceTolerance`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ class ZoneBalance:
         self._since: Counter[tuple[str, str]] = Counter()
 
     def fewest(self, provisioner: str, offerings: Sequence[PricedOffering]) -> list[PricedOffering]:
-        """The offerings of the zone that has fewest of the Provisioner's instances; of equals, the one named first.
-
-        Raises CloudErrors when EC2 does not say what runs.
-        """
+        """Offerings of the zone with the Provisioner's fewest instances; of equals, the first. Raises CloudErrors."""
         counted = self._read.get("zones", self._count)
         zones = dict.fromkeys(offering.zone for offering in offerings)
         with self._lock:
@@ -42,7 +38,7 @@ class ZoneBalance:
         return [offering for offering in offerings if offering.zone == best]
 
     def launched(self, provisioner: str, zone: str) -> None:
-        """One more, that EC2 may not have been asked about yet."""
+        """Count an instance that was launched since EC2 was asked last."""
         with self._lock:
             self._since[provisioner, zone] += 1
 

@@ -1,7 +1,7 @@
 """Security groups by selector: every match is attached to the node's interface.
 
-But one: of several groups with the tag kubernetes.io/cluster/NAME a single one is attached, because the AWS cloud
-controller and the load balancer controller refuse an interface with two ("expected exactly one securityGroup tagged").
+Exception: of several groups with the tag kubernetes.io/cluster/NAME only one is attached. The AWS cloud controller and
+the load balancer controller refuse an interface with two ("expected exactly one securityGroup tagged").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CACHE_SECONDS = 60.0
 EKS_GROUP_TAG = "aws:eks:cluster-name"
-"""EKS puts it on the group that it makes for a cluster."""
+"""EKS sets it on the security group that it creates for a cluster."""
 
 
 class SecurityGroups:
@@ -41,7 +41,7 @@ class SecurityGroups:
         self._ec2 = ec2
         self._cluster_tag = cluster_tag(cluster_name)
         self._log = logger
-        self._said: set[tuple[str, ...]] = set()
+        self._logged: set[tuple[str, ...]] = set()
         self._cache: Cache[tuple[tuple[str, str], ...], tuple[str, ...]] = Cache(clock, cache_seconds)
 
     def matching(self, template: AWSNodeTemplate) -> tuple[str, ...]:
@@ -65,8 +65,8 @@ class SecurityGroups:
             )
             groups = {g["GroupId"]: as_dict(g.get("Tags", [])) for page in pages for g in page["SecurityGroups"]}
         surplus = surplus_tagged(groups, self._cluster_tag)
-        if surplus and surplus not in self._said:
-            self._said.add(surplus)
+        if surplus and surplus not in self._logged:
+            self._logged.add(surplus)
             self._log.warning(
                 "Security groups are left out: one tagged group is all that load balancers accept",
                 node_template=template.name,

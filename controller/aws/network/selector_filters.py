@@ -1,7 +1,7 @@
 """subnetSelector and securityGroupSelector as EC2 filters.
 
-Source: Karpenter v0.27: `aws-ids` is a comma list of ids; the value `*` means that the tag exists; otherwise the tag
-has one of the comma-separated values, in which EC2's own wildcards work. All entries must hold.
+As in Karpenter v0.27, `aws-ids` is a comma list of ids; the value `*` means that the tag exists; any other value is a
+comma list of values, EC2's wildcards allowed, of which the tag must have one. All entries must hold.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ ID_KEYS = frozenset({"aws-ids", "aws::ids"})
 
 def filters(selector: Mapping[str, str], id_filter: str) -> list[FilterTypeDef]:
     """The filters of a selector; `id_filter` is the API's name for ids (`subnet-id`, `group-id`)."""
-    found: list[FilterTypeDef] = []
+    wanted: list[FilterTypeDef] = []
     for key, value in sorted(selector.items()):
         if key in ID_KEYS:
-            found.append({"Name": id_filter, "Values": comma_list(value)})
+            wanted.append({"Name": id_filter, "Values": comma_list(value)})
         elif value == "*":
-            found.append({"Name": "tag-key", "Values": [key]})
+            wanted.append({"Name": "tag-key", "Values": [key]})
         else:
-            found.append({"Name": f"tag:{key}", "Values": comma_list(value)})
-    return found
+            wanted.append({"Name": f"tag:{key}", "Values": comma_list(value)})
+    return wanted
 
 
 def comma_list(text: str) -> list[str]:
@@ -34,5 +34,5 @@ def comma_list(text: str) -> list[str]:
 
 
 def shown(selector: Mapping[str, str]) -> str:
-    """A selector for messages."""
+    """A selector as text, for messages."""
     return "{" + ", ".join(f"{key}: {value}" for key, value in sorted(selector.items())) + "}"

@@ -1,8 +1,8 @@
-"""Subnets by selector, and the choice among them: most free addresses first, counting launches under way.
+"""Subnets by selector, and the choice among them: most free addresses first, launches in flight included.
 
-DescribeSubnets is cached for a minute, and a burst of launches needs less than that to exhaust a subnet. So each launch
-reserves the addresses that its node may take; what the fleet did not use is given back, and the rest is forgotten when
-EC2's own count (which by then includes the node) is read again.
+DescribeSubnets is cached for a minute, in which a burst of launches can exhaust a subnet. So each launch reserves the
+addresses that its node may take. Addresses that the fleet did not use are given back, and the others are forgotten when
+EC2's count, which then includes the node, is read again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_SUBNETS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """One subnet; `free_addresses` is EC2's count when it was read."""
+    """One subnet; `free_addresses` as EC2 counted them when it was read."""
 
     id: str
     zone: str
@@ -100,14 +100,11 @@ class Subnets:
                     self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
 
     def exhaust(self, subnet_id: str) -> bool:
-        """EC2 said that the subnet has no free address: leave it out for a while, whatever its count says.
-
-        Whether that is news.
-        """
+        """Leave out a subnet for a while that EC2 says has no free address; returns whether it was not left out yet."""
         with self._lock:
-            news = subnet_id not in self._exhausted
+            new = subnet_id not in self._exhausted
             self._exhausted[subnet_id] = True
-        return news
+        return new
 
     def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
         subnets = self.matching(template)
@@ -124,7 +121,7 @@ class Subnets:
             pages = self._ec2.get_paginator("describe_subnets").paginate(
                 Filters=filters(template.subnet_selector, "subnet-id")
             )
-            found = [
+            subnets = [
                 Subnet(
                     id=subnet["SubnetId"],
                     zone=subnet["AvailabilityZone"],
@@ -134,6 +131,6 @@ class Subnets:
                 for subnet in page["Subnets"]
             ]
         with self._lock:
-            for subnet in found:
+            for subnet in subnets:
                 self._in_flight.pop(subnet.id, None)
-        return tuple(sorted(found, key=lambda subnet: (-subnet.free_addresses, subnet.id)))
+        return tuple(sorted(subnets, key=lambda subnet: (-subnet.free_addresses, subnet.id)))

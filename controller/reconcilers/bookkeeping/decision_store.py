@@ -1,4 +1,4 @@
-"""The decision ledger is kept in a ConfigMap, so that whoever leads next still knows why nodes came and went."""
+"""Keep the decision ledger in a ConfigMap, so that the next leader still has it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from controller.telemetry.decision_ledger import Ledger
 CONFIG_MAP = "karpenter-decisions"
 KEY = "decisions.jsonl.gz"
 PAUSE_SECONDS = 30.0
-"""Between two writes: a decision that a crash loses is still in the log."""
+"""Between two writes. A decision that a crash loses is still in the log."""
 FIRST_SECONDS = 2.0
-"""A few decisions after a quiet time are written soon."""
+"""Until the first write after a time without decisions."""
 
 
 class DecisionsReconciler:
-    """One loop of whoever leads. Reads the record once, then writes what is new."""
+    """Read the ConfigMap once, then write new decisions."""
 
     name = "decisions"
 
@@ -39,11 +39,11 @@ class DecisionsReconciler:
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, _snapshot: Snapshot) -> float:
-        """Read, or write what is new when it is time. Raises KubeError; the next pass goes on."""
+        """Read the ConfigMap, or write what is new when it is due. Raises KubeError; the next pass tries again."""
         if self._written is None:
-            found = self._ledger.restore(self._read())
+            restored = self._ledger.restore(self._read())
             self._written = self._ledger.version
-            self._log.debug("Read the decisions on record", known=found)
+            self._log.debug("Read the decisions on record", known=restored)
         left = self._due_at - self._clock.monotonic()
         if left > 0:
             return left
@@ -56,7 +56,7 @@ class DecisionsReconciler:
         return PAUSE_SECONDS
 
     def flush(self) -> None:
-        """Write what is new at once, before the lease is given back. Raises KubeError."""
+        """Write what is new at once, before the lease is released. Raises KubeError."""
         if self._written is not None and self._ledger.version != self._written:
             self._due_at = self._clock.monotonic()
             self.reconcile(Snapshot())
@@ -74,15 +74,15 @@ class DecisionsReconciler:
 
     def _write(self, packed: bytes) -> None:
         data = {KEY: base64.b64encode(packed).decode()}
-        if not self._exists and self._made(data):
+        if not self._exists and self._created(data):
             return
         try:
             self._kube.patch(CONFIG_MAPS, CONFIG_MAP, {"binaryData": data}, namespace=self._namespace)
         except NotFoundError:
-            self._exists = False  # somebody deleted it: the next pass makes it anew
+            self._exists = False  # somebody deleted it: the next pass creates it again
             raise
 
-    def _made(self, data: dict[str, str]) -> bool:
+    def _created(self, data: dict[str, str]) -> bool:
         metadata = {"name": CONFIG_MAP, "namespace": self._namespace}
         document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
         try:

@@ -1,7 +1,7 @@
-"""Observation: what the fleet costs, what waits, what EC2 has none of; and, seldom, what a fresh pack would cost.
+"""Measure the fleet: its price, queue lengths, unavailable offerings, and its price against a fresh pack of all pods.
 
-Nothing follows from it but numbers: the dashboards' and the alerts'. The comparison solves the whole cluster anew, so
-that it is made at a slow pace: never more often than every five minutes, nor for more than a hundredth of the time.
+These are metrics only; no decision follows from them. The comparison solves the whole cluster anew, so it is made at
+most every COMPARE_SECONDS, and takes at most SHARE_OF_TIME of one CPU.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from controller.runtime.clock import Clock
 from controller.runtime.metrics import Recorder
 from controller.telemetry.logged_pods import named
 
-LOOK_SECONDS = 15.0
+MEASURE_SECONDS = 15.0
 COMPARE_SECONDS = 300.0
 SHARE_OF_TIME = 0.01
 """Of one CPU, for comparisons."""
 
 
 class ObservationReconciler:
-    """One loop of whoever leads. Every pass looks for pods that became ready; the rest is done when it is due."""
+    """Measure. Every pass looks for pods that became ready; the rest is measured when it is due."""
 
     name = "observation"
 
@@ -51,12 +51,12 @@ class ObservationReconciler:
         self._recorder = recorder
         self._settings = settings
         self._compare_seconds = compare_seconds
-        self._look_at = self._compare_at = clock.monotonic()
+        self._measure_at = self._compare_at = clock.monotonic()
         self._compared: tuple[int, float] | None = None
         """Version of the snapshot that was compared last, and when."""
         self._pending: dict[str, float] = {}
         self._awaited: frozenset[str] = frozenset()
-        """The uids of pods that were seen to wait for a node of ours, and do not run yet."""
+        """Uids of pods that were seen waiting for a new node, and do not run yet."""
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -64,18 +64,18 @@ class ObservationReconciler:
         if not snapshot.synced:
             return 1.0
         self._watch_pods(snapshot)
-        self._say_running(snapshot)
+        self._log_running(snapshot)
         now = self._clock.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
+        if now >= self._measure_at:
+            self._measure_at = now + MEASURE_SECONDS
             view = self._catalogs.view(snapshot)
-            self._look(snapshot, view)
+            self._measure(snapshot, view)
             if now >= self._compare_at:
                 self._compare(snapshot, view)
-        return max(0.1, self._look_at - self._clock.monotonic())
+        return max(0.1, self._measure_at - self._clock.monotonic())
 
     def _watch_pods(self, snapshot: Snapshot) -> None:
-        """Pods that were seen pending and are ready now."""
+        """Observe the start-up time of pods that were seen pending and are ready now."""
         now, still = self._clock.now(), {}
         for pod in snapshot.pods.values():
             if pod.phase == "Pending":
@@ -87,8 +87,8 @@ class ObservationReconciler:
                     still[pod.uid] = pod.created
         self._pending = still
 
-    def _say_running(self, snapshot: Snapshot) -> None:
-        """The end of the way that began with a plan: pods that waited run, node by node."""
+    def _log_running(self, snapshot: Snapshot) -> None:
+        """Log pods that waited for a new node and run now, node by node."""
         awaited: set[str] = set()
         started: dict[str, list[Pod]] = defaultdict(list)
         for pod in snapshot.pods.values():
@@ -104,17 +104,17 @@ class ObservationReconciler:
                 "Pods run", node=node, pods=named(keys), pod_count=len(keys), slowest_seconds=round(slowest, 1)
             )
 
-    def _look(self, snapshot: Snapshot, view: CatalogView) -> None:
-        found, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]]()
+    def _measure(self, snapshot: Snapshot, view: CatalogView) -> None:
+        cost, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]]()
         prices: dict[tuple[str, ...], float] = defaultdict(float)
         for node in owned(snapshot):
             place = (node.provisioner_name, _label(node, CAPACITY_TYPE), _label(node, ZONE))
             nodes[(*place, _state(node))] += 1
-            if node.name in found.prices:
-                prices[place] += found.prices[node.name]
+            if node.name in cost.prices:
+                prices[place] += cost.prices[node.name]
         self._recorder.replace(metrics.FLEET_PRICE, prices)
         self._recorder.replace(metrics.FLEET_NODES, nodes)
-        self._recorder.replace(metrics.FLEET_UNPRICED, {(): len(found.unpriced)})
+        self._recorder.replace(metrics.FLEET_UNPRICED, {(): len(cost.unpriced)})
         self._recorder.replace(metrics.UNAVAILABLE_OFFERINGS, _unavailable(view))
         now = self._clock.now()
         waiting = (*queues(snapshot, now), _commands(snapshot, now))
@@ -128,27 +128,27 @@ class ObservationReconciler:
         began = self._clock.monotonic()
         if self._compared is None or self._compared[0] != snapshot.version:
             index = SnapshotIndex(snapshot, view.tables)
-            self._tell(compare(index, view.types, self._settings.current.solve_options(), view.problems))
+            self._report(compare(index, view.types, self._settings.current.solve_options(), view.problems))
             self._recorder.observe(metrics.COMPARISON_TIME, self._clock.monotonic() - began)
         self._compared = (snapshot.version, began)
         took = self._clock.monotonic() - began
         self._compare_at = began + max(self._compare_seconds, took / SHARE_OF_TIME)
 
-    def _tell(self, found: Comparison) -> None:
+    def _report(self, comparison: Comparison) -> None:
         self._log.debug(
             "Compared the fleet's price",
-            price_per_hour=round(found.fleet_price, 4),
-            fresh_pack_per_hour=round(found.fresh_pack_price, 4),
-            lower_bound_per_hour=round(found.bound_price, 4),
-            nodes_kept=len(found.kept),
+            price_per_hour=round(comparison.fleet_price, 4),
+            fresh_pack_per_hour=round(comparison.fresh_pack_price, 4),
+            lower_bound_per_hour=round(comparison.bound_price, 4),
+            nodes_kept=len(comparison.kept),
         )
         pairs = (
-            (metrics.FRESH_PACK_PRICE, metrics.FRESH_PACK_RATIO, found.fresh_pack_price),
-            (metrics.BOUND_PRICE, metrics.BOUND_RATIO, found.bound_price),
+            (metrics.FRESH_PACK_PRICE, metrics.FRESH_PACK_RATIO, comparison.fresh_pack_price),
+            (metrics.BOUND_PRICE, metrics.BOUND_RATIO, comparison.bound_price),
         )
         for price, ratio, amount in pairs:
             self._recorder.replace(price, {(): amount})
-            self._recorder.replace(ratio, {(): found.fleet_price / amount} if amount > 0 else {})
+            self._recorder.replace(ratio, {(): comparison.fleet_price / amount} if amount > 0 else {})
 
 
 def _label(node: StateNode, key: str) -> str:

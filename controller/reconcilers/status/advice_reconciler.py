@@ -1,4 +1,4 @@
-"""Advice: settings that are valid and yet have no effect are told to the user, once for each version of the objects."""
+"""Warn about settings that are valid and yet have no effect, once for each version of the objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAUSE_SECONDS = 60.0
 
 
 class AdviceReconciler:
-    """One loop over Provisioners whose template can be used; what is wrong with others is told by their conditions."""
+    """Warn about Provisioners whose template can be used; the problems of others are in their conditions."""
 
     name = "advice"
 
@@ -26,7 +26,7 @@ class AdviceReconciler:
         self._told: dict[str, tuple[object, ...]] = {}
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Tell what is new."""
+        """Warn about what is new."""
         if not snapshot.synced:
             return 1.0
         self._told = {name: told for name, told in self._told.items() if name in snapshot.provisioners}

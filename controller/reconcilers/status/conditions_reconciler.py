@@ -1,4 +1,4 @@
-"""Conditions: a Provisioner or node template that cannot be used says so, with every reason, once per generation."""
+"""Write the conditions of Provisioners and of invalid node templates, with every reason why one cannot be used."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CHECK_SECONDS = 30.0
-"""How often a valid Provisioner's catalog is asked for again: subnets and groups come and go."""
+"""How often a Provisioner's catalog is checked again: what its selectors match may change."""
 
 RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEMPLATES)}
 
 
 class ConditionsReconciler:
-    """One loop over Provisioners, and over node templates that are invalid; the valid ones' status is another's."""
+    """Write conditions. The status of valid node templates is NodeTemplatesReconciler's."""
 
     name = "conditions"
 
@@ -28,41 +28,41 @@ class ConditionsReconciler:
         self._catalogs, self._clock = context.catalogs, context.clock
         self._log = structlog.get_logger(self.name)
         self._items = ItemBackoff(self._clock, self.name)
-        self._said: dict[tuple[str, str], tuple[str, int, str]] = {}
-        self._looked_at: tuple[object, ...] = ()
+        self._written: dict[tuple[str, str], tuple[str, int, str]] = {}
+        self._checked: tuple[object, ...] = ()
         self._due_at = 0.0
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Say what changed; look when an object did, and now and then."""
+        """Write conditions that changed; check when an object changed, and every CHECK_SECONDS."""
         if not snapshot.synced:
             return 1.0
         now = self._clock.monotonic()
         generations = _generations(snapshot)
-        if generations == self._looked_at and now < self._due_at:
+        if generations == self._checked and now < self._due_at:
             return self._due_at - now
-        pause = self._look(snapshot)
-        self._looked_at, self._due_at = generations, self._clock.monotonic() + pause
+        pause = self._check(snapshot)
+        self._checked, self._due_at = generations, self._clock.monotonic() + pause
         return pause
 
-    def _look(self, snapshot: Snapshot) -> float:
-        found = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}
+    def _check(self, snapshot: Snapshot) -> float:
+        states = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}
         problems = self._catalogs.view(snapshot).problems
         for name, provisioner in snapshot.provisioners.items():
             problem = problems.get(name, "")
-            found["Provisioner", name] = InvalidObject(
+            states["Provisioner", name] = InvalidObject(
                 "Provisioner", name, provisioner.uid, provisioner.generation, problem
             )
-        self._said = {key: said for key, said in self._said.items() if key in found}
-        self._items.keep(set(found))
-        for key, entry in sorted(found.items()):
-            said = (entry.uid, entry.generation, entry.error)
-            if self._said.get(key) != said and self._items.ready(key):
-                self._say(key, entry, said)
+        self._written = {key: state for key, state in self._written.items() if key in states}
+        self._items.keep(set(states))
+        for key, entry in sorted(states.items()):
+            state = (entry.uid, entry.generation, entry.error)
+            if self._written.get(key) != state and self._items.ready(key):
+                self._write(key, entry, state)
         return min(CHECK_SECONDS, self._items.next_try_seconds())
 
-    def _say(self, key: tuple[str, str], entry: InvalidObject, said: tuple[str, int, str]) -> None:
+    def _write(self, key: tuple[str, str], entry: InvalidObject, state: tuple[str, int, str]) -> None:
         try:
-            news = self._write_condition(entry)
+            changed = self._write_condition(entry)
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Object changed meanwhile", kind=entry.kind, object=entry.name, error=str(error))
             return
@@ -70,18 +70,18 @@ class ConditionsReconciler:
             self._items.failed(key, error, "Condition could not be written", kind=entry.kind, object=entry.name)
             return
         self._items.succeeded(key)
-        _, _, before = self._said.get(key, ("", 0, ""))
-        self._said[key] = said
+        _, _, before = self._written.get(key, ("", 0, ""))
+        self._written[key] = state
         if before and not entry.error:
             self._log.info("Object can be used again", kind=entry.kind, object=entry.name)
-        if entry.error and news:
+        if entry.error and changed:
             self._log.warning("Object cannot be used", kind=entry.kind, object=entry.name, problems=entry.error)
             ref = ObjectRef(RESOURCES[entry.kind].api_version, entry.kind, entry.name, entry.uid)
             dedupe = (entry.uid, str(entry.generation), entry.error)
             self._events.publish(ref, "Warning", "NotUsable", entry.error, dedupe)
 
     def _write_condition(self, entry: InvalidObject) -> bool:
-        """Whether the condition on the object was another one before."""
+        """Write the condition; returns whether it changed."""
         resource = RESOURCES[entry.kind]
         present = self._kube.get(resource, entry.name).get("status", {}).get("conditions") or []
         conditions = V1ALPHA5.conditions(present, entry.error, self._clock.now())
@@ -92,7 +92,7 @@ class ConditionsReconciler:
 
 
 def _generations(snapshot: Snapshot) -> tuple[object, ...]:
-    """Changes when a Provisioner or a node template does, and not when only a status does."""
+    """Changes with the Provisioners and node templates, but not with their status."""
     return (
         tuple((entry.uid, entry.generation) for entry in snapshot.provisioners.values()),
         tuple((entry.uid, entry.generation, entry.deleted_at) for entry in snapshot.node_templates.values()),

@@ -1,4 +1,4 @@
-"""Counter: status.resources of every Provisioner is the capacity of its nodes."""
+"""Write the capacity of each Provisioner's nodes to its status.resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.runtime.loops import ItemBackoff
 
 
 class CounterReconciler:
-    """One loop over the Provisioners."""
+    """Write status.resources of the Provisioners, against which limits are checked."""
 
     name = "counter"
 
@@ -25,7 +25,7 @@ class CounterReconciler:
         self._provisioners = ItemBackoff(context.clock, self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Write the sums that changed. Not before the caches are synced: half a sum would look like free room."""
+        """Write the sums that changed. Not before the caches are synced: a partial sum would understate usage."""
         if not snapshot.synced:
             return 1.0
         self._provisioners.keep(set(snapshot.provisioners))

@@ -1,6 +1,6 @@
-"""Node templates: their status tells which subnets and security groups the selectors find now, or why none.
+"""Write the status of node templates: the subnets and security groups that the selectors match, or why none.
 
-What AWS gives no answer to stays as it was, and is asked again with a growing pause.
+Fields that AWS does not answer keep their value; such a template is tried again with a growing pause.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 REFRESH_SECONDS = 300.0
-"""The peer's interval; a changed template is looked at at once."""
+"""Karpenter v0.27's interval; a changed template is resolved at once."""
 
 
 class NodeTemplatesReconciler:
-    """One loop over the valid templates; the conditions of invalid ones are another's."""
+    """Write the status of valid templates. The conditions of invalid ones are ConditionsReconciler's."""
 
     name = "nodetemplates"
 
@@ -34,10 +34,10 @@ class NodeTemplatesReconciler:
         self._log = structlog.get_logger(self.name)
         self._templates = ItemBackoff(self._clock, self.name)
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
-        """By name: uid and generation, and when to look again."""
+        """By name: uid and generation, and when it is due again."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Look at templates that changed, and at all of them now and then."""
+        """Resolve templates that changed, and all of them every REFRESH_SECONDS."""
         if not snapshot.synced:
             return 1.0
         names = set(snapshot.node_templates)
@@ -55,14 +55,14 @@ class NodeTemplatesReconciler:
     def _refresh(self, template: AWSNodeTemplate) -> None:
         status = self._cloud.template_status(template)
         try:
-            news = self._write(template, status)
+            changed = self._write(template, status)
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node template changed meanwhile", node_template=template.name, error=str(error))
             return
         except KubeError as error:
             self._templates.failed(template.name, error, "Status could not be written", node_template=template.name)
             return
-        if status.problems and news:
+        if status.problems and changed:
             message = " | ".join(status.problems)
             self._log.warning("Node template cannot be used", node_template=template.name, problems=message)
             self._events.publish(ObjectRef.of(template), "Warning", "NotUsable", message, (message,))
@@ -75,7 +75,7 @@ class NodeTemplatesReconciler:
         self._seen[template.name] = ((template.uid, template.generation), due_at)
 
     def _write(self, template: AWSNodeTemplate, status: TemplateStatus) -> bool:
-        """Write what differs; whether the condition does."""
+        """Write what differs; returns whether the condition does."""
         present = self._kube.get(AWS_NODE_TEMPLATES, template.name).get("status") or {}
         wanted: dict[str, Any] = {
             key: value for key, value in _document(status).items() if (present.get(key) or []) != value

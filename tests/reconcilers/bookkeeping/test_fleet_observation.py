@@ -13,7 +13,7 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.cloud import Offering
 from controller.core.state.snapshot import Snapshot
-from controller.reconcilers.bookkeeping.fleet_observation import COMPARE_SECONDS, LOOK_SECONDS, ObservationReconciler
+from controller.reconcilers.bookkeeping.fleet_observation import COMPARE_SECONDS, MEASURE_SECONDS, ObservationReconciler
 from controller.reconcilers.context import LiveSettings
 from controller.runtime import metrics as names
 from controller.runtime.metrics import Metric
@@ -108,10 +108,10 @@ def test_the_fleet_is_compared_with_a_fresh_pack_and_the_bound_seldom_and_only_w
     assert 0 < bound <= fresh
     assert one.told[names.COMPARISON_TIME.name] == {(): 0.0}, "by the clock, that nobody turned"
     del one.told[names.FRESH_PACK_RATIO.name]
-    one.clock.advance(LOOK_SECONDS)
+    one.clock.advance(MEASURE_SECONDS)
     one.loop.reconcile(cluster(2))
     assert names.FRESH_PACK_RATIO.name not in one.told, "not yet"
-    assert one.told[names.COMPARISON_AGE.name] == {(): LOOK_SECONDS}
+    assert one.told[names.COMPARISON_AGE.name] == {(): MEASURE_SECONDS}
     one.clock.advance(COMPARE_SECONDS)
     one.loop.reconcile(cluster(1))
     assert names.FRESH_PACK_RATIO.name not in one.told, "nothing changed"

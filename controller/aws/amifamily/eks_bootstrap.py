@@ -1,4 +1,4 @@
-"""User data of the families that join by the EKS bootstrap script: Amazon Linux 2 and Ubuntu.
+"""Amazon Linux 2 and Ubuntu: families whose nodes join by the EKS bootstrap script, in MIME user data.
 
 Source: `/etc/eks/bootstrap.sh` of awslabs/amazon-eks-ami, and Karpenter v0.27's order of arguments.
 """
@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.aws.amifamily.family import Bootstrap
+from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
 from controller.aws.amifamily.user_data import SHELL_SCRIPT, Part, merge_mime
 from controller.core.api.node import Taint
 from controller.core.api.provisioner import KubeletConfiguration
+
+_AL2_PATH = "/aws/service/eks/optimized-ami/{version}/amazon-linux-2"
+_UBUNTU_PATH = "/aws/service/canonical/ubuntu/eks/{release}/{{version}}/stable/current/{arch}/hvm/ebs-{volume}/ami-id"
+_UBUNTU_RELEASES = (("20.04", "gp2"), ("22.04", "gp2"), ("24.04", "gp3"))
+"""Karpenter v0.27's release first, then those for which Canonical publishes images of later Kubernetes versions."""
 
 HEADER = """#!/bin/bash -xe
 exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1
@@ -94,3 +99,39 @@ def _taint(taint: Taint) -> str:
 def quoted(text: str) -> str:
     """Single quotes for the shell, whatever the text holds."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _al2_user_data(bootstrap: Bootstrap) -> str:
+    return shell_user_data(bootstrap, bootstrap.kubelet.container_runtime or "containerd")
+
+
+def _ubuntu_user_data(bootstrap: Bootstrap) -> str:
+    """The image has one container runtime, so none is named."""
+    return shell_user_data(bootstrap, container_runtime=None)
+
+
+def _ubuntu_parameters(arch: str) -> tuple[str, ...]:
+    return tuple(_UBUNTU_PATH.format(release=release, arch=arch, volume=volume) for release, volume in _UBUNTU_RELEASES)
+
+
+AL2 = AMIFamily(
+    name="AL2",
+    aliases=(
+        ImageAlias((f"{_AL2_PATH}/recommended/image_id",), needs("amd64", never=("nvidia", "aws"))),
+        ImageAlias((f"{_AL2_PATH}-gpu/recommended/image_id",), needs("amd64", only=("nvidia", "aws"))),
+        ImageAlias((f"{_AL2_PATH}-arm64/recommended/image_id",), needs("arm64", never=("nvidia", "aws"))),
+    ),
+    user_data=_al2_user_data,
+    block_devices=(default_device("/dev/xvda", 20),),
+    storage_device="/dev/xvda",
+    supports_instance_store=True,
+)
+
+UBUNTU = AMIFamily(
+    name="Ubuntu",
+    aliases=tuple(ImageAlias(_ubuntu_parameters(arch), needs(arch)) for arch in ("amd64", "arm64")),
+    user_data=_ubuntu_user_data,
+    block_devices=(default_device("/dev/sda1", 20),),
+    storage_device="/dev/sda1",
+    ignored_kubelet_fields=("containerRuntime",),
+)
