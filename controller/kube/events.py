@@ -8,7 +8,6 @@ the API server to the rest of us. A repeat within two minutes is counted, not se
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -40,6 +39,7 @@ MAX_MESSAGE_CHARS = 1024
 _DEFAULT_NAMESPACE = "default"
 """Where events on cluster-scoped objects go, as Kubernetes' own do."""
 _MAX_WAITING = 4096
+_IDLE = Pause(1.0)
 _MAX_REMEMBERED = 16_384
 
 
@@ -193,12 +193,12 @@ class EventRecorder:
         self._wake.set()
 
     def step(self) -> Pause:
-        """Send the event that waits longest; the pause before the next, endless where none waits."""
+        """Send the event that waits longest; the pause before the next."""
         self._wake.clear()
         if not self._waiting:
             if self._ends.is_set():
                 self._stop.set()
-            return Pause(0.0 if self._ends.is_set() else math.inf)
+            return _IDLE
         pending = self._waiting.popleft()
         try:
             self._send(pending)
@@ -212,10 +212,10 @@ class EventRecorder:
         return Pause(self._pace.reserve())
 
     def _wait(self, pause: Pause) -> None:
-        if pause.seconds == math.inf:
-            self._wake.wait()
-        else:
+        if pause is not _IDLE:
             self._clock.wait(self._stop, pause.seconds)
+        elif not self._stop.is_set():
+            self._wake.wait(pause.seconds)
 
     def _give_up(self, pending: _Pending, error: KubeError) -> None:
         """Once a row of failures, not once an event."""

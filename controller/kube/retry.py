@@ -67,7 +67,7 @@ def call(
         if before_wait is not None and isinstance(error, KubeError):
             before_wait(error, state.upcoming_sleep)
 
-    def sleep(seconds: float) -> None:
+    def pause(seconds: float) -> None:
         clock.wait(stop, seconds)
 
     retrying = tenacity.Retrying(
@@ -77,7 +77,7 @@ def call(
             tenacity.stop_when_event_set(stop),
             tenacity.stop_after_attempt(backoff.attempts) if backoff.attempts else tenacity.stop_never,
         ),
-        sleep=sleep,
+        sleep=pause,
         before_sleep=say,
         reraise=True,
     )

@@ -1,9 +1,11 @@
-"""The composition root: cluster state and loops over a client and a cloud are built here, started, and stopped."""
+"""The composition root: makes the cluster state and every loop over the edges, starts them and stops them."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 
 import structlog
 
@@ -48,9 +50,9 @@ from controller.reconcilers.status.counter_reconciler import CounterReconciler
 from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
 from controller.runtime import metrics
 from controller.runtime.clock import Clock
-from controller.runtime.executors import ThreadExecutors
+from controller.runtime.executors import Executors, ThreadExecutors
 from controller.runtime.loops import BackoffTimes, Loop, Reconciler
-from controller.runtime.metrics import SILENT, Recorder
+from controller.runtime.workers import Run, Worker
 from controller.settings import Settings
 from controller.telemetry.cluster_series import StateText
 from controller.telemetry.decision_ledger import Ledger
@@ -60,9 +62,6 @@ from controller.webhook.serving import WebhookTimes
 
 STOP_SECONDS = 20.0
 """For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
-
-WITHOUT_DELAY = frozenset({"provisioning", "registration", "termination"})
-"""Loops that pods wait for; the others look less often while the cluster is restless."""
 
 _log = structlog.get_logger("operator")
 
@@ -84,98 +83,111 @@ class OperatorTimes:
     """Between two passes of a loop that pods wait for; ten times as long for the others."""
 
 
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What an operator stands on. With another clock, `executors` and `run`, one thread drives it in virtual time."""
+
+    kube: KubeClient
+    cloud: CloudProvider
+    clock: Clock
+    ledger: Ledger
+    stop: threading.Event
+    executors: Executors = field(default_factory=ThreadExecutors)
+    run: Run = Worker.start
+
+
+class Runs(Enum):
+    """When a loop runs, and how soon a change wakes it again."""
+
+    STANDBY = "on every replica, so that a new leader has its answers ready"
+    LEADING = "on the leader"
+    PODS_WAIT = "on the leader, and ten times as often as others while the cluster changes: pods wait for it"
+
+
 class Operator:
-    """Everything that runs in one process, over a Kubernetes client and a cloud."""
+    """Cluster state and loops of one process."""
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        kube: KubeClient,
-        cloud: CloudProvider,
-        clock: Clock,
-        stop: threading.Event,
-        namespace: str = "",
-        times: OperatorTimes | None = None,
-        recorder: Recorder = SILENT,
-        ledger: Ledger | None = None,
+        self, settings: Settings, edges: Edges, *, namespace: str = "", times: OperatorTimes | None = None
     ) -> None:
-        """Learned memory and the `ledger` are kept in ConfigMaps of `namespace`; without one, not at all."""
-        self._recorder = recorder
-        self._ledger = ledger or Ledger(clock, recorder)
+        """Learned memory and the ledger are kept in ConfigMaps of `namespace`; without one, not at all."""
+        self._edges, self._namespace, self._times = edges, namespace, times or OperatorTimes()
+        self._recorder, self._clock = edges.ledger.recorder, edges.clock
         self._state_text, self._leads = StateText(), False
-        self._times = times or OperatorTimes()
-        self._clock = clock
-        self._stop = stop
-        self._executors = ThreadExecutors()
-        self.informers = Informers(kube, Cluster(), clock)
-        self.events = EventRecorder(kube, clock)
-        cloud = MeasuredCloud(cloud, recorder, clock)
-        self._catalogs = Catalogs(cloud, self._executors.executor("catalog", CATALOG_WORKERS))
-        self._ledger.look = self._look
-        self.adopted = threading.Event()
-        self._context = ReconcilerContext(
+        self.informers = Informers(edges.kube, Cluster(), edges.clock, run=edges.run)
+        self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
+        cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
+        self._catalogs = Catalogs(cloud, edges.executors.executor("catalog", CATALOG_WORKERS))
+        edges.ledger.look = self._look
+        self._context = context = ReconcilerContext(
             settings=LiveSettings(settings),
-            kube=kube,
+            kube=edges.kube,
             informers=self.informers,
             events=self.events,
             cloud=cloud,
             catalogs=self._catalogs,
-            launcher=Launcher(kube=kube, informers=self.informers, cloud=cloud, clock=clock, times=self._times.launch),
-            clock=clock,
-            ledger=self._ledger,
-            executors=self._executors,
-            stop=stop,
-            adopted=self.adopted,
+            launcher=Launcher(
+                kube=edges.kube, informers=self.informers, cloud=cloud, clock=edges.clock, times=self._times.launch
+            ),
+            clock=edges.clock,
+            ledger=edges.ledger,
+            executors=edges.executors,
+            stop=edges.stop,
+            adopted=threading.Event(),
             planned=threading.Event(),
         )
-        acting = self._reconcilers()
-        acting.append(NodeTemplatesReconciler(self._context))
-        if settings.interruption_queue_name:
-            acting.append(InterruptionReconciler(self._context))
-        acting.append(AdviceReconciler(events=self.events, cloud=cloud))
-        self._decisions = DecisionsReconciler(kube=kube, namespace=namespace, ledger=self._ledger, clock=clock)
-        if namespace:
-            acting.append(MemoryReconciler(kube=kube, namespace=namespace, cloud=cloud))
-            acting.append(self._decisions)
-        self._acting = [self._loop(reconciler) for reconciler in acting]
-        self._standing = [self._loop(RefreshReconciler(cloud))]
+        self._garbage = GarbageCollectionReconciler(context, self._times.garbage)
+        self._decisions = DecisionsReconciler(
+            kube=edges.kube, namespace=namespace, ledger=edges.ledger, clock=edges.clock
+        )
+        loops = [(runs, self._loop(reconciler, runs)) for reconciler, runs in self._reconcilers(settings)]
+        self._standing = [loop for runs, loop in loops if runs is Runs.STANDBY]
+        self._acting = [loop for runs, loop in loops if runs is not Runs.STANDBY]
 
-    def _loop(self, reconciler: Reconciler) -> Loop:
-        settle = self._times.settle_seconds if reconciler.name in WITHOUT_DELAY else 10 * self._times.settle_seconds
+    def _reconcilers(self, settings: Settings) -> Iterator[tuple[Reconciler, Runs]]:
+        """Every loop there is, what it needs beside the context, and when it runs."""
+        context, times, kube, cloud = self._context, self._times, self._context.kube, self._context.cloud
+        emptiness, methods = Emptiness(), self._methods(settings)
+        executor = CommandExecutor(context, (*methods, emptiness), times.commands)
+        observation = ObservationReconciler(
+            catalogs=self._catalogs, clock=self._clock, recorder=self._recorder, settings=context.settings
+        )
+        yield RefreshReconciler(cloud), Runs.STANDBY
+        yield ProvisioningReconciler(context), Runs.PODS_WAIT
+        yield RegistrationReconciler(context), Runs.PODS_WAIT
+        yield TerminationReconciler(context, times.termination), Runs.PODS_WAIT
+        yield DeprovisioningReconciler(context, methods, executor, times.deprovisioning), Runs.LEADING
+        yield EmptinessReconciler(context, emptiness, executor), Runs.LEADING
+        yield self._garbage, Runs.LEADING
+        yield ConsistencyReconciler(context), Runs.LEADING
+        yield DiskPressureReconciler(events=self.events), Runs.LEADING
+        if settings.interruption_queue_name:
+            yield InterruptionReconciler(context), Runs.LEADING
+        yield ConditionsReconciler(context), Runs.LEADING
+        yield NodeTemplatesReconciler(context), Runs.LEADING
+        yield CounterReconciler(context), Runs.LEADING
+        yield AdviceReconciler(events=self.events, cloud=cloud), Runs.LEADING
+        yield observation, Runs.LEADING
+        if self._namespace:
+            yield MemoryReconciler(kube=kube, namespace=self._namespace, cloud=cloud), Runs.LEADING
+            yield self._decisions, Runs.LEADING
+
+    def _methods(self, settings: Settings) -> list[Method]:
+        """The methods of removal, in the order in which they are asked."""
+        drift = [Drift(DriftChecks(self._context.cloud, self._clock))] if settings.drift_enabled else []
+        return [Expiration(), *drift, Consolidation(self._times.deprovisioning.consolidation)]
+
+    def _loop(self, reconciler: Reconciler, runs: Runs) -> Loop:
+        settle_seconds = self._times.settle_seconds * (1 if runs is Runs.PODS_WAIT else 10)
         return Loop(
             reconciler,
             self.informers,
             self._clock,
-            self._stop,
-            settle_seconds=settle,
+            self._edges.stop,
+            settle_seconds=settle_seconds,
             backoff=self._times.backoff,
             recorder=self._recorder,
         )
-
-    def _reconcilers(self) -> list[Reconciler]:
-        context, times = self._context, self._times
-        emptiness, methods = Emptiness(), list[Method]([Expiration()])
-        if context.settings.current.drift_enabled:
-            methods.append(Drift(DriftChecks(context.cloud, context.clock)))
-        methods.append(Consolidation(times.deprovisioning.consolidation))
-        executor = CommandExecutor(context, (*methods, emptiness), times.commands)
-        self._garbage = GarbageCollectionReconciler(context, times.garbage)
-        return [
-            ProvisioningReconciler(context),
-            TerminationReconciler(context, times.termination),
-            DeprovisioningReconciler(context, methods, executor, times.deprovisioning),
-            RegistrationReconciler(context),
-            EmptinessReconciler(context, emptiness, executor),
-            CounterReconciler(context),
-            ConditionsReconciler(context),
-            DiskPressureReconciler(events=self.events),
-            ConsistencyReconciler(context),
-            ObservationReconciler(
-                catalogs=self._catalogs, clock=self._clock, recorder=self._recorder, settings=context.settings
-            ),
-            self._garbage,
-        ]
 
     def checks(self, health: Health) -> None:
         """Let the probes ask whether every loop moves, and whether the caches are synced."""
@@ -196,9 +208,9 @@ class Operator:
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 0})
         self.informers.start()
         for loop in self._standing:
-            loop.start()
+            loop.start(self._edges.run)
 
-    def acts(self) -> bool:
+    def leads(self) -> bool:
         """Whether this process leads."""
         return self._leads
 
@@ -215,7 +227,7 @@ class Operator:
         self._leads = True
         self.events.start()
         for loop in self._acting:
-            loop.start()
+            loop.start(self._edges.run)
 
     def _look(self) -> tuple[Snapshot, Catalog]:
         snapshot = self.informers.snapshot()
@@ -229,7 +241,7 @@ class Operator:
         """End everything after `stop` was set; False when some action at hand did not end in time."""
         deadline = self._clock.monotonic() + timeout_seconds
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
-        self._executors.close()
+        self._edges.executors.close()
         self._flush_decisions()
         self.events.stop()
         self.informers.stop()

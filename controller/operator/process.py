@@ -23,7 +23,7 @@ from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
 from controller.kube.lease import LeaderElector
 from controller.kube.resources import SERVICES
-from controller.operator.composition import Operator, OperatorTimes
+from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.operator.configuration import Configuration
 from controller.operator.options import Options
 from controller.operator.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
@@ -95,21 +95,12 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     until_it_works(lambda: check(provider), "AWS", clock, stop)
     if not settings.interruption_queue_name:
         _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
-    operator = Operator(
-        settings=settings,
-        kube=kube,
-        cloud=provider,
-        clock=clock,
-        stop=stop,
-        namespace=options.system_namespace,
-        times=times,
-        recorder=serving.metrics,
-        ledger=ledger,
-    )
+    edges = Edges(kube, provider, clock, ledger, stop)
+    operator = Operator(settings, edges, namespace=options.system_namespace, times=times)
     operator.checks(serving.health)
     serving.metrics.add_part(operator.state_text)
     operator.watch()
-    configuration.follow(settings, operator.tune, operator.acts, operator.events)
+    configuration.follow(settings, operator.tune, operator.leads, operator.events)
     elector = _lead(options, kube, clock, stop, times)
     if not stop.is_set():
         operator.start_leading(after_crash=elector is None or elector.follows_a_crash)

@@ -62,6 +62,9 @@ class Executors(Protocol):
     def executor(self, name: str, workers: int) -> Executor:
         """One that does up to `workers` jobs at a time. `name` is its threads'."""
 
+    def close(self) -> None:
+        """Begin no queued job any more. Those at hand run to their end, which is not waited for."""
+
 
 class _ThreadExecutor(futures.ThreadPoolExecutor):
     def map(self, work: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:  # type: ignore[override]
@@ -89,7 +92,7 @@ class ThreadExecutors:
         self.close()
 
     def close(self) -> None:
-        """Begin no queued job any more. Those at hand run to their end, which is not waited for."""
+        """See Executors."""
         for pool in self._pools:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -99,6 +102,9 @@ class _Inline:
 
     def executor(self, name: str, workers: int) -> Executor:  # noqa: ARG002 - nothing runs side by side here
         return self
+
+    def close(self) -> None:
+        """No job is ever queued."""
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
         job: futures.Future[T] = futures.Future()

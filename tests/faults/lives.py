@@ -20,9 +20,10 @@ from controller.core.cloud import CloudInstance, InstanceType, InterruptionQueue
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import EVENTS, Resource
-from controller.operator.composition import Operator, OperatorTimes
+from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
+from controller.telemetry.decision_ledger import Ledger
 from tests.faults.inhabitants import Inhabitants
 from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import SettableClock, World
@@ -201,14 +202,9 @@ class Lives:
     def _be_born(self) -> None:
         life = Life(self.fate)
         settings = replace(self.settings, batch_idle_duration_seconds=0.02, batch_max_duration_seconds=0.2)
-        operator = Operator(
-            settings=settings,
-            kube=MortalKube(self.world.kube, self.world.clock, life),
-            cloud=MortalCloud(self.world.cloud, life),
-            clock=self.world.clock,
-            stop=life.stop,
-            times=self.times,
-        )
+        clock = self.world.clock
+        kube, cloud = MortalKube(self.world.kube, clock, life), MortalCloud(self.world.cloud, life)
+        operator = Operator(settings, Edges(kube, cloud, clock, Ledger(clock), life.stop), times=self.times)
         self.count += 1
         self._present = (life, operator)
         operator.watch()

@@ -23,7 +23,7 @@ from controller.core.deprovisioning.budgets import parse_budgets
 from controller.core.machines.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
-from controller.operator.composition import Operator, OperatorTimes
+from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.operator.process import check
 from controller.operator.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageTimes
@@ -63,17 +63,8 @@ def acting(
     namespace: str = "",
 ) -> Iterator[Operator]:
     stop = threading.Event()
-    operator = Operator(
-        settings=settings,
-        kube=world.kube,
-        cloud=world.cloud,
-        clock=world.clock,
-        stop=stop,
-        times=QUICK,
-        recorder=recorder,
-        ledger=ledger,
-        namespace=namespace,
-    )
+    edges = Edges(world.kube, world.cloud, world.clock, ledger or Ledger(world.clock, recorder), stop)
+    operator = Operator(settings, edges, namespace=namespace, times=QUICK)
     operator.watch()
     operator.start_leading()
     try:
@@ -161,9 +152,8 @@ def test_a_whole_life(world: World, serving: Serving) -> None:
 def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
     """Not ready before the first lists; live while all loops move, and each of them is named."""
     stop, health = threading.Event(), Health()
-    operator = Operator(
-        settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop, times=QUICK
-    )
+    edges = Edges(world.kube, world.cloud, world.clock, Ledger(world.clock), stop)
+    operator = Operator(SETTINGS, edges, times=QUICK)
     operator.checks(health)
     assert operator.state_text() == b"", "who stands by leaves that to the leader"
     assert health.readyz({}).status == 500
@@ -262,9 +252,8 @@ def test_no_loop_keeps_a_copy_of_a_setting_that_can_change_while_it_runs(world: 
     """All are read from the settings of the moment, and so none when the loops are made."""
     stop = threading.Event()
     READ.clear()
-    operator = Operator(
-        settings=NotedSettings(cluster_name="test"), kube=world.kube, cloud=world.cloud, clock=ManualClock(), stop=stop
-    )
+    clock = ManualClock()
+    operator = Operator(NotedSettings(cluster_name="test"), Edges(world.kube, world.cloud, clock, Ledger(clock), stop))
     stop.set()
     operator.close(0.0)
     assert "surge_single_replicas" in READ, "what holds until a restart is read at the start"
@@ -378,7 +367,7 @@ def test_missing_permissions_are_said_and_do_not_keep_the_rest_from_working() ->
 
 def test_a_process_that_never_led_stops_as_well(world: World, tmp_path: Path) -> None:
     stop = threading.Event()
-    operator = Operator(settings=SETTINGS, kube=world.kube, cloud=world.cloud, clock=world.clock, stop=stop)
+    operator = Operator(SETTINGS, Edges(world.kube, world.cloud, world.clock, Ledger(world.clock), stop))
     operator.watch()
     stop.set()
     assert operator.close(5.0)

@@ -25,11 +25,12 @@ from controller.aws.provider import AWSProvider
 from controller.core.cloud import InstanceType
 from controller.core.state.snapshot import Snapshot
 from controller.kube.resources import AWS_NODE_TEMPLATES, PODS
-from controller.operator.composition import Operator, OperatorTimes
+from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageTimes
 from controller.reconcilers.nodes.termination_reconciler import TerminationTimes
 from controller.runtime.clock import SystemClock
 from controller.runtime.loops import BackoffTimes
+from controller.telemetry.decision_ledger import Ledger
 from sandbox.aws import Aws, AwsSettings, Delays, serve
 from sandbox.aws.faults import Fault, Shortage
 from tests.aws.conftest import CLUSTER, SETTINGS, make_due, provisioner, template, well_read
@@ -177,16 +178,9 @@ def _objects(world: World) -> None:
 @contextmanager
 def acting(day: Day) -> Iterator[Operator]:
     stop = threading.Event()
-    provider, kube = day.provider, day.world.kube
-    operator = Operator(
-        settings=QUICK,
-        kube=kube,
-        cloud=provider,
-        clock=SystemClock(),
-        stop=stop,
-        namespace="kube-system",
-        times=TIMES,
-    )
+    clock = SystemClock()
+    edges = Edges(day.world.kube, day.provider, clock, Ledger(clock), stop)
+    operator = Operator(QUICK, edges, namespace="kube-system", times=TIMES)
     operator.watch()
     operator.start_leading()
     try:
