@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "promises.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}
 QUOTED = re.compile(r"`([^`\n]+)`")
 OURS = re.compile(r"(karpenter\.sh|karpenter\.k8s\.aws)/(?!v1)[a-z0-9.-]+")
-PUBLISHERS = ("publish", "_say")
+PUBLISHERS = ("publish", "_publish", "_say")
 """Methods whose third argument is an event's reason."""
 OTHERS = {"karpenter.sh/nodepool", "karpenter.k8s.aws/dry-run"}
 """A later Karpenter's label, which `view` and `convert` read; the name of a launch template that is never made."""

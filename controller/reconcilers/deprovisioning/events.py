@@ -23,34 +23,38 @@ class RemovalEvents:
     def proposed(self, proposal: Proposal, candidates: Iterable[Candidate]) -> None:
         """Why nodes must not be removed, and why `candidates` that were judged stay: the latter once it changes."""
         for candidate, reason in proposal.blocked:
-            self._publish(candidate.node, "DeprovisioningBlocked", f"Cannot be removed: {reason}", reason)
+            self._publish(candidate.node, "Normal", "DeprovisioningBlocked", f"Cannot be removed: {reason}", reason)
         uids = {candidate.node.node.uid for candidate in candidates}
         self._kept = {uid: reason for uid, reason in self._kept.items() if uid in uids}
         for candidate, reason in proposal.kept:
             uid = candidate.node.node.uid
             if self._kept.get(uid) != reason:
                 self._kept[uid] = reason
-                self._publish(candidate.node, "Unconsolidatable", reason, reason)
+                self._publish(candidate.node, "Normal", "Unconsolidatable", reason, reason)
+
+    def launched(self, replacement: StateNode, text: str) -> None:
+        """It was launched for the command that `text` describes."""
+        self._publish(replacement, "Normal", "DeprovisioningLaunching", f"Launched to {text}")
 
     def waiting_for_readiness(self, replacement: StateNode, record: Record) -> None:
         """A replacement is not initialized yet."""
         message = f"Waits until the node is initialized; then {', '.join(record.nodes)} will go"
-        self._publish(replacement, "DeprovisioningWaitingReadiness", message)
+        self._publish(replacement, "Normal", "DeprovisioningWaitingReadiness", message)
 
     def waiting_for_deletion(self, nodes: Iterable[StateNode]) -> None:
         """These are being drained."""
         for node in nodes:
             message = f"Waits until the node is gone; {len(leaving_pods(node))} pods are still to be moved"
-            self._publish(node, "DeprovisioningWaitingDeletion", message)
+            self._publish(node, "Normal", "DeprovisioningWaitingDeletion", message)
 
     def deleted(self, node: StateNode, message: str) -> None:
         """Its deletion was asked for."""
-        self._publish(node, "DeprovisioningTerminating", message)
+        self._publish(node, "Normal", "DeprovisioningTerminating", message)
 
     def rolled_back(self, node: StateNode, record: Record, because: str) -> None:
         """It stays after all."""
         message = f"Not removed ({record.method}: {record.reason}): {because}"
-        self._publish(node, "DeprovisioningFailed", message, kind="Warning")
+        self._publish(node, "Warning", "DeprovisioningFailed", message)
 
-    def _publish(self, node: StateNode, reason: str, message: str, *dedupe: str, kind: str = "Normal") -> None:
+    def _publish(self, node: StateNode, kind: str, reason: str, message: str, *dedupe: str) -> None:
         self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid, *dedupe))

@@ -12,9 +12,9 @@ from controller.core.machines.launching import LaunchPolicy
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import ConflictError
-from controller.kube.events import ObjectRef
 from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
 from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.node_writes import STATE_TIMEOUT_SECONDS
 from controller.runtime.executors import Job
 
@@ -25,7 +25,7 @@ class Replacements:
     """Launches by command id. What another process launched is known by the tokens on record alone."""
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
+        self._informers, self._events, self._ledger = context.informers, RemovalEvents(context.events), context.ledger
         executor = context.executors.executor("replace", WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
         self._launches: dict[str, tuple[Job[None], ...]] = {}
@@ -59,8 +59,7 @@ class Replacements:
         self._ledger.record(replacement_launched(method, text, outcome))
         node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(outcome.node_name)
         if node is not None:
-            ref = ObjectRef.of(node.node)
-            self._events.publish(ref, "Normal", "DeprovisioningLaunching", f"Launched to {text}", (node.node.uid,))
+            self._events.launched(node, text)
 
 
 def replacement_launches(
