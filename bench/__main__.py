@@ -187,6 +187,25 @@ def image(into: Path) -> None:
     click.echo(image_table(found))
 
 
+@main.command("small")
+@click.option("--problems", default=300, show_default=True, help="How many; problem N is made from seed N.")
+@click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
+@click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file (JSON).")
+@click.option(
+    "--against", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Figures to compare with (JSON)."
+)
+def small_batches(problems: int, budget: float | None, into: Path | None, against: Path | None) -> None:
+    """Problems of 1 to 50 pods at EC2's prices: cost and CPU time, beside the figures of an earlier run."""
+    from bench import small
+
+    options = SolveOptions() if budget is None else SolveOptions(budget_seconds=budget)
+    known = orjson.loads(against.read_bytes()) if against else {}
+    found = {seed: small.measured(seed, options) for seed in range(1, problems + 1)}
+    if into:
+        into.write_bytes(orjson.dumps({str(seed): each for seed, each in found.items()}))
+    click.echo(small.table(found, {int(seed): small.Figures(**each) for seed, each in known.items()}))
+
+
 def _summary(found: Run) -> None:
     plan = found.plan
     placed = sum(len(placement.pods) for placement in plan.existing)

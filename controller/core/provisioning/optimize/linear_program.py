@@ -27,6 +27,23 @@ class LinearSolution:
     duals: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class IntegerSolution:
+    """The best solution found, if any: its objective and a value per column; `bound`: none has a lower objective."""
+
+    found: bool
+    objective: float
+    values: Floats
+    bound: float
+
+
+def _solver() -> highspy.Highs:
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    return solver
+
+
 class LinearProgram:
     """Minimise costs @ x subject to lower <= A x <= upper and 0 <= x <= ceiling; built block by block.
 
@@ -63,11 +80,24 @@ class LinearProgram:
         spread = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
         self._entries.append((rows, columns, spread))
 
+    def solve_integers(self, nodes: int) -> IntegerSolution:
+        """The best solution in whole numbers that a search of so many nodes finds, and a bound on all of them."""
+        solver = _solver()
+        solver.setOptionValue("mip_max_nodes", nodes)
+        solver.setOptionValue("mip_rel_gap", 0.0)
+        solver.setOptionValue("mip_abs_gap", 1e-7)
+        model = self._model()
+        model.integrality_ = [highspy.HighsVarType.kInteger] * self.column_count
+        solver.passModel(model)
+        solver.run()
+        info = solver.getInfo()
+        values = np.array(solver.getSolution().col_value, dtype=np.float64)
+        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        return IntegerSolution(found, float(info.objective_function_value), values, float(info.mip_dual_bound))
+
     def solve(self) -> LinearSolution:
         """The optimum. Raises UnsolvedProgramError when HiGHS finds none."""
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
+        solver = _solver()
         if self.column_count > MANY:
             solver.setOptionValue("solver", "ipm")
         solver.passModel(self._model())

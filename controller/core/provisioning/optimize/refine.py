@@ -73,6 +73,14 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
 def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
     """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
     best, in_vain = first_packing(stock), 0
+    from controller.core.provisioning.optimize.patterns import MOST_STATES, optimal_packing
+
+    few = stock.counts.sum() <= 50
+    if few and np.prod(stock.counts + 1.0) <= MOST_STATES:
+        best, proven = optimal_packing(stock, best, STRATEGIES, work)
+        few = False
+        if proven:
+            return best
     kept: list[Bin] = []
     for taste in STRATEGIES:
         before = work.done
@@ -88,9 +96,12 @@ def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
             in_vain += 1
         small = sum(not one.existing for one in best.bins) <= SMALL
         if _good(best, stock) or (small and in_vain >= SMALL_IN_VAIN):
+            if few and not _good(best, stock): break
             return best
         if work.done + (work.done - before) > GREEDY * work.allowed:
             break
+    if few:
+        best, _ = optimal_packing(stock, best, STRATEGIES, work)
     return best if work.over else Search(stock, best, STRATEGIES, work).run()
 
 
