@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from bench.field import ZONES, OfflineTypes, over_zones, replicas, shipped
+from bench.field import ZONES, over_zones, replicas, shipped
+from controller.aws.catalog.offline_catalog import OfflineTypes
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
@@ -31,7 +32,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
 from controller.core.api.workloads import DaemonSet
 from controller.core.cloud import InstanceType
-from controller.core.provisioning import SchedulingPlan, SchedulingProblem, SolveOptions, solve
+from controller.core.provisioning import PlannedNode, SchedulingProblem, SolveOptions, solve
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.settings import Settings
@@ -47,7 +48,7 @@ MEMORY = ("64Mi", "128Mi", "512Mi", "1Gi", "2Gi", "3Gi", "4Gi", "7Gi", "8Gi", "1
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One problem's plan: $/hour, the same with the cost of its nodes, new nodes, pods left out, CPU seconds."""
+    """One problem's plan: pods, $/hour, the solver's objective, new nodes, pods left out, CPU seconds."""
 
     pods: int
     price: float
@@ -63,9 +64,16 @@ def measured(seed: int, options: SolveOptions) -> Figures:
     start = time.process_time()
     plan = solve(problem, options)
     seconds = time.process_time() - start
-    cost = plan.price_per_hour + options.node_cost_per_hour * len(plan.new_nodes)
+    cost = sum(_cost(node, problem, options) for node in plan.new_nodes)
     pods, nodes = len(problem.pending), len(plan.new_nodes)
     return Figures(pods, plan.price_per_hour, cost, nodes, len(plan.unplaced), seconds)
+
+
+def _cost(node: PlannedNode, problem: SchedulingProblem, options: SolveOptions) -> float:
+    """What the solver minimises: the price, with a premium for a lack of weight, and what a node costs beside it."""
+    weights = {pool.name: pool.weight for pool in problem.provisioners}
+    lack = 1.0 - weights[node.provisioner] / max(1, *weights.values()) if any(weights.values()) else 0.0
+    return node.offering.price * (1.0 + (options.weight_premium or 0.0) * lack) + options.node_cost_per_hour
 
 
 def posed(seed: int) -> SchedulingProblem:
@@ -172,13 +180,15 @@ def _nodes(chance: random.Random) -> list[StateNode]:
     for number in range(chance.randint(1, 6)):
         free = {"cpu": f"{chance.randrange(100, 4000)}m", "memory": f"{chance.randrange(128, 16000)}Mi"}
         room = FrozenMap(resources({**free, "pods": str(chance.randint(2, 30))}))
-        own = FrozenMap({
-            labels.ZONE: chance.choice(sorted(ZONES)),
-            labels.CAPACITY_TYPE: labels.ON_DEMAND,
-            labels.ARCH: "amd64",
-            labels.OS: "linux",
-            labels.HOSTNAME: f"node-{number}",
-        })
+        own = FrozenMap(
+            {
+                labels.ZONE: chance.choice(sorted(ZONES)),
+                labels.CAPACITY_TYPE: labels.ON_DEMAND,
+                labels.ARCH: "amd64",
+                labels.OS: "linux",
+                labels.HOSTNAME: f"node-{number}",
+            }
+        )
         node = Node(f"node-{number}", f"uid-{number}", labels=own, capacity=room, allocatable=room, ready=True)
         found.append(StateNode(node, (), room, room, ()))
     return found

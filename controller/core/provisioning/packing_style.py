@@ -1,44 +1,25 @@
-"""Ways to make a first plan: small problems are packed in both, and the cheaper plan is kept."""
+"""Orders in which a first plan gives topology domains to pods."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from controller.core.provisioning.plan import SolveOptions
-
-FEW_PODS = 50
-"""Of so few pods there is little to choose: two ways are enough."""
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PackingStyle:
-    """filled: nodes are filled by what pods are worth; else pods are packed class by class, which is faster.
+    """How topology domains are given to pods.
 
-    portions: a pod kind takes at most this part of the room it could have before the next choice, so that fillings stay
-    mixed. tries: candidates filled in thought for each node. choosy_first: nodes are opened first for pods with the
-    least choice; else for the largest. bound_first: zones go first to pods that a rule binds, and not to those that it
-    only counts; it may place more, but relies more on the order in which kube-scheduler binds them. settled: pods that
-    a spread counts on some nodes alone go to such nodes where they can, so that it is known how many it counts.
+    bound_first: domains go first to pods that a rule binds, and not to those that it only counts; it may place more
+    pods, but relies more on the order in which kube-scheduler binds them. settled: pods that a spread counts on some
+    nodes alone go to such nodes where they can, so that it is known how many it counts.
     """
 
-    filled: bool = True
-    portions: int = 4
-    tries: int = 6
-    choosy_first: bool = True
     bound_first: bool = False
     settled: bool = False
 
 
-QUICK = PackingStyle(filled=False)
-STYLES = (PackingStyle(), QUICK)
-
-
-def styles(options: SolveOptions, pods: int) -> tuple[PackingStyle, ...]:
-    """The ways to try for a first plan of so many pods; what budget there is, refinement spends on it."""
-    return STYLES if options.budget_seconds > 0 and pods <= FEW_PODS else (QUICK,)
-
-
-def otherwise(style: PackingStyle, *, unsettled: bool) -> tuple[PackingStyle, ...]:
-    """The same in other orders, which may place pods that it left. `unsettled`: what spreads count was not known."""
-    bound_first, settled = replace(style, bound_first=True), replace(style, settled=True)
-    return (bound_first, settled, replace(settled, bound_first=True)) if unsettled else (bound_first,)
+def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
+    """Orders that may place pods which the usual one left. `unsettled`: some spread's count was not known for sure."""
+    if not unsettled:
+        return (PackingStyle(bound_first=True),)
+    return PackingStyle(bound_first=True), PackingStyle(settled=True), PackingStyle(bound_first=True, settled=True)

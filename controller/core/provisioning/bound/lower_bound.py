@@ -18,8 +18,8 @@ from controller.core.api import labels
 from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types
-from controller.core.provisioning.optimize.covering import Coupling, Cover, Covering, Limit, cover
+from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types, find_limits
+from controller.core.provisioning.optimize.covering import Coupling, Cover, Covering, cover
 from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
 from controller.core.provisioning.pods.selector_index import SelectorIndex
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
@@ -141,7 +141,7 @@ class _Bounder:
         zone = np.concatenate([offers.zone, existing.zone])
         couplings = self._couplings(zonal, lumps, zone, offers.zones)
         problem = Covering(
-            request, counts, capacity, price, ceiling, allowed, self._limits(offers, len(price)), couplings
+            request, counts, capacity, price, ceiling, allowed, find_limits(self.catalog, offers, len(price)), couplings
         )
         found = cover(problem)
         return self._answer(found, offers, lumps)
@@ -212,16 +212,6 @@ class _Bounder:
         self.domains.expect([mask])
         universe = self.domains.universe(group)
         return universe == frozenset(zones) and group.key.min_domains <= len(zones)
-
-    def _limits(self, offers: BinTypes, bins: int) -> tuple[Limit, ...]:
-        found = []
-        for number, pool in enumerate(self.catalog.pools):
-            rows = np.flatnonzero(self.catalog.pool_of[offers.option] == number)
-            for name, left in sorted(pool.headroom.items()):
-                takes = np.zeros(bins)
-                takes[rows] = [self.catalog.types[option].capacity.get(name, 0) for option in offers.option[rows]]
-                found.append(Limit(takes, float(left)))
-        return tuple(found)
 
     def _existing_bins(self, host: list[int], *, by_zone: bool, zones: tuple[str, ...]) -> _ExistingBins:
         """Existing nodes that let the same masks in (and stand in the same zone) are one bin with all their room."""

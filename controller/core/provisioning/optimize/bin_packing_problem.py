@@ -16,8 +16,7 @@ import numpy as np
 
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
 from controller.core.provisioning.offerings.mask_compiler import Mask
-from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types
-from controller.core.provisioning.optimize.covering import Limit
+from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types, find_limits
 from controller.core.provisioning.optimize.fill import ItemArrays
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
@@ -101,7 +100,7 @@ class BinPackingProblem:
         self._find_columns()
         self._find_offers()
         self._find_existing()
-        self.limits = self._find_limits()
+        self.limits = find_limits(self.catalog, self.offers, len(self.offers))
         self.dense = len(self.catalog.space)
         self.units = ItemArrays(self.requests, self.dense)
         self.shortlist = self._shorten()
@@ -257,17 +256,6 @@ class BinPackingProblem:
             asked = np.flatnonzero(self.requests[:, column] > capacity[:, column].min(initial=np.inf))
             if len(asked):
                 allowed[:, asked] &= self.requests[asked, column] <= capacity[:, column, None]
-
-    def _find_limits(self) -> tuple[Limit, ...]:
-        found = []
-        pool_of = self.catalog.pool_of[self.offers.option]
-        for number, pool in enumerate(self.catalog.pools):
-            rows = np.flatnonzero(pool_of == number)
-            for name, left in sorted(pool.headroom.items()):
-                takes = np.zeros(len(self.offers))
-                takes[rows] = [self.catalog.types[c].capacity.get(name, 0) for c in self.offers.option[rows].tolist()]
-                found.append(Limit(takes, float(left)))
-        return tuple(found)
 
     def _offers(self) -> tuple[BinTypes, Ints, Bools]:
         """The offers; where lots settle open labels, once for each way in which they do."""

@@ -318,7 +318,7 @@ class Builder:
     def _candidates(self, prices: Prices, active: Ints, wanted: Ints) -> tuple[Ints, Floats]:
         """The offers of the shortlist that can take something wanted, those that could be worth most first."""
         stock, offers = self.stock, prices.shortlist
-        self.work.looked(len(active), len(offers))
+        self.work.ranked(len(active), len(offers))
         allowed = stock.allowed[np.ix_(offers, active)]
         fine = self._within_limits()[offers] & stock.allowed[np.ix_(offers, wanted)].any(axis=1)
         usable = np.flatnonzero(fine & self._modest(prices, offers))

@@ -1,4 +1,4 @@
-"""Linear programs, solved by HiGHS: a matrix in, values and duals out. The one place that knows highspy."""
+"""Linear and integer programs, solved by HiGHS: a matrix in, values and duals out. Only this module uses highspy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from controller.core.provisioning.resource_space import Floats, Ints
 INFINITY: float = highspy.kHighsInf
 MANY = 15_000
 """With more columns than this, an interior point method with a crossover is faster than the simplex method."""
+INTEGER_GAP = 1e-8
+"""A branch and bound ends when its best solution is this close to its bound."""
 
 
 class UnsolvedProgramError(ArithmeticError):
@@ -29,19 +31,12 @@ class LinearSolution:
 
 @dataclass(frozen=True, slots=True)
 class IntegerSolution:
-    """The best solution found, if any: its objective and a value per column; `bound`: none has a lower objective."""
+    """The best solution found: its objective, and a value per column (None: none was found). No solution has a lower
+    objective than `bound`."""
 
-    found: bool
     objective: float
-    values: Floats
+    values: Floats | None
     bound: float
-
-
-def _solver() -> highspy.Highs:
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    return solver
 
 
 class LinearProgram:
@@ -81,23 +76,23 @@ class LinearProgram:
         self._entries.append((rows, columns, spread))
 
     def solve_integers(self, nodes: int) -> IntegerSolution:
-        """The best solution in whole numbers that a search of so many nodes finds, and a bound on all of them."""
-        solver = _solver()
+        """The best whole-number solution of a branch and bound of at most `nodes` nodes."""
+        solver = self._solver()
         solver.setOptionValue("mip_max_nodes", nodes)
         solver.setOptionValue("mip_rel_gap", 0.0)
-        solver.setOptionValue("mip_abs_gap", 1e-7)
+        solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
         model = self._model()
         model.integrality_ = [highspy.HighsVarType.kInteger] * self.column_count
         solver.passModel(model)
         solver.run()
         info = solver.getInfo()
-        values = np.array(solver.getSolution().col_value, dtype=np.float64)
-        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        return IntegerSolution(found, float(info.objective_function_value), values, float(info.mip_dual_bound))
+        feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.array(solver.getSolution().col_value, dtype=np.float64) if feasible else None
+        return IntegerSolution(float(info.objective_function_value), values, float(info.mip_dual_bound))
 
     def solve(self) -> LinearSolution:
         """The optimum. Raises UnsolvedProgramError when HiGHS finds none."""
-        solver = _solver()
+        solver = self._solver()
         if self.column_count > MANY:
             solver.setOptionValue("solver", "ipm")
         solver.passModel(self._model())
@@ -114,6 +109,12 @@ class LinearProgram:
             values=np.array(solution.col_value, dtype=np.float64),
             duals=np.array(solution.row_dual, dtype=np.float64),
         )
+
+    def _solver(self) -> highspy.Highs:
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        return solver
 
     def _model(self) -> highspy.HighsLp:
         rows = np.concatenate([entry[0] for entry in self._entries])

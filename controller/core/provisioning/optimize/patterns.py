@@ -1,260 +1,307 @@
-"""Optimal packings of small problems: the set covering program over fill patterns, as in the cutting stock problem.
+"""Pack small problems optimally: the set covering program over fill patterns of the cutting stock problem.
 
-A pattern is what one bin of a type holds: so many units of each item type. Where item types are few, every pattern that
-is worth considering is enumerated, and an integer program chooses how often each is used; its optimum is the cheapest
-packing there is. Units may be covered more than once (any part of a pattern is one too), so only maximal patterns count.
+A pattern is what one bin can hold: a number of units of each item type. An integer program chooses how often each
+pattern is used. Part of a pattern is a pattern too, so units may be covered more often than asked for, and only maximal
+patterns are needed. Where the ways to choose units are few, all maximal patterns are enumerated and the optimum of the
+integer program is the cheapest packing there is. Otherwise patterns come from column generation (Gilmore and Gomory):
+bins are filled greedily by the duals of the linear program until no pattern with a negative reduced cost is found.
 
-The linear relaxation (Gilmore and Gomory's) comes first. A pattern whose reduced cost exceeds the difference between the
-best packing known and that bound is part of no better packing; few are left for the integer program. HiGHS's search is
-limited by nodes, not by time, so the same problem gives the same packing.
+A pattern whose reduced cost exceeds the gap between the best known packing and the linear program's optimum is part of
+no better packing and is left out. The integer program is limited by search nodes, not by time: it is deterministic.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
-from controller.core.provisioning.optimize.fill import SLACK, fill
+from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, fill
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
+MOST_UNITS = 50
+"""Units to place up to which patterns are used at all."""
 MOST_STATES = 40_000
-"""Ways to choose units up to which patterns are enumerated."""
-MOST_COLUMNS = 20_000
-"""Columns of the linear program up to which it is solved."""
-SEARCH_NODES = 20
-"""Nodes of HiGHS's search for the integer program."""
-LEAST_GAIN = 1e-9
-"""$/hour by which a packing must be cheaper."""
+"""Ways to choose units, the product of each item type's count + 1, up to which patterns are enumerated."""
+ROUNDS, FRUITLESS_ROUNDS = 30, 3
+"""Rounds of column generation, and rounds in a row without a new pattern after which it ends."""
+SEARCH_NODES = 5
+"""Nodes of HiGHS's branch and bound where patterns were generated: the packing is a heuristic one anyhow."""
+SEARCH_NODES_ENUMERATED = 500
+"""And where all patterns are known: most of these programs are solved at the root."""
+TOLERANCE = 1e-7
+"""$/hour by which a reduced cost must be negative, and by which a packing must be cheaper."""
 
 
-def optimal_packing(problem: BinPackingProblem, best: Packing, strategies, work: WorkBudget) -> tuple[Packing, bool]:
-    """The cheapest packing and True if it is proven; else the best one found. `best` is the best known before."""
+@dataclass(frozen=True, slots=True)
+class PatternPacking:
+    """A packing, and whether it is proven that no other costs less."""
+
+    packing: Packing
+    optimal: bool
+
+
+def few_states(problem: BinPackingProblem) -> bool:
+    """Whether the problem is small enough for all patterns to be enumerated."""
+    return problem.counts.sum() <= MOST_UNITS and float(np.prod(problem.counts + 1.0)) <= MOST_STATES
+
+
+def pack_by_patterns(
+    problem: BinPackingProblem, best: Packing, strategies: Sequence[FillStrategy], work: WorkBudget
+) -> PatternPacking:
+    """The cheapest packing found, no dearer than `best`; of any problem that has at most `MOST_UNITS` units."""
     bins = _find_bins(problem, best.cost(problem))
-    if not len(bins.price):
-        return best, True
-    if np.prod(problem.counts + 1.0) <= MOST_STATES:
-        columns = _maximal_patterns(problem, bins, _enumerate(problem.counts))
-        return _Program(problem, bins, columns).solve(best, work, exact=True)
-    columns = _generate(problem, bins, best, strategies, work)
-    return _Program(problem, bins, columns).solve(best, work, exact=False)
-
-
-GENERATED = 30
-
-
-def _generate(problem, bins, best, strategies, work):
-    """Column generation: patterns with negative reduced cost."""
-    counts = problem.counts
-    # start: patterns of the strategies for the bins, with worth = size share
-    K, D = bins.allowed.shape
-    kind_of = {number: k for k, ms in enumerate(bins.members) for number in ms if k < bins.types}
-    units, kinds = [], []
-    seen = set()
-    def add(k, u):
-        key = (k, u.tobytes())
-        if key not in seen and u.any():
-            seen.add(key); units.append(u); kinds.append(k)
-            return True
-        return False
-    own = bins.capacity[:, :problem.dense]
-    scale = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
-    prices = np.zeros_like(bins.capacity); prices[:, :problem.dense] = scale
-    # seeds: cheapest bin for each item alone
-    share = (scale[:, None, :] * problem.requests[None, :, :problem.dense]).max(axis=2)
-    cost = np.where(bins.allowed & (problem.requests[None] <= bins.capacity[:, None] + SLACK).all(axis=2), share * np.maximum(bins.price, 1e-4)[:, None], np.inf)
-    worth = np.where(np.isfinite(cost.min(axis=0)), cost.min(axis=0), 0.0)
-    for one in best.bins:
-        fits = (bins.capacity >= one.units @ problem.requests - SLACK).all(axis=1) & bins.allowed[:, one.units > 0].all(axis=1)
-        if fits.any(): add(int(np.argmin(np.where(fits, bins.price, np.inf))), one.units)
-    charge = bins.price
-    last = None
-    vain = 0
-    for number in range(GENERATED):
-        taken = fill(problem.units, bins.capacity, prices, bins.allowed, counts, worth, strategies[number % len(strategies)], work)
-        gain = taken @ worth - charge
-        new = 0
-        for k in np.argsort(-gain, kind='stable').tolist():
-            if last is not None and gain[k] <= 1e-7: break
-            new += add(k, taken[k])
-        vain = 0 if new else vain + 1
-        if vain >= 3: break
-        if not new: continue
-        program = _Program(problem, bins, _Columns(np.array(units), np.array(kinds)))
-        relaxed, rows = program._program(np.arange(len(units)))
-        last = relaxed.solve()
-        cover, limit, few = rows
-        worth = last.duals[cover]
-        charge = bins.price - bins.takes @ last.duals[limit]
-        charge[bins.types:] -= last.duals[few]
-        if 'debug' in __import__('sys').argv: print('  round',number,'new',new,'lp %.4f'%last.objective)
-    return _Columns(np.array(units), np.array(kinds))
+    program = _CoveringProgram(problem, bins)
+    if few_states(problem):
+        columns = _enumerate_patterns(problem, bins)
+        work.enumerated(int(np.prod(problem.counts + 1)), len(bins.price))
+        return program.solve(columns, best, SEARCH_NODES_ENUMERATED, work, complete=True)
+    columns = _generate_patterns(program, best, strategies, work)
+    return program.solve(columns, best, SEARCH_NODES, work, complete=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bins:
-    """G kinds of bin: bin types first, then groups of existing nodes that are equal as far as these units go.
+    """G groups of bins: first the bin types, then groups of existing nodes that are equal as far as these units go.
 
-    capacity: G x W. price: G, $/hour. allowed: G x D. takes: G x limits. ceiling: G, how many there are.
-    members: G, the numbers of the bin type or of the existing nodes.
+    capacity: G x W. price: G, $/hour, 0 for existing nodes. allowed: G x D. takes: G x L, of the problem's limits.
+    available: G, how many bins there are (infinite for bin types). numbers: G, each the number of a bin type, or those
+    of existing nodes. types: how many of the groups are bin types.
     """
 
     capacity: Floats
     price: Floats
     allowed: Bools
     takes: Floats
-    ceiling: Floats
-    members: tuple[tuple[int, ...], ...]
+    available: Floats
+    numbers: tuple[tuple[int, ...], ...]
     types: int
-
-    def existing(self, kind: int) -> bool:
-        """Whether a kind is a group of existing nodes."""
-        return kind >= self.types
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """P patterns. units: P x D. bin: P, the kind of bin."""
+    """P patterns. units: P x D. group: P, the group of bins that each is a pattern of."""
 
     units: Floats
-    bin: Ints
+    group: Ints
 
 
 def _find_bins(problem: BinPackingProblem, most: float) -> _Bins:
-    """Bin types that cost less than `most` and that no other dominates, and existing nodes.
+    """Bin types that cost less than `most` and that none dominates, and the existing nodes that let something in.
 
-    A bin larger than all units together is no better than one that just holds them.
+    Capacity beyond what all units ask for together is worth nothing, so it is cut off before bins are compared.
     """
     total = problem.counts @ problem.requests
-    capacity = np.minimum(problem.capacity, total)
+    capacity, room = np.minimum(problem.capacity, total), np.minimum(problem.room, total)
     takes = np.array([limit.takes for limit in problem.limits]).reshape(len(problem.limits), len(capacity)).T
     useful = np.flatnonzero(problem.allowed.any(axis=1) & (problem.price < most))
     order = useful[np.lexsort((-capacity[useful].sum(axis=1), problem.price[useful]))]
-    kept = _undominated(capacity[order], problem.allowed[order], takes[order])
-    types = order[kept]
-    groups: dict[bytes, list[int]] = defaultdict(list)
-    room = np.minimum(problem.room, total)
+    types = order[_undominated(capacity[order], problem.allowed[order], takes[order])]
+    equal: dict[bytes, list[int]] = defaultdict(list)
     for row in np.flatnonzero(problem.open_to.any(axis=1)).tolist():
-        groups[room[row].tobytes() + problem.open_to[row].tobytes()].append(row)
-    first = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
+        equal[room[row].tobytes() + problem.open_to[row].tobytes()].append(row)
+    first = np.array([rows[0] for rows in equal.values()], dtype=np.int64)
     return _Bins(
         np.concatenate([capacity[types], room[first]]),
         np.concatenate([problem.price[types], np.zeros(len(first))]),
         np.concatenate([problem.allowed[types], problem.open_to[first]]),
         np.concatenate([takes[types], np.zeros((len(first), takes.shape[1]))]),
-        np.concatenate([np.full(len(types), INFINITY), [float(len(rows)) for rows in groups.values()]]),
-        (*((number,) for number in types.tolist()), *map(tuple, groups.values())),
+        np.concatenate([np.full(len(types), INFINITY), [float(len(rows)) for rows in equal.values()]]),
+        (*((number,) for number in types.tolist()), *(tuple(rows) for rows in equal.values())),
         len(types),
     )
 
 
 def _undominated(capacity: Floats, allowed: Bools, takes: Floats) -> list[int]:
-    """Of bins in order of price, those that no earlier one replaces: as large, as open, and no more of any limit."""
+    """Of bin types in order of price those that no earlier one replaces: as large, as open, no more of any limit."""
     kept: list[int] = []
     for number in range(len(capacity)):
-        others = np.array(kept, dtype=np.int64)
-        better = (capacity[others] >= capacity[number]).all(axis=1) & (takes[others] <= takes[number]).all(axis=1)
-        better &= (allowed[others] >= allowed[number]).all(axis=1)
-        if not better.any():
+        better = (capacity[kept] >= capacity[number]).all(axis=1) & (takes[kept] <= takes[number]).all(axis=1)
+        if not (better & (allowed[kept] >= allowed[number]).all(axis=1)).any():
             kept.append(number)
     return kept
 
 
-def _enumerate(counts: Floats) -> Ints:
-    """S x D: every choice of up to `counts` units. The last item type varies fastest."""
-    return np.indices((counts + 1).astype(np.int64)).reshape(len(counts), -1).T
+def _enumerate_patterns(problem: BinPackingProblem, bins: _Bins) -> _Columns:
+    """Every maximal pattern of every group of bins.
 
-
-def _maximal_patterns(problem: BinPackingProblem, bins: _Bins, units: Ints) -> _Columns:
-    """For every kind of bin the patterns that nothing can be added to."""
+    units: S x D, all ways to choose up to `counts` units, as a mixed-radix count whose last item type varies fastest.
+    So adding a unit of an item type leads from a state to the one `step[type]` places on.
+    """
     counts = problem.counts.astype(np.int64)
+    units = np.indices(tuple((counts + 1).tolist())).reshape(len(counts), -1).T
+    step = np.append(np.cumprod((counts + 1)[:0:-1])[::-1], 1).tolist()
     usage = units @ problem.requests
-    steps = np.concatenate([np.cumprod((counts + 1)[:0:-1])[::-1], [1]]).astype(np.int64)
-    place = np.arange(len(units))
-    found, kinds = [], []
-    for kind in range(len(bins.price)):
-        fits = (usage <= bins.capacity[kind] + SLACK).all(axis=1)
-        fits &= ~(units[:, ~bins.allowed[kind]] > 0).any(axis=1)
+    found, groups = [np.zeros((0, len(counts)))], [np.zeros(0, dtype=np.int64)]
+    for group, (capacity, allowed) in enumerate(zip(bins.capacity, bins.allowed, strict=True)):
+        fits = (usage <= capacity + SLACK).all(axis=1) & ~(units[:, ~allowed] > 0).any(axis=1)
         maximal = fits.copy()
         maximal[0] = False
-        for item, step in enumerate(steps.tolist()):
+        for item, onwards in enumerate(step):
             more = np.flatnonzero(fits & (units[:, item] < counts[item]))
-            maximal[more[fits[place[more] + step]]] = False
-        picked = np.flatnonzero(maximal)
-        found.append(units[picked])
-        kinds.append(np.full(len(picked), kind, dtype=np.int64))
-    return _Columns(np.concatenate(found).astype(np.float64), np.concatenate(kinds))
+            maximal[more[fits[more + onwards]]] = False
+        found.append(units[maximal].astype(np.float64))
+        groups.append(np.full(len(found[-1]), group, dtype=np.int64))
+    return _Columns(np.concatenate(found), np.concatenate(groups))
 
 
-class _Program:
-    """The covering program over columns."""
+@dataclass(frozen=True, slots=True)
+class _Relaxation:
+    """The linear program's optimum: its objective and duals. worth: D. charge: G, what a bin of each group costs with
+    what it takes of limits and of the bins available."""
 
-    def __init__(self, problem: BinPackingProblem, bins: _Bins, columns: _Columns) -> None:
-        self.problem, self.bins, self.columns = problem, bins, columns
-        self.price = bins.price[columns.bin]
+    objective: float
+    worth: Floats
+    charge: Floats
+
+
+class _CoveringProgram:
+    """Choose how often each pattern is used: cover all units for least money, within limits and available bins."""
+
+    def __init__(self, problem: BinPackingProblem, bins: _Bins) -> None:
+        self.problem = problem
+        self.bins = bins
         self.penalty = 10.0 * float(bins.price.max(initial=1.0))
+        """$/hour for each unit left out: more than any bin, as leaving out fewer comes first."""
 
-    def solve(self, best: Packing, work: WorkBudget, exact) -> tuple[Packing, bool]:
-        import time
-        t0=time.process_time()
-        relaxed, rows = self._program(np.arange(len(self.price)))
-        answer = relaxed.solve()
-        t1=time.process_time()
-        known = sum(float(self.problem.price[b.number]) for b in best.bins if not b.standing) + self.penalty * float(best.left.sum())
-        if known <= answer.objective + LEAST_GAIN:
-            return best, exact
-        reduced = self._reduced_costs(answer.duals, rows)
-        fine = np.flatnonzero(reduced <= known - answer.objective)
-        whole, _ = self._program(fine)
-        chosen = whole.solve_integers(SEARCH_NODES)
-        t2=time.process_time()
-        import sys
-        if 'debug' in sys.argv: print('cols',len(self.price),'kinds',len(self.bins.price),'lp',round(answer.objective,4),'known',round(known,4),'fine',len(fine),'mip',round(chosen.objective,4),round(chosen.bound,4),'t %.3f %.3f'%(t1-t0,t2-t1))
-        if not chosen.found or chosen.objective >= known - LEAST_GAIN:
-            return best, exact and chosen.bound >= known - 1e-6
-        return self._packing(fine, np.rint(chosen.values[: len(fine)])), exact and chosen.objective <= chosen.bound + 1e-6
+    def relaxed(self, columns: _Columns, work: WorkBudget) -> _Relaxation:
+        """Solve the linear relaxation."""
+        program = self._program(columns)
+        solution = program.solve()
+        work.solved(columns.units.size, program.row_count)
+        cover, limits, available = np.split(
+            solution.duals, np.cumsum([len(self.problem.counts), len(self.problem.limits)])
+        )
+        charge = self.bins.price - self.bins.takes @ limits
+        charge[self.bins.types :] -= available
+        return _Relaxation(solution.objective, cover, charge)
 
-    def _program(self, which):
-        bins, columns, counts = self.bins, self.columns, self.problem.counts
+    def solve(
+        self, columns: _Columns, best: Packing, nodes: int, work: WorkBudget, *, complete: bool
+    ) -> PatternPacking:
+        """The integer program's best packing, or `best`. `complete`: the columns are all maximal patterns there are."""
+        known = self._cost(best)
+        relaxation = self.relaxed(columns, work)
+        gap = known - relaxation.objective
+        if gap <= TOLERANCE:
+            return PatternPacking(best, complete)
+        reduced = relaxation.charge[columns.group] - columns.units @ relaxation.worth
+        kept = np.flatnonzero(reduced <= gap)
+        columns = _Columns(columns.units[kept], columns.group[kept])
+        solution = self._program(columns).solve_integers(nodes)
+        work.solved_integers(len(kept))
+        if solution.values is None or solution.objective >= known - TOLERANCE:
+            return PatternPacking(best, complete and solution.bound >= known - 2 * TOLERANCE)
+        proven = complete and solution.bound >= solution.objective - 2 * TOLERANCE
+        return PatternPacking(self._packing(columns, solution.values[: len(kept)]), proven)
+
+    def _cost(self, packing: Packing) -> float:
+        paid = sum(float(self.problem.price[one.number]) for one in packing.bins if not one.existing)
+        return paid + self.penalty * float(packing.left.sum())
+
+    def _program(self, columns: _Columns) -> LinearProgram:
+        """Columns: the patterns, then units left out (D). Rows: item types (D), limits (L), existing groups."""
+        bins, counts, types = self.bins, self.problem.counts, self.bins.types
         program = LinearProgram()
-        used = program.columns(self.price[which], bins.ceiling[columns.bin[which]])
+        used = program.columns(bins.price[columns.group], bins.available[columns.group])
         left = program.columns(np.full(len(counts), self.penalty), counts)
         cover = program.rows(counts, np.full(len(counts), INFINITY))
-        pattern, item = np.nonzero(columns.units[which])
-        program.entries(cover[item], used[pattern], columns.units[which][pattern, item])
+        pattern, item = np.nonzero(columns.units)
+        program.entries(cover[item], used[pattern], columns.units[pattern, item])
         program.entries(cover, left, 1.0)
-        lefts = np.array([limit.left for limit in self.problem.limits])
-        limit = program.rows(np.full(len(lefts), -INFINITY), np.maximum(lefts, 0.0))
-        takes = bins.takes[columns.bin[which]]
-        pattern, number = np.nonzero(takes)
-        program.entries(limit[number], used[pattern], takes[pattern, number])
-        types = bins.types
-        few = program.rows(np.full(len(bins.price) - types, -INFINITY), bins.ceiling[types:])
-        pattern = np.flatnonzero(columns.bin[which] >= types)
-        program.entries(few[columns.bin[which][pattern] - types], used[pattern], 1.0)
-        return program, (cover, limit, few)
+        most = np.array([max(0.0, limit.left) for limit in self.problem.limits])
+        limits = program.rows(np.full(len(most), -INFINITY), most)
+        takes = bins.takes[columns.group]
+        pattern, limit = np.nonzero(takes)
+        program.entries(limits[limit], used[pattern], takes[pattern, limit])
+        available = program.rows(np.full(len(bins.price) - types, -INFINITY), bins.available[types:])
+        pattern = np.flatnonzero(columns.group >= types)
+        program.entries(available[columns.group[pattern] - types], used[pattern], 1.0)
+        return program
 
-    def _reduced_costs(self, duals, rows):
-        cover, limit, few = rows
-        bins, columns = self.bins, self.columns
-        paid = np.concatenate([np.zeros(bins.types), duals[few]])
-        return self.price - columns.units @ duals[cover] - bins.takes[columns.bin] @ duals[limit] - paid[columns.bin]
-
-    def _packing(self, which, times):
-        left, packed = self.problem.counts.copy(), []
-        members = [list(m) for m in self.bins.members]
-        for place in np.flatnonzero(times).tolist():
-            kind = int(self.columns.bin[which[place]])
-            for _ in range(int(times[place])):
-                units = np.minimum(self.columns.units[which[place]], left)
-                existing = self.bins.existing(kind)
-                number = members[kind].pop(0) if existing else members[kind][0]
+    def _packing(self, columns: _Columns, times: Floats) -> Packing:
+        """The bins of the chosen patterns; units that are covered more than once go into the first of them."""
+        left, packed = self.problem.counts.copy(), list[Bin]()
+        rows = [list(numbers) for numbers in self.bins.numbers]
+        for place in np.flatnonzero(np.rint(times)).tolist():
+            group = int(columns.group[place])
+            existing = group >= self.bins.types
+            for _ in range(round(times[place])):
+                units = np.minimum(columns.units[place], left)
                 if units.any():
                     left -= units
-                    packed.append(Bin(existing, number, units))
+                    packed.append(Bin(existing, rows[group].pop(0) if existing else rows[group][0], units))
         return Packing(packed, left)
+
+
+class _PatternSet:
+    """Patterns without duplicates, in the order in which they came."""
+
+    def __init__(self, items: int) -> None:
+        self.items = items
+        self.units: list[Floats] = []
+        self.groups: list[int] = []
+        self._known: set[tuple[int, bytes]] = set()
+
+    def add(self, group: int, units: Floats) -> bool:
+        """Whether the pattern was a new one."""
+        key = (group, units.tobytes())
+        if key in self._known or not units.any():
+            return False
+        self._known.add(key)
+        self.units.append(units)
+        self.groups.append(group)
+        return True
+
+    @property
+    def columns(self) -> _Columns:
+        """The patterns so far."""
+        return _Columns(np.reshape(self.units, (-1, self.items)), np.array(self.groups, dtype=np.int64))
+
+
+def _generate_patterns(
+    program: _CoveringProgram, best: Packing, strategies: Sequence[FillStrategy], work: WorkBudget
+) -> _Columns:
+    """The patterns of `best`, and those that greedy filling by the linear program's duals finds, round by round.
+
+    Resources are priced alike (1 over the bin's capacity): a unit's density is its worth over its largest shares.
+    """
+    problem, bins = program.problem, program.bins
+    found = _PatternSet(len(problem.counts))
+    for one in best.bins:
+        fits = (bins.capacity >= one.units @ problem.requests - SLACK).all(axis=1)
+        fits &= bins.allowed[:, one.units > 0].all(axis=1)
+        if fits.any():
+            found.add(int(np.argmin(np.where(fits, bins.price, np.inf))), one.units)
+    own = bins.capacity[:, : problem.dense]
+    prices = np.zeros_like(bins.capacity)
+    np.divide(1.0, own, out=prices[:, : problem.dense], where=own > 0)
+    worth, charge, fruitless = _first_worth(problem, bins, prices), bins.price, 0
+    for number in range(ROUNDS):
+        if fruitless == FRUITLESS_ROUNDS or work.over:
+            break
+        strategy = strategies[number % len(strategies)]
+        units = fill(problem.units, bins.capacity, prices, bins.allowed, problem.counts, worth, strategy, work)
+        gain = units @ worth - charge
+        useful = range(len(gain)) if number == 0 else np.flatnonzero(gain > TOLERANCE).tolist()
+        if not sum([found.add(group, units[group]) for group in useful]):
+            fruitless += 1
+            continue
+        fruitless = 0
+        relaxation = program.relaxed(found.columns, work)
+        worth, charge = relaxation.worth, relaxation.charge
+    return found.columns
+
+
+def _first_worth(problem: BinPackingProblem, bins: _Bins, prices: Floats) -> Floats:
+    """Per item type, the least that its share of a new bin costs, $/hour; 1 where no new bin holds it."""
+    shares = (prices[: bins.types, None, :] * problem.requests).max(axis=2)
+    fits = bins.allowed & (problem.requests <= bins.capacity[:, None, :] + SLACK).all(axis=2)
+    cost = np.where(fits[: bins.types], shares * bins.price[: bins.types, None], np.inf).min(axis=0, initial=np.inf)
+    return np.asarray(np.where(np.isfinite(cost), cost, 1.0))

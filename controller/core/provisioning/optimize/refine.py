@@ -19,6 +19,7 @@ from controller.core.provisioning.optimize.bin_packing_problem import BinPacking
 from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
+from controller.core.provisioning.optimize.patterns import MOST_UNITS, few_states, pack_by_patterns
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
@@ -71,16 +72,25 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
 
 
 def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
-    """The cheapest of the packings that the work allows, one at least, made cheaper by local search."""
-    best, in_vain = first_packing(stock), 0
-    from controller.core.provisioning.optimize.patterns import MOST_STATES, optimal_packing
+    """The cheapest packing that the work allows, one build at least: from patterns, several builds, and local search.
 
-    few = stock.counts.sum() <= 50
-    if few and np.prod(stock.counts + 1.0) <= MOST_STATES:
-        best, proven = optimal_packing(stock, best, STRATEGIES, work)
-        few = False
-        if proven:
+    Small problems whose patterns can be enumerated are solved by these alone, mostly to proven optimality.
+    """
+    best = first_packing(stock)
+    if few_states(stock):
+        packed = pack_by_patterns(stock, best, STRATEGIES, work)
+        best = packed.packing
+        if packed.optimal:
             return best
+    best, finished = _build(stock, best, work)
+    if stock.counts.sum() <= MOST_UNITS and not few_states(stock) and not _good(best, stock) and not work.over:
+        best, finished = pack_by_patterns(stock, best, STRATEGIES, work).packing, False
+    return best if finished or work.over else Search(stock, best, STRATEGIES, work).run()
+
+
+def _build(stock: BinPackingProblem, best: Packing, work: WorkBudget) -> tuple[Packing, bool]:
+    """The cheapest of `best` and a build by each strategy while the work lasts; True where search would be in vain."""
+    in_vain = 0
     kept: list[Bin] = []
     for taste in STRATEGIES:
         before = work.done
@@ -96,13 +106,10 @@ def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
             in_vain += 1
         small = sum(not one.existing for one in best.bins) <= SMALL
         if _good(best, stock) or (small and in_vain >= SMALL_IN_VAIN):
-            if few and not _good(best, stock): break
-            return best
+            return best, True
         if work.done + (work.done - before) > GREEDY * work.allowed:
             break
-    if few:
-        best, _ = optimal_packing(stock, best, STRATEGIES, work)
-    return best if work.over else Search(stock, best, STRATEGIES, work).run()
+    return best, False
 
 
 def _good(packing: Packing, stock: BinPackingProblem) -> bool:

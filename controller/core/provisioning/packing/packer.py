@@ -133,11 +133,6 @@ class Packer:
         has_room = np.all(self.table.free[:, rows] >= least[:, None], axis=0)
         self._first_open += int(has_room.argmax()) if has_room.any() else len(has_room)
 
-    def fill_existing(self, items: Sequence[Item]) -> None:
-        """Place what fits on the rows that there are, and open none."""
-        for item in items:
-            self.fill_rows(item)
-
     def _expect(self, items: Sequence[Item]) -> None:
         """Note what is to be placed, by mask: what node options may yet have to hold is then one product."""
         masks = {item.mask.index: item.mask for item in items}

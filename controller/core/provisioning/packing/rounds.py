@@ -10,7 +10,6 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.pod import Resources
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
-from controller.core.provisioning.packing.filling import fill
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.shrinking import shrink
@@ -143,7 +142,6 @@ class Rounds:
     def _pack(self, allocations: list[Allocation]) -> list[Item]:
         asked = make_items(allocations, self.scale)
         asked = self.packer.in_turn(asked)
-        fill(self.packer, asked)
         self.packer.pack(asked)
         left = [item for item in asked if item.count]
         if left and shrink(self.packer):

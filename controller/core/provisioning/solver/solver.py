@@ -18,7 +18,7 @@ from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.packing.packer import Packer, weight_premiums
 from controller.core.provisioning.packing.rounds import Progress, Rounds, Step, size_scale
-from controller.core.provisioning.packing_style import PackingStyle, otherwise, styles
+from controller.core.provisioning.packing_style import PackingStyle, alternative_styles
 from controller.core.provisioning.plan import (
     DearPreference,
     SchedulingPlan,
@@ -169,25 +169,20 @@ class Solver:
         return [(n, level, choices) for n, level in enumerate(ladder) for choices in self.masks.variants(level)]
 
     def solve(self) -> SchedulingPlan:
-        """The cheapest of the plans that leave the fewest pods, of the styles that the budget allows.
-
-        Fast first; unit by unit where taking back pods without room would have left rules broken.
-        """
-        tried = styles(self.options, len(self.problem.pending))
-        attempts = [attempt for style in tried if (attempt := self.attempt(style))[0].sound()]
-        attempts = attempts or [self.attempt(tried[0], careful=True)]
-        plans = [self._plan(*attempt) for attempt in attempts]
-        fewest = min(len(plan.unplaced) for plan in plans)
-        if fewest > len(self.unplaced) and self._tied():
-            for style in otherwise(tried[0], unsettled=attempts[0][0].unsettled):
-                attempt = self.attempt(style)
-                plan = self._plan(*attempt)
-                if attempt[0].sound() and len(plan.unplaced) < fewest:
-                    attempts, plans, fewest = [attempt], [plan], len(plan.unplaced)
-        best = min(range(len(plans)), key=lambda number: self._rank(plans[number]))
+        """The first plan, or the refined one where that leaves fewer pods out, or as many for less money."""
+        attempt = self.attempt(PackingStyle())
+        if not attempt[0].sound():
+            attempt = self.attempt(PackingStyle(), careful=True)
+        plan = self._plan(*attempt)
+        if len(plan.unplaced) > len(self.unplaced) and self._tied():
+            for style in alternative_styles(unsettled=attempt[0].unsettled):
+                other = self.attempt(style)
+                placed = self._plan(*other)
+                if other[0].sound() and len(placed.unplaced) < len(plan.unplaced):
+                    attempt, plan = other, placed
         if self.options.budget_seconds > 0:
-            plans.extend(self._refined(*attempts[best]))
-        return self._with_dear(share_pools(min(plans, key=self._rank), self.problem, self.options, self.snapshot_index))
+            plan = min((plan, *self._refined(*attempt)), key=self._rank)
+        return self._with_dear(share_pools(plan, self.problem, self.options, self.snapshot_index))
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
         """Fewest pods left out first, then the least cost."""

@@ -25,7 +25,7 @@ from controller.core.provisioning.optimize.build import (
 from controller.core.provisioning.optimize.local_search import Search
 from controller.core.provisioning.optimize.refine import AT_MOST, STRATEGIES, cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
-from controller.core.provisioning.packing_style import QUICK
+from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.solver import Solver
 from tests.core.provisioning.plans import WEB, near, solved
@@ -39,7 +39,7 @@ KINDS = [
 
 def stock_of(posed: SchedulingProblem) -> BinPackingProblem:
     """The units that a first plan placed."""
-    rounds, _ = Solver(posed, SolveOptions()).attempt(QUICK)
+    rounds, _ = Solver(posed, SolveOptions()).attempt(PackingStyle())
     return BinPackingProblem(rounds.packer, [])
 
 

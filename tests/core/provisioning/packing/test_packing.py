@@ -1,14 +1,11 @@
-"""Prices of pods, filling by them, the styles, and what limits are spent on."""
+"""First plans, and the small plans that refinement makes of them: mixed nodes, limits, capacity types."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions
-from controller.core.provisioning.packing.pricing import Candidates, dual_prices, promising
-from controller.core.provisioning.packing_style import QUICK, STYLES, styles
 from tests.core.provisioning.plans import FIRST, in_zones, solved
 from tests.factories import (
     ZONES,
@@ -19,41 +16,6 @@ from tests.factories import (
     provisioner,
     requirement,
 )
-
-
-def offers(*rows: tuple[float, float, float]) -> Candidates:
-    """Candidates of (price, cpu, memory), open to one demand each way."""
-    table = np.array(rows)
-    places = np.arange(len(rows))
-    return Candidates(places, places, table[:, 0], table[:, 1:], np.ones((2, len(rows)), dtype=np.bool_))
-
-
-def test_prices_prove_the_bound_of_a_case_solved_by_hand() -> None:
-    """A node of 4 cpu and 4 GB costs 1; ten pods of 2 cpu and 1 GB, ten of 1 and 2: 30 of each, 7.5 nodes."""
-    found = dual_prices(offers((1.0, 4, 4)), np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([10.0, 10.0]), 200)
-    assert found.bound == pytest.approx(7.5, rel=1e-3)
-
-
-def test_prices_find_that_two_shapes_together_are_cheaper() -> None:
-    """Compute-heavy pods on the compute node, memory-heavy ones on the memory node: no waste on either."""
-    requests, counts = np.array([[2.0, 1.0], [1.0, 8.0]]), np.array([10.0, 10.0])
-    both = dual_prices(offers((1.0, 8, 4), (1.2, 4, 32)), requests, counts, 300)
-    assert both.bound == pytest.approx(10 / 4 * 1.0 + 10 / 4 * 1.2, rel=1e-2)
-    assert both.charges[0].argmin() == 0
-    assert both.charges[1].argmin() == 1
-
-
-def test_a_demand_that_fits_nothing_is_worth_nothing_and_spoils_no_bound() -> None:
-    found = dual_prices(offers((1.0, 4, 4)), np.array([[2.0, 2.0], [9.0, 1.0]]), np.array([2.0, 5.0]), 50)
-    assert found.bound == pytest.approx(1.0, rel=1e-6)
-    assert np.isinf(found.values[1])
-
-
-def test_only_candidates_that_are_good_for_some_demand_are_kept() -> None:
-    many = [(1.0 + 0.001 * n, 4.0, 4.0) for n in range(500)]
-    kept = promising(offers(*many), np.array([[1.0, 1.0], [2.0, 1.0]]))
-    assert 0 < len(kept.option) < 100
-    assert 0 in kept.option
 
 
 def test_filling_mixes_shapes_where_packing_class_by_class_wastes() -> None:
@@ -83,12 +45,6 @@ def test_a_budget_never_makes_a_plan_dearer() -> None:
     refined = solved(problem(pending=pods), SolveOptions(budget_seconds=10.0))
     cost = [plan.price_per_hour + 0.002 * len(plan.new_nodes) for plan in (first, refined)]
     assert cost[1] <= cost[0]
-
-
-def test_large_problems_are_packed_in_one_way_and_small_ones_in_several() -> None:
-    assert styles(SolveOptions(budget_seconds=0.0), 10) == (QUICK,)
-    assert styles(SolveOptions(), 100_000) == (QUICK,)
-    assert styles(SolveOptions(), 20) == STYLES
 
 
 def test_a_heavier_provisioner_is_taken_unless_it_is_much_dearer() -> None:
