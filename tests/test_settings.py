@@ -36,7 +36,7 @@ def reads_of_settings() -> set[str]:
     reads = {
         node.attr
         for node in itertools.chain.from_iterable(map(ast.walk, trees))
-        if isinstance(node, ast.Attribute) and re.search(r"(^|[._])settings$", ast.unparse(node.value))
+        if isinstance(node, ast.Attribute) and re.search(r"(^|[._])settings(\.current)?$", ast.unparse(node.value))
     }
     functions = [each for each in ast.walk(ast.parse(SOURCE.read_text())) if isinstance(each, ast.FunctionDef)]
     options = next(each for each in functions if each.name == "solve_options")

@@ -39,8 +39,8 @@ class Option:
         return self.variable.lower().replace("_", "-")
 
 
-def _option(variable: str, read: Reader, doc: str, *, default: Any = MISSING, has_flag: bool = True) -> Any:
-    return field(default=default, metadata={"option": Option(variable, read, doc, has_flag)})
+def _option(variable: str, read: Reader, default: Any = MISSING, *, doc: str, flag: bool = True) -> Any:
+    return field(default=default, metadata={"option": Option(variable, read, doc, flag)})
 
 
 def _port(text: str) -> int:
@@ -67,52 +67,32 @@ def version_of(text: str) -> tuple[int, ...]:
 class Options:
     """Flags and environment of the process; a flag wins over the environment."""
 
-    system_namespace: str = _option(
-        "SYSTEM_NAMESPACE",
-        str,
-        "Namespace of the ConfigMaps, the Lease and the certificate's Secret.",
-        has_flag=False,
-    )
-    karpenter_service: str = _option(
-        "KARPENTER_SERVICE",
-        str,
-        "The webhook's Service; its certificate is in the Secret SERVICE-cert.",
-        default="",
-    )
-    disable_webhook: bool = _option("DISABLE_WEBHOOK", boolean, "Serve no admission webhooks.", default=False)
-    webhook_port: int = _option("WEBHOOK_PORT", _port, "Port of the admission webhooks.", default=8443)
-    metrics_port: int = _option("METRICS_PORT", _port, "Port of /metrics; 0: a free one.", default=8080)
-    health_probe_port: int = _option(
-        "HEALTH_PROBE_PORT", _port, "Port of /healthz and /readyz; 0: a free one.", default=8081
-    )
-    kube_client_qps: int = _option(
-        "KUBE_CLIENT_QPS", positive, "Requests a second to the API server, on average.", default=200
-    )
-    kube_client_burst: int = _option("KUBE_CLIENT_BURST", positive, "Requests to the API server at once.", default=300)
-    enable_profiling: bool = _option(
-        "ENABLE_PROFILING", boolean, "Serve /debug/stacks on the metrics port.", default=False
-    )
-    leader_elect: bool = _option(
-        "LEADER_ELECT", boolean, "Act only while holding the Lease `karpenter-leader-election`.", default=True
-    )
-    memory_limit_bytes: int = _option(
-        "MEMORY_LIMIT",
-        integer,
-        "The container's memory limit in bytes; from 90 % of it on, garbage is collected at once and a warning is "
-        "logged. -1: unknown.",
-        default=-1,
-    )
-    kubernetes_min_version: str = _option(
-        "KUBERNETES_MIN_VERSION",
-        _version,
-        "An older API server is refused at the start; 1.21 is the first with `policy/v1`, by which pods are evicted.",
-        default="1.21",
-        has_flag=False,
-    )
-    config_logging_name: str = _option(
-        "CONFIG_LOGGING_NAME", str, "ConfigMap of log levels.", default="config-logging", has_flag=False
-    )
-    pod_name: str = _option("POD_NAME", str, "Identity in the Lease and the logs.", default="", has_flag=False)
+    # fmt: off
+    system_namespace: str = _option("SYSTEM_NAMESPACE", str, flag=False,
+        doc="Namespace of the ConfigMaps, the Lease and the certificate's Secret.")
+    karpenter_service: str = _option("KARPENTER_SERVICE", str, "",
+        doc="The webhook's Service; its certificate is in the Secret SERVICE-cert.")
+    disable_webhook: bool = _option("DISABLE_WEBHOOK", boolean, False, doc="Serve no admission webhooks.")
+    webhook_port: int = _option("WEBHOOK_PORT", _port, 8443, doc="Port of the admission webhooks.")
+    metrics_port: int = _option("METRICS_PORT", _port, 8080, doc="Port of /metrics; 0: a free one.")
+    health_probe_port: int = _option("HEALTH_PROBE_PORT", _port, 8081,
+        doc="Port of /healthz and /readyz; 0: a free one.")
+    kube_client_qps: int = _option("KUBE_CLIENT_QPS", positive, 200,
+        doc="Requests a second to the API server, on average.")
+    kube_client_burst: int = _option("KUBE_CLIENT_BURST", positive, 300, doc="Requests to the API server at once.")
+    enable_profiling: bool = _option("ENABLE_PROFILING", boolean, False,
+        doc="Serve /debug/stacks on the metrics port.")
+    leader_elect: bool = _option("LEADER_ELECT", boolean, True,
+        doc="Act only while holding the Lease `karpenter-leader-election`.")
+    memory_limit_bytes: int = _option("MEMORY_LIMIT", integer, -1,
+        doc="The container's memory limit in bytes; from 90 % of it on, garbage is collected at once and a warning is "
+            "logged. -1: unknown.")
+    kubernetes_min_version: str = _option("KUBERNETES_MIN_VERSION", _version, "1.21", flag=False,
+        doc="An older API server is refused at the start; 1.21 is the first with `policy/v1`, for evictions.")
+    config_logging_name: str = _option("CONFIG_LOGGING_NAME", str, "config-logging", flag=False,
+        doc="ConfigMap of log levels.")
+    pod_name: str = _option("POD_NAME", str, "", flag=False, doc="Identity in the Lease and the logs.")
+    # fmt: on
 
     @classmethod
     def parse(cls, environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Options:

@@ -26,9 +26,9 @@ class Setting:
     key: str
     read: Reader | None
     """From the ConfigMap's text to the value. None: `Settings` names the reader, whose type is none of core.api's."""
+    default: str | None
+    """The text that an absent key stands for; None: the value is None (or the key is required)."""
     doc: str
-    default: str | None = None
-    """The text that an absent key stands for; None: there is none, the value is None."""
     live: bool = False
     """A change takes effect while the controller runs: it decides what is done next, and nothing about what is there.
     Other changes restart the controller."""
@@ -37,186 +37,84 @@ class Setting:
     """A stack has no key for it: the value follows from the stack itself."""
 
 
-_ROWS: Final = (
-    Setting(
-        "aws.clusterName",
-        readers.name,
-        "Name of the EKS cluster, for tags, discovery and looking up the endpoint.",
-        required=True,
-        from_stack=True,
-    ),
-    Setting(
-        "batchMaxDuration",
-        readers.duration,
-        "A batch of pending pods closes at the latest this long after its first pod.",
-        "10s",
-        live=True,
-    ),
-    Setting(
-        "batchIdleDuration",
-        readers.duration,
-        "A batch of pending pods closes when no further pod came for this long.",
-        "1s",
-        live=True,
-    ),
-    Setting(
-        "featureGates.driftEnabled",
-        readers.boolean,
-        "Replace nodes whose AMI is no longer what their template asks for.",
-        "false",
-    ),
-    Setting(
-        "aws.clusterEndpoint",
-        readers.url,
-        "URL of the API server that nodes join; empty: looked up by eks:DescribeCluster.",
-        "",
-    ),
-    Setting(
-        "aws.defaultInstanceProfile",
-        str,
-        "Instance profile of node templates that name none.",
-        "",
-        from_stack=True,
-    ),
-    Setting(
-        "aws.enablePodENI",
-        readers.boolean,
-        "Offer `vpc.amazonaws.com/pod-eni` where the instance type has branch interfaces.",
-        "false",
-    ),
-    Setting(
-        "aws.enableENILimitedPodDensity",
-        readers.boolean,
-        "Pods per node are limited by the instance type's network interfaces; off: by 110.",
-        "true",
-    ),
-    Setting(
-        "aws.isolatedVPC",
-        readers.boolean,
-        "The Pricing API cannot be reached: use the prices that the controller ships with.",
-        "false",
-    ),
-    Setting(
-        "aws.nodeNameConvention",
-        readers.one_of(NODE_NAME_CONVENTIONS, f"a node name convention: use {' or '.join(NODE_NAME_CONVENTIONS)}"),
-        "Nodes are named `ip-name` (by private DNS name) or `resource-name` (by instance id).",
-        "ip-name",
-    ),
-    Setting(
-        "aws.vmMemoryOverheadPercent",
-        readers.fraction,
-        "The hypervisor's share of an instance type's memory, as a fraction: 0.075 is 7.5 %.",
-        "0.075",
-    ),
-    Setting(
-        "aws.interruptionQueueName",
-        str,
-        "SQS queue of interruption events; empty: they are not handled.",
-        "",
-        from_stack=True,
-    ),
-    Setting(
-        "aws.tags",
-        readers.tags,
-        'Tags on everything that the controller creates in AWS (in the ConfigMap: JSON, such as `{"team": "web"}`).',
-        "{}",
-    ),
-    Setting(
-        "aws.enablePrefixDelegation",
-        readers.boolean,
-        "The VPC CNI has ENABLE_PREFIX_DELEGATION, so that an interface's addresses are prefixes of 16: nodes of Nitro "
-        "types take that many more pods, up to 110 (250 from 30 vCPUs on, as AWS advises).",
-        "false",
-    ),
-    Setting(
-        "aws.instanceStorePolicy",
-        readers.one_of(("", "RAID0"), "an instance store policy: write RAID0, or leave it empty"),
-        "`RAID0`: the NVMe disks of types that have some become one array, the node's data device (AL2, AL2023); "
-        "empty: the block device mappings decide.",
-        "",
-    ),
-    Setting(
-        "aws.enableZoneBalance",
-        readers.boolean,
-        "Of zones that cost about the same, launch where the Provisioner has the fewest instances.",
-        "false",
-    ),
-    Setting(
-        "aws.alternativePriceTolerance",
-        readers.share,
-        "Offerings that cost more than the cheapest by over this share are not sent to EC2 as alternatives, which "
-        "could undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it.",
-        "0.25",
-    ),
-    Setting(
-        "aws.spotOfferings",
-        readers.positive,
-        "A spot node asks for this many offerings where that many would do, even if the last of them costs up to twice "
-        "the price tolerance; 1: the tolerance alone decides.",
-        "5",
-    ),
-    Setting(
-        "aws.spotPoolShare",
-        readers.part,
-        "The part of a workload's replicas that one spot pool (type and zone) may carry where others cost about the "
-        "same; 1: all of them.",
-        "0.5",
-    ),
-    Setting(
-        "weightPremium",
-        readers.share,
-        "What a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner unless it "
-        "costs over 5 % more. Absent: the heaviest always wins, as in Karpenter v0.27.",
-        live=True,
-    ),
-    Setting(
-        "preferencePremium",
-        readers.share,
-        "What a pod's preference may cost, as a share of the pod's price without it: 2 honours it up to three times "
-        "the price, 0 only where it is free.",
-        "2.0",
-        live=True,
-    ),
-    Setting(
-        "disruptionBudgets",
-        None,
-        "How many nodes of a Provisioner may leave at once, as a list of budgets (in the ConfigMap: JSON); the "
-        "Provisioner's annotation karpenter.sh/disruption-budgets wins. Without budgets: 10 % of its nodes, and empty "
-        "nodes without limit.",
-        "[]",
-        live=True,
-    ),
-    Setting(
-        "terminationGracePeriod",
-        readers.duration,
-        "How long a node may drain; then its pods and its instance go whatever PodDisruptionBudgets say. The "
-        "annotation karpenter.sh/termination-grace-period on a Provisioner wins. Absent: as long as it takes.",
-        live=True,
-    ),
-    Setting(
-        "surgeSingleReplicas",
-        readers.boolean,
-        "Before the controller removes a node of its own accord, the only pod of a Deployment on it starts "
-        "elsewhere, by a rollout. Needs the right to patch Deployments, which the stack gives along with the "
-        "setting.",
-        "false",
-    ),
-    Setting(
-        "aws.priceRules",
-        None,
-        "Discounts and commitments, so that prices are what you pay, as a list of rules (in the ConfigMap: JSON); the "
-        "first that matches an offering counts.",
-        "[]",
-    ),
-    Setting(
-        "launchLimits",
-        None,
-        "What all Provisioners together may launch: price an hour, nodes a minute and resources (in the ConfigMap: "
-        'JSON, such as `{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": "1000"}}`); each member is '
-        "optional.",
-        live=True,
-    ),
+_CONVENTION: Final = readers.one_of(
+    NODE_NAME_CONVENTIONS, f"a node name convention: use {' or '.join(NODE_NAME_CONVENTIONS)}"
 )
+_STORE_POLICY: Final = readers.one_of(("", "RAID0"), "an instance store policy: write RAID0, or leave it empty")
+
+# One row: key, reader, default, and when a change takes effect; then the meaning.
+# fmt: off
+_ROWS: Final = (
+    Setting("aws.clusterName", readers.name, None, required=True, from_stack=True,
+            doc="Name of the EKS cluster, for tags, discovery and looking up the endpoint."),
+    Setting("batchMaxDuration", readers.duration, "10s", live=True,
+            doc="A batch of pending pods closes at the latest this long after its first pod."),
+    Setting("batchIdleDuration", readers.duration, "1s", live=True,
+            doc="A batch of pending pods closes when no further pod came for this long."),
+    Setting("featureGates.driftEnabled", readers.boolean, "false",
+            doc="Replace nodes whose AMI is no longer what their template asks for."),
+    Setting("aws.clusterEndpoint", readers.url, "",
+            doc="URL of the API server that nodes join; empty: looked up by eks:DescribeCluster."),
+    Setting("aws.defaultInstanceProfile", str, "", from_stack=True,
+            doc="Instance profile of node templates that name none."),
+    Setting("aws.enablePodENI", readers.boolean, "false",
+            doc="Offer `vpc.amazonaws.com/pod-eni` where the instance type has branch interfaces."),
+    Setting("aws.enableENILimitedPodDensity", readers.boolean, "true",
+            doc="Pods per node are limited by the instance type's network interfaces; off: by 110."),
+    Setting("aws.isolatedVPC", readers.boolean, "false",
+            doc="The Pricing API cannot be reached: use the prices that the controller ships with."),
+    Setting("aws.nodeNameConvention", _CONVENTION, "ip-name",
+            doc="Nodes are named `ip-name` (by private DNS name) or `resource-name` (by instance id)."),
+    Setting("aws.vmMemoryOverheadPercent", readers.fraction, "0.075",
+            doc="The hypervisor's share of an instance type's memory, as a fraction: 0.075 is 7.5 %."),
+    Setting("aws.interruptionQueueName", str, "", from_stack=True,
+            doc="SQS queue of interruption events; empty: they are not handled."),
+    Setting("aws.tags", readers.tags, "{}",
+            doc='Tags on everything that the controller creates in AWS (in the ConfigMap: JSON, such as `{"team": '
+                '"web"}`).'),
+    Setting("aws.enablePrefixDelegation", readers.boolean, "false",
+            doc="The VPC CNI has ENABLE_PREFIX_DELEGATION, so that an interface's addresses are prefixes of 16: nodes "
+                "of Nitro types take that many more pods, up to 110 (250 from 30 vCPUs on, as AWS advises)."),
+    Setting("aws.instanceStorePolicy", _STORE_POLICY, "",
+            doc="`RAID0`: the NVMe disks of types that have some become one array, the node's data device (AL2, "
+                "AL2023); empty: the block device mappings decide."),
+    Setting("aws.enableZoneBalance", readers.boolean, "false",
+            doc="Of zones that cost about the same, launch where the Provisioner has the fewest instances."),
+    Setting("aws.alternativePriceTolerance", readers.share, "0.25",
+            doc="Offerings that cost more than the cheapest by over this share are not sent to EC2 as alternatives, "
+                "which could undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it."),
+    Setting("aws.spotOfferings", readers.positive, "5",
+            doc="A spot node asks for this many offerings where that many would do, even if the last of them costs up "
+                "to twice the price tolerance; 1: the tolerance alone decides."),
+    Setting("aws.spotPoolShare", readers.part, "0.5",
+            doc="The part of a workload's replicas that one spot pool (type and zone) may carry where others cost "
+                "about the same; 1: all of them."),
+    Setting("weightPremium", readers.share, None, live=True,
+            doc="What a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner "
+                "unless it costs over 5 % more. Absent: the heaviest always wins, as in Karpenter v0.27."),
+    Setting("preferencePremium", readers.share, "2.0", live=True,
+            doc="What a pod's preference may cost, as a share of the pod's price without it: 2 honours it up to three "
+                "times the price, 0 only where it is free."),
+    Setting("disruptionBudgets", None, "[]", live=True,
+            doc="How many nodes of a Provisioner may leave at once, as a list of budgets (in the ConfigMap: JSON); "
+                "the Provisioner's annotation karpenter.sh/disruption-budgets wins. Without budgets: 10 % of its "
+                "nodes, and empty nodes without limit."),
+    Setting("terminationGracePeriod", readers.duration, None, live=True,
+            doc="How long a node may drain; then its pods and its instance go whatever PodDisruptionBudgets say. The "
+                "annotation karpenter.sh/termination-grace-period on a Provisioner wins. Absent: as long as it takes."),
+    Setting("surgeSingleReplicas", readers.boolean, "false",
+            doc="Before the controller removes a node of its own accord, the only pod of a Deployment on it starts "
+                "elsewhere, by a rollout. Needs the right to patch Deployments, which the stack gives along with the "
+                "setting."),
+    Setting("aws.priceRules", None, "[]",
+            doc="Discounts and commitments, so that prices are what you pay, as a list of rules (in the ConfigMap: "
+                "JSON); the first that matches an offering counts."),
+    Setting("launchLimits", None, None, live=True,
+            doc="What all Provisioners together may launch: price an hour, nodes a minute and resources (in the "
+                'ConfigMap: JSON, such as `{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": '
+                '"1000"}}`); each member is optional.'),
+)
+# fmt: on
 
 SETTINGS: Final = {row.key: row for row in _ROWS}
 """By key of the ConfigMap."""
