@@ -1,24 +1,26 @@
-"""The peer's AWS suites where catalog and solver meet, and where each of its cases (provisioning sheet, 10.6-10.10) is.
+"""Cases of Karpenter v0.27's AWS test suites in which catalog and solver meet, and where the other cases are tested.
 
-| cases | rule | where |
+| suite | cases | tested in (under tests/aws where no folder is named) |
 |---|---|---|
-| 10.6 state, node, consistency | capacity before the kubelet, nomination | tests/core/state, tests/core/lifecycle |
-| 10.7 C1, C4, C5 | nothing to choose from; `context` | test_catalogs.py, TestCreateFleet here |
-| 10.7 drift | image, missing objects | tests/core/deprovisioning, test_provider.py |
-| 10.7 inline provider, subnets | by id, most free addresses, in flight, given back | tests/core/api, test_network.py |
-| IT1, IT2 | every well-known label, with the old names | TestLabels here, test_typeinfo.py |
-| IT3, IT9, IT10 | pod-ENI | test_pod_eni_... here, test_capacity.py |
-| IT4-IT8 | 60 cheapest, spot below on-demand, metal and GPU types last | here, test_choice.py |
-| IT11-IT13 | NVIDIA, Gaudi, Neuron: 1 + 2 + 4 devices | test_devices_of_seven_... here |
-| IT14, IT15, overhead, pods | the ENI formula, reserved, eviction | TestPodDensity here, test_capacity.py |
-| ICE, capacity type | fallbacks, masks that end | TestShortages here, test_launch.py, test_unavailable.py |
-| metadata | IMDSv2 by default, member by member | test_launchtemplates.py |
-| LT1-LT7 | one template by content, `$Latest`, made again | test_launchtemplates.py, test_launch.py |
-| LT tags, block devices, storage | who wins, rounding | test_tags.py, test_launchtemplates.py, test_catalog.py |
-| LT user data, Bottlerocket, AL2 | golden files, merges | test_amifamily.py |
-| LT amiSelector; amifamily | filters, owners, newest first | test_images.py |
-| instance, pricing, batcher | all short; feeds; merged calls | test_launch.py, test_pricing.py, test_merging.py |
-| subnet, securitygroup, nodetemplate | selectors; status | test_network.py, test_node_templates.py |
+| state, consistency | capacity before the kubelet, nomination | tests/core/state, tests/core/machines |
+| cloud provider | no instance types; `context` | tests/cloud/test_catalogs.py; TestCreateFleet here |
+| cloud provider | drifted images, missing instances | tests/core/deprovisioning, test_provider.py |
+| cloud provider | inline provider; subnets: ids, most free addresses | tests/core/api; test_network.py |
+| instance types | well-known labels, deprecated names | TestLabels here, test_type_info.py |
+| instance types | pod ENI | test_pod_eni_... here, test_capacity.py |
+| instance types | 60 cheapest, spot below on-demand, metal and GPU last | here, test_offering_choice.py |
+| instance types | NVIDIA, Gaudi, Neuron: pods of 1, 2 and 4 devices | test_devices_of_seven_... here |
+| instance types | ENI formula, kube-reserved, eviction | TestPodDensity here, test_capacity.py |
+| instance types | insufficient capacity, fallbacks | TestShortages here, test_instance_launch.py |
+| instance types | masks that end | test_unavailable_offerings.py |
+| launch templates | metadata options, block devices, one per content | test_launch_templates.py |
+| launch templates | `$Latest`, created again | TestCreateFleet here, test_instance_launch.py |
+| launch templates | tags; storage | test_tags.py; test_instance_catalog.py |
+| launch templates | user data of each AMI family | test_amifamily.py |
+| AMI family | amiSelector: filters, owners, newest first | test_images.py |
+| instance, pricing | no capacity; price feeds | test_instance_launch.py, test_price_book.py |
+| batcher | merged calls | test_batcher.py, test_fleet_merging.py |
+| subnet, security group, node template | selectors; status | test_network.py; test_node_templates.py |
 | settings, operator, apis | defaults, refusals | tests/test_settings.py, tests/core/api |
 """
 
@@ -114,28 +116,28 @@ def test_devices_are_counted_and_pods_share_them(elder: AWSProvider, resource: s
     assert sum(node.requests[resource] for node in made.new_nodes) == sum(counts)
 
 
-PEERS = {"c6g.large", "dl1.24xlarge", "g4dn.8xlarge", "inf1.2xlarge", "inf1.6xlarge", "m5.large", "m5.metal",
+FAKE_EC2_TYPES = {"c6g.large", "dl1.24xlarge", "g4dn.8xlarge", "inf1.2xlarge", "inf1.6xlarge", "m5.large", "m5.metal",
          "m5.xlarge", "m6idn.32xlarge", "p3.8xlarge", "t3.large"}  # fmt: skip
-"""The instance types of the peer's fake EC2."""
+"""The instance types of Karpenter v0.27's fake EC2 (pkg/fake)."""
 
 
 def retired(name: str, like: str, memory_mib: int, gpu: str, maker: str, count: int) -> TypeInfo:
-    """A type that moto's copy of EC2's answer lacks: another of its shape, with its own memory and devices."""
+    """A type that moto's copy of EC2's answers lacks: one of the same shape, with its own memory and devices."""
     gpus = {"Gpus": [{"Name": gpu, "Manufacturer": maker, "Count": count}]}
     own = {"InstanceType": name, "MemoryInfo": {"SizeInMiB": memory_mib}, "GpuInfo": gpus}
     return parse_type(_described()[like] | own)
 
 
-def peers_types() -> tuple[InstanceType, ...]:
-    """Its types as EC2 describes them in us-east-1, each sold in two zones."""
+def fake_ec2_types() -> tuple[InstanceType, ...]:
+    """Those types as EC2 describes them in us-east-1, each sold in two zones."""
     zones = frozenset({"us-east-1a", "us-east-1b"})
     lacking = (
         retired("dl1.24xlarge", "p4d.24xlarge", 786_432, "Gaudi HL-205", "Habana", 8),
         retired("p3.8xlarge", "g4dn.8xlarge", 249_856, "V100", "NVIDIA", 4),
     )
     known = {item.name: item for item in lacking}
-    sold = {name: known.get(name) or info(name) for name in PEERS}
-    read = SoldTypes(1, sold, dict.fromkeys(PEERS, zones))
+    sold = {name: known.get(name) or info(name) for name in FAKE_EC2_TYPES}
+    read = SoldTypes(1, sold, dict.fromkeys(FAKE_EC2_TYPES, zones))
     catalog = InstanceTypeCatalog(None, "us-east-1", LearnedMemory(), read)  # type: ignore[arg-type]  # reads nothing
     prices = Prices(1, {**shipped_prices("us-east-1").prices, "dl1.24xlarge": 13.10904, "p3.8xlarge": 12.24})
     return catalog.instance_types(CapacityRules(), Market(zones, prices, 0, frozenset()))
@@ -155,14 +157,14 @@ def planned(types: tuple[InstanceType, ...], *pods: Pod) -> SchedulingPlan:
         ("aws.amazon.com/neuron", ["inf1.6xlarge", "inf1.6xlarge"]),
     ],
 )
-def test_devices_of_seven_for_three_pods_take_the_peers_nodes(resource: str, nodes: list[str]) -> None:
-    """IT11-IT13: pods of 1, 2 and 4 devices."""
-    made = planned(peers_types(), *devices(resource, 1, 2, 4))
+def test_devices_of_seven_for_three_pods_take_the_nodes_that_karpenter_chose(resource: str, nodes: list[str]) -> None:
+    """Pods of 1, 2 and 4 devices."""
+    made = planned(fake_ec2_types(), *devices(resource, 1, 2, 4))
     assert not made.unplaced
     assert [node.offering.instance_type for node in made.new_nodes] == nodes
 
 
-OLD = {
+DEPRECATED = {
     "beta.kubernetes.io/instance-type": keys.INSTANCE_TYPE,
     "beta.kubernetes.io/arch": keys.ARCH,
     "beta.kubernetes.io/os": keys.OS,
@@ -172,7 +174,7 @@ OLD = {
 
 
 class TestLabels:
-    """IT1: a type can be chosen by every well-known label that it has, by all of them at once, by old names too."""
+    """A type can be chosen by each of its well-known labels, by all at once, and by the deprecated names."""
 
     def labels(self) -> dict[str, str]:
         own = info("g4dn.8xlarge").labels("us-east-1", pods=58)
@@ -181,14 +183,14 @@ class TestLabels:
 
     def chosen(self, selector: dict[str, str]) -> list[str]:
         pod = factories.pending_pod(node_selector=selector)
-        return [node.offering.instance_type for node in planned(peers_types(), pod).new_nodes]
+        return [node.offering.instance_type for node in planned(fake_ec2_types(), pod).new_nodes]
 
-    def test_by_all_26_of_them_at_once_and_by_the_old_names_too(self) -> None:
+    def test_by_all_26_of_them_at_once_and_by_the_deprecated_names_too(self) -> None:
         labels = self.labels()
         assert set(labels) == keys.WELL_KNOWN
         assert len(labels) == 26
         assert self.chosen(labels) == ["g4dn.8xlarge"]
-        assert self.chosen({**labels, **{old: labels[new] for old, new in OLD.items()}}) == ["g4dn.8xlarge"]
+        assert self.chosen({**labels, **{old: labels[new] for old, new in DEPRECATED.items()}}) == ["g4dn.8xlarge"]
 
     @pytest.mark.parametrize("key", sorted(keys.WELL_KNOWN))
     def test_each_one_counts(self, key: str) -> None:

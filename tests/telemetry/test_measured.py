@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from controller.core.cloud import CloudProvider
 from controller.errors import CloudError, InsufficientCapacityError, NotFoundError, UnavailableError
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
@@ -15,6 +16,7 @@ from controller.runtime.loops import Loop
 from controller.telemetry.measured_cloud import MeasuredCloud
 from controller.telemetry.registry import Metrics
 from tests import factories
+from tests.core.instances import cloud_instance
 from tests.kube.conftest import server
 from tests.kube.server import Server
 from tests.manual_clock import ManualClock
@@ -51,6 +53,36 @@ def test_requests_are_counted_by_code_as_client_go_does(server: Server) -> None:
     found = values(metrics.page({}).body, "rest_client_requests_total", "code", "method", "host")
     host = server.url.partition("//")[2]
     assert found == {(code, "GET", host): 1.0 for code in ("200", "404", "<error>")}
+
+
+def test_every_call_that_asks_the_cloud_is_measured_under_its_method() -> None:
+    metrics, memory = Metrics(ManualClock()), MemoryCloud()
+    cloud: CloudProvider = MeasuredCloud(memory, metrics, ManualClock())
+    instance, template = memory.add(cloud_instance(number=1)), factories.node_template()
+    assert cloud.get(instance.provider_id) == instance
+    assert cloud.list() == (instance,)
+    cloud.delete(instance.provider_id)
+    assert memory.deleted == [instance.provider_id]
+    assert cloud.instance_types(factories.provisioner(), template) == memory.types
+    assert cloud.image_ids(template) == memory.image_ids(template)
+    assert cloud.template_status(template) == memory.status
+    cloud.check_permissions()
+    counts = values(metrics.page({}).body, "karpenter_cloudprovider_duration_seconds_count", "method")
+    measured = ("Get", "List", "Delete", "GetInstanceTypes", "GetImageIDs", "GetTemplateStatus", "CheckPermissions")
+    assert counts == {(method,): 1.0 for method in measured}
+
+
+def test_members_that_ask_nothing_are_passed_on_unmeasured() -> None:
+    metrics, memory = Metrics(ManualClock()), MemoryCloud()
+    cloud: CloudProvider = MeasuredCloud(memory, metrics, ManualClock())
+    assert cloud.interruptions is memory.interruptions
+    cloud.spot_interrupted("m5.large", "a")
+    assert memory.spot_interruptions == [("m5.large", "a")]
+    cloud.restore_memory({"m5.large_ami-1": "8000000000"})
+    assert cloud.learn_memory(()) == {"m5.large_ami-1": "8000000000"}
+    assert cloud.advice(factories.provisioner(), factories.node_template()) == ()
+    cloud.refresh()
+    assert not values(metrics.page({}).body, "karpenter_cloudprovider_duration_seconds_count", "method")
 
 
 def test_calls_of_the_cloud_are_timed_by_who_called_and_failures_counted_by_kind() -> None:

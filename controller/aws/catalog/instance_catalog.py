@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import is_
 from typing import TYPE_CHECKING, TypeAlias
 
 from cachetools import LRUCache
@@ -113,7 +114,7 @@ class InstanceTypeCatalog:
             build = TypeBuilder(self._region, rules, market, images, self._learned, previous).build
             built = (build(info, sold.zones[name]) for name, info in sorted(sold.types.items()))
             types = tuple(item for item in built if item is not None)
-            if held is not None and len(types) == len(held.types) and all(map(_same, types, held.types)):
+            if held is not None and len(types) == len(held.types) and all(map(is_, types, held.types)):
                 types = held.types
             self._answers[question] = _Answer(key, types)
             return types
@@ -193,7 +194,3 @@ def requirements(labels: Mapping[str, str]) -> Requirements:
 def _requirement(key: str, value: str | None) -> Requirement:
     """One object for each label and value: hundreds of types share most of theirs."""
     return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))
-
-
-def _same(one: InstanceType, two: InstanceType) -> bool:
-    return one is two

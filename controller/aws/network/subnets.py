@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cachetools import TTLCache
 
@@ -38,11 +38,8 @@ class Subnet:
     free_addresses: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Addresses that one launch may take, by subnet id."""
-
-    addresses: Mapping[str, int]
+Reservation: TypeAlias = Mapping[str, int]
+"""Addresses that one launch may take, by subnet id."""
 
 
 class Subnets:
@@ -89,13 +86,13 @@ class Subnets:
             taken = {subnet.id: addresses_by_zone[zone] for zone, subnet in chosen.items()}
             for subnet_id, count in taken.items():
                 self._in_flight[subnet_id] = self._in_flight.get(subnet_id, 0) + count
-        return chosen, Reservation(taken)
+        return chosen, taken
 
     def release(self, reservation: Reservation, used: Iterable[str] = ()) -> None:
         """Give back what a launch did not use; `used` are the subnets in which instances were launched."""
         kept = set(used)
         with self._lock:
-            for subnet_id, count in reservation.addresses.items():
+            for subnet_id, count in reservation.items():
                 if subnet_id not in kept and subnet_id in self._in_flight:
                     self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
 

@@ -13,7 +13,7 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.cloud import Offering
 from controller.core.state.snapshot import Snapshot
-from controller.reconcilers.bookkeeping.fleet_observation import COMPARE_SECONDS, MEASURE_SECONDS, ObservationReconciler
+from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
 from controller.reconcilers.context import LiveSettings
 from controller.runtime import metrics as names
 from controller.runtime.metrics import Metric
@@ -26,7 +26,7 @@ from tests.telemetry.test_registry import values
 
 
 class Watcher:
-    """The loop over snapshots made by hand, and what it told last."""
+    """The reconciler over snapshots built by the test, and the last values that it recorded."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -35,7 +35,9 @@ class Watcher:
         self.cloud = MemoryCloud()
         settings = LiveSettings(Settings(cluster_name="test"))
         catalogs = Catalogs(self.cloud)
-        self.loop = ObservationReconciler(catalogs=catalogs, clock=self.clock, recorder=self, settings=settings)
+        self.loop = ObservationReconciler(
+            catalogs=catalogs, clock=self.clock, recorder=self, settings=settings, compare_seconds=600.0
+        )
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
         self.metrics.count(metric, *labels, amount=amount)
@@ -108,14 +110,14 @@ def test_the_fleet_is_compared_with_a_fresh_pack_and_the_bound_seldom_and_only_w
     assert 0 < bound <= fresh
     assert one.told[names.COMPARISON_TIME.name] == {(): 0.0}, "by the clock, that nobody turned"
     del one.told[names.FRESH_PACK_RATIO.name]
-    one.clock.advance(MEASURE_SECONDS)
+    one.clock.advance(60.0)
     one.loop.reconcile(cluster(2))
     assert names.FRESH_PACK_RATIO.name not in one.told, "not yet"
-    assert one.told[names.COMPARISON_AGE.name] == {(): MEASURE_SECONDS}
-    one.clock.advance(COMPARE_SECONDS)
+    assert one.told[names.COMPARISON_AGE.name] == {(): 60.0}
+    one.clock.advance(600.0)
     one.loop.reconcile(cluster(1))
     assert names.FRESH_PACK_RATIO.name not in one.told, "nothing changed"
-    one.clock.advance(COMPARE_SECONDS)
+    one.clock.advance(600.0)
     one.loop.reconcile(cluster(2))
     assert one.told[names.FRESH_PACK_RATIO.name][()] == ratio
 
