@@ -56,8 +56,14 @@ def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -
     """What to write on a node whose command failed now: the next in a row over all nodes of its Provisioner."""
     owner = snapshot.provisioners.get(node.provisioner_name)
     generation = owner.generation if owner else 0
-    earlier = _failures(snapshot, node.provisioner_name, method, generation)
-    counts = [failure.count for failure in earlier if now - failure.at < FORGET_SECONDS]
+    counts = [
+        earlier.count
+        for each in snapshot.nodes.values()
+        if each.provisioner_name == node.provisioner_name
+        and (earlier := read_failure(each)) is not None
+        and (earlier.method, earlier.generation) == (method, generation)
+        and now - earlier.at < FORGET_SECONDS
+    ]
     return Failure(method, generation, now, 1 + max(counts, default=0))
 
 
@@ -66,20 +72,18 @@ def write_failure(failure: Failure) -> str:
     return json.dumps(asdict(failure), sort_keys=True)
 
 
-def held_until(snapshot: Snapshot, provisioner_name: str, method: str, delay: Delay) -> float:
-    """Until when (Unix seconds) the method leaves nodes of the Provisioner alone; 0.0: it does not.
+def held_back(snapshot: Snapshot, method: str, now: float, delay: Delay) -> frozenset[str]:
+    """Names of nodes that the method leaves alone at `now` (Unix seconds): it failed on their Provisioner recently.
 
     An edit of the Provisioner's spec ends the back-off.
     """
-    owner = snapshot.provisioners.get(provisioner_name)
-    failures = _failures(snapshot, provisioner_name, method, owner.generation) if owner else ()
-    return max((failure.at + delay(failure.count) for failure in failures), default=0.0)
-
-
-def _failures(snapshot: Snapshot, provisioner_name: str, method: str, generation: int) -> list[Failure]:
-    nodes = (node for node in snapshot.nodes.values() if node.provisioner_name == provisioner_name)
-    failures = filter(None, map(read_failure, nodes))
-    return [failure for failure in failures if (failure.method, failure.generation) == (method, generation)]
+    provisioners = set()
+    for node in snapshot.nodes.values():
+        owner, failure = snapshot.provisioners.get(node.provisioner_name), read_failure(node)
+        recent = failure is not None and failure.method == method and now < failure.at + delay(failure.count)
+        if owner and failure and recent and failure.generation == owner.generation:
+            provisioners.add(owner.name)
+    return frozenset(node.name for node in snapshot.nodes.values() if node.provisioner_name in provisioners)
 
 
 def write_resting(node: StateNode, workloads: Iterable[str], now: float, until: float) -> str:

@@ -16,7 +16,6 @@ from controller.core.deprovisioning.removal_command import Command
 from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError, NodelessError
-from controller.kube.resources import NODES
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
@@ -48,7 +47,7 @@ class DeprovisioningReconciler:
         times: DeprovisioningTimes | None = None,
     ) -> None:
         """`methods` in the order of their turns."""
-        self._kube, self._informers, self._events = context.kube, context.informers, RemovalEvents(context.events)
+        self._informers, self._events = context.informers, RemovalEvents(context.events)
         self._catalogs, self._launcher = context.catalogs, context.launcher
         self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
         self._methods, self._executor = methods, executor
@@ -125,9 +124,8 @@ class DeprovisioningReconciler:
             if node.deleted_at is not None or not self._failing.ready(node.uid):
                 continue
             try:
-                written = self._kube.patch(NODES, node.name, {"metadata": {"annotations": dict(one.values)}})
+                self._executor.annotate(one)
             except KubeError as error:
                 self._failing.failed(node.uid, error, "Hashes not written", node=node.name)
             else:
                 self._failing.succeeded(node.uid)
-                self._informers.learn(NODES, written)

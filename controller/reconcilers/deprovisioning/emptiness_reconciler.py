@@ -14,8 +14,7 @@ from controller.core.deprovisioning.method import MethodInput, NodeAnnotations
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.errors import ConflictError, KubeError, NotFoundError
-from controller.kube.resources import NODES
+from controller.errors import KubeError
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
@@ -29,10 +28,8 @@ class EmptinessReconciler:
     name = "emptiness"
 
     def __init__(self, context: ReconcilerContext, emptiness: Emptiness, executor: CommandExecutor) -> None:
-        self._kube, self._informers, self._events = context.kube, context.informers, RemovalEvents(context.events)
-        self._clock, self._planned = context.clock, context.planned
-        self._emptiness, self._executor = emptiness, executor
-        self._settings = context.settings
+        self._emptiness, self._executor, self._events = emptiness, executor, RemovalEvents(context.events)
+        self._clock, self._settings, self._planned = context.clock, context.settings, context.planned
         self._log = structlog.get_logger(self.name)
         self._failing = ItemBackoff(self._clock, self.name)
 
@@ -56,18 +53,15 @@ class EmptinessReconciler:
         """Write; if the API server refuses, this node is left alone for a while."""
         try:
             write()
-        except (NotFoundError, ConflictError) as error:
-            self._log.debug("Node changed meanwhile", node=node.name, error=str(error))
         except KubeError as error:
             self._failing.failed(node.node.uid, error, "Emptiness could not be written", node=node.name)
         else:
             self._failing.succeeded(node.node.uid)
 
     def _annotate(self, stamp: NodeAnnotations) -> None:
-        patch = {"metadata": {"annotations": dict(stamp.values)}}
-        self._informers.learn(NODES, self._kube.patch(NODES, stamp.node.name, patch))
-        message = "Added emptiness timestamp" if any(stamp.values.values()) else "Removed emptiness timestamp"
-        self._log.info(message, node=stamp.node.name, because=stamp.because)
+        if self._executor.annotate(stamp):
+            message = "Added emptiness timestamp" if any(stamp.values.values()) else "Removed emptiness timestamp"
+            self._log.info(message, node=stamp.node.name, because=stamp.because)
 
     def _delete(self, command: Command) -> None:
         if self._executor.delete_at_once(command):

@@ -28,10 +28,10 @@ import structlog
 
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.deprovisioning.backoff import held_until, next_failure, stale, workload
+from controller.core.deprovisioning.backoff import held_back, next_failure, stale, workload
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.method import Method
+from controller.core.deprovisioning.method import Method, NodeAnnotations
 from controller.core.deprovisioning.records import Record, RecordedCommand, recorded_commands
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
 from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcome, Simulator
@@ -109,7 +109,7 @@ class _Pass:
 
 
 class CommandExecutor:
-    """One for the whole process; used by one loop's thread, except for `delete_at_once`."""
+    """One for the whole process; used by one loop's thread, except for what is said to be safe in any."""
 
     def __init__(
         self,
@@ -132,9 +132,7 @@ class CommandExecutor:
 
     def held_back(self, method: str, snapshot: Snapshot) -> frozenset[str]:
         """Names of nodes that the method leaves alone: its last command for their Provisioner failed recently."""
-        now, delay = self._clock.now(), self._times.hold_back.delay_seconds
-        held = {name for name in snapshot.provisioners if now < held_until(snapshot, name, method, delay)}
-        return frozenset(node.name for node in snapshot.nodes.values() if node.provisioner_name in held)
+        return held_back(snapshot, method, self._clock.now(), self._times.hold_back.delay_seconds)
 
     def remove_stale_annotations(self, snapshot: Snapshot) -> None:
         """Remove back-offs and cool-downs that have expired from the nodes."""
@@ -142,9 +140,13 @@ class CommandExecutor:
         for node in snapshot.nodes.values():
             if not node.leaving and (keys := stale(node, now)) and self._failing.ready(node.node.uid):
                 try:
-                    self._nodes.annotate(node, dict.fromkeys(keys))
+                    self._nodes.annotate(NodeAnnotations(node, dict.fromkeys(keys)))
                 except KubeError as error:
                     self._failing.failed(node.node.uid, error, "Stale annotations not taken off", node=node.name)
+
+    def annotate(self, annotations: NodeAnnotations) -> bool:
+        """Write annotations that a method asks for; safe in any thread. False: the node is gone. Raises KubeError."""
+        return self._nodes.annotate(annotations)
 
     def simulator(self, snapshot: Snapshot, catalogs: CatalogView) -> Simulator:
         """Simulations without the nodes of all commands on record."""

@@ -16,6 +16,7 @@ from controller.core.deprovisioning.backoff import (
     write_failure,
     write_resting,
 )
+from controller.core.deprovisioning.method import NodeAnnotations
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, read_record, write_record
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.provisioning.problem import leaving_pods
@@ -65,12 +66,14 @@ class NodeWrites:
         except NotFoundError:
             self._log.debug("Node was gone before its record was taken off", node=node.name)
 
-    def annotate(self, node: StateNode, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations, or take them off (None). Raises KubeError."""
+    def annotate(self, annotations: NodeAnnotations) -> bool:
+        """Write annotations, or take them off; False when the node is gone. Raises KubeError."""
         try:
-            self._patch(node, annotations)
-        except NotFoundError:
-            self._log.debug("Node was gone before it was annotated", node=node.name, annotations=sorted(annotations))
+            self._patch(annotations.node, annotations.values)
+        except (NotFoundError, ConflictError):
+            self._log.debug("Node was gone before it was annotated", node=annotations.node.name)
+            return False
+        return True
 
     def _patch(self, node: StateNode, annotations: Mapping[str, str | None], **spec: object) -> None:
         patch: dict[str, object] = {"metadata": {"annotations": dict(annotations)}}
@@ -82,7 +85,7 @@ class NodeWrites:
         """Note on the nodes that take a command's pods that these workloads cool down. Raises KubeError."""
         now = self._clock.now()
         for node in nodes:
-            self.annotate(node, {RESTING_ANNOTATION: write_resting(node, workloads, now, until)})
+            self.annotate(NodeAnnotations(node, {RESTING_ANNOTATION: write_resting(node, workloads, now, until)}))
 
     def delete(self, nodes: Sequence[StateNode], record: Record) -> bool:
         """Ask for the deletion of a command's nodes; False when one of them must not go by what is known now.
