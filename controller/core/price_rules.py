@@ -129,10 +129,10 @@ def _rule(index: int, entry: Any) -> PriceRule:
 
 
 def _patterns(index: int, entry: Mapping[str, Any], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    found = entry.get(name, list(default))
-    if not isinstance(found, list) or not found or not all(isinstance(one, str) and one for one in found):
+    patterns = entry.get(name, list(default))
+    if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
         raise ValueError(f'[{index}].{name} is not a list of names: write ["{default[0]}"], or leave it out for that')
-    return tuple(found)
+    return tuple(patterns)
 
 
 def _number(index: int, entry: Mapping[str, Any], name: str, below: float = float("inf")) -> float | None:

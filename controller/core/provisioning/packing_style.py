@@ -7,19 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PackingStyle:
-    """How topology domains are given to pods.
+    """How the allocator decides.
 
-    bound_first: domains go first to pods that a rule binds, and not to those that it only counts; it may place more
-    pods, but relies more on the order in which kube-scheduler binds them. settled: pods that a spread counts on some
-    nodes alone go to such nodes where they can, so that it is known how many it counts.
+    constrained_first: allocate domains to pods with a topology rule before pods that rules only count; it may place
+    more, but relies on kube-scheduler binding pods in that order. prefer_counted: pods that a spread counts on some
+    nodes alone go to such nodes where they can, so that its counts are certain.
     """
 
-    bound_first: bool = False
-    settled: bool = False
+    constrained_first: bool = False
+    prefer_counted: bool = False
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
-    """Orders that may place pods which the usual one left. `unsettled`: some spread's count was not known for sure."""
+    """Orders that may place pods which the usual one left. `unsettled`: the counts of some spread were uncertain."""
+    first = PackingStyle(constrained_first=True)
     if not unsettled:
-        return (PackingStyle(bound_first=True),)
-    return PackingStyle(bound_first=True), PackingStyle(settled=True), PackingStyle(bound_first=True, settled=True)
+        return (first,)
+    return first, PackingStyle(prefer_counted=True), PackingStyle(constrained_first=True, prefer_counted=True)

@@ -38,8 +38,8 @@ class PlacedPods(Sequence[PodKey]):
     def keys(self) -> tuple[PodKey, ...]:
         """Found when first asked for."""
         if self._keys is None:
-            found = [pod for each in self.parts for pod in each.pod_class.pods[each.first : each.first + each.count]]
-            self._keys = tuple(sorted(map(pod_key, found)))
+            pods = [pod for each in self.parts for pod in each.pod_class.pods[each.first : each.first + each.count]]
+            self._keys = tuple(sorted(map(pod_key, pods)))
         return self._keys
 
     @property
@@ -49,11 +49,11 @@ class PlacedPods(Sequence[PodKey]):
 
     def workloads(self) -> dict[str, int]:
         """How many pods of each workload there are, by the uid of the first owner; pods without owners are left out."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for each in self.parts:
             for workload, count in each.pod_class.workloads(each.first, each.count).items():
-                found[workload] = found.get(workload, 0) + count
-        return found
+                counts[workload] = counts.get(workload, 0) + count
+        return counts
 
     def __len__(self) -> int:
         return sum([each.count for each in self.parts])

@@ -33,19 +33,19 @@ class LabelSignatures:
             return
         keys = sorted(self._catalog.open_keys)
         for row, codes in enumerate(np.stack([codes for codes, _ in columns], axis=1).tolist()):
-            found = known.get(tuple(codes))
-            if found is None:
+            signature = known.get(tuple(codes))
+            if signature is None:
                 cells = [cells[code] for (_, cells), code in zip(columns, codes, strict=True)]
                 parts = [_as_requirement(key, cell) for key, cell in zip(keys, cells, strict=True)]
-                found = known[tuple(codes)] = self._intern(Requirements(parts))
-            self.base[row] = found
+                signature = known[tuple(codes)] = self._intern(Requirements(parts))
+            self.base[row] = signature
 
     def _intern(self, requirements: Requirements) -> int:
-        found = self._ids.get(requirements)
-        if found is None:
-            found = self._ids[requirements] = len(self._sets)
+        signature = self._ids.get(requirements)
+        if signature is None:
+            signature = self._ids[requirements] = len(self._sets)
             self._sets.append(requirements)
-        return found
+        return signature
 
     def of(self, requirements: Requirements) -> int:
         """The signature of a demand: its requirements on open keys; -1 when they contradict each other."""
@@ -65,12 +65,12 @@ class LabelSignatures:
         if one <= 0:
             return two if one == 0 else -1
         key = (one, two)
-        found = self._merged.get(key)
-        if found is None:
+        merged = self._merged.get(key)
+        if merged is None:
             both = self._sets[one].intersection(self._sets[two])
-            found = self._intern(both) if all(r.satisfiable for r in both.values()) else -1
-            self._merged[key] = found
-        return found
+            merged = self._intern(both) if all(r.satisfiable for r in both.values()) else -1
+            self._merged[key] = merged
+        return merged
 
     def compatible(self, rows: Ints, signature: int) -> Bools:
         """Per row signature, whether it can take the demand's."""

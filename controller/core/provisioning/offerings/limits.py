@@ -90,13 +90,13 @@ class Limits:
 
     def shares(self, option_ids: Ints, pools: Ints) -> Floats:
         """Per node option (with its pool), the largest part of what is left of a limit that one node takes."""
-        found = np.zeros(len(option_ids))
+        shares = np.zeros(len(option_ids))
         for pool in np.unique(pools).tolist():
             if self._names[pool]:
                 parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]
                 here = pools == pool
-                found[here] = parts.max(axis=0)[option_ids[here] - self._first[pool]]
-        return found
+                shares[here] = parts.max(axis=0)[option_ids[here] - self._first[pool]]
+        return shares
 
     def spend(self, pool: int, option: int, copies: int) -> None:
         """Take what `copies` nodes of the node option take."""

@@ -68,17 +68,17 @@ class MaskCompiler:
         """
         tolerations = tolerations or ((level.tolerations, level.avoids_preferred_taints),)
         key = (choices, tolerations, pins)
-        found = self._masks.get(key)
-        if found is None:
-            found = self._masks[key] = self._compile(choices, pins, tolerations)
-        return found
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = self._masks[key] = self._compile(choices, pins, tolerations)
+        return mask
 
     def prices(self, mask: Mask) -> Floats:
         """Per node option, the least price at which the mask lets a node of it be launched; infinite where never."""
-        found = self._prices.get(mask.index)
-        if found is None:
-            found = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
-        return found
+        prices = self._prices.get(mask.index)
+        if prices is None:
+            prices = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
+        return prices
 
     def _compile(self, choices: tuple[Choice, ...], pins: Requirements | None, tolerations: Tolerations) -> Mask:
         catalog = self.catalog

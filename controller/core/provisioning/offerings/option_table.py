@@ -104,10 +104,10 @@ class OptionTable:
         cells: list[Cell] = []
         for pool, kind in zip(self.pool_of.tolist(), self.types, strict=True):
             of_type = kind.requirements.get(key)
-            found = cache.get((pool, of_type), NEW_HOSTNAME)
-            if found == NEW_HOSTNAME:
-                found = cache[(pool, of_type)] = self._cell(key, self.pools[pool], of_type)
-            cells.append(found)
+            cell = cache.get((pool, of_type), NEW_HOSTNAME)
+            if cell == NEW_HOSTNAME:
+                cell = cache[(pool, of_type)] = self._cell(key, self.pools[pool], of_type)
+            cells.append(cell)
         return cells
 
     def _cell(self, key: str, pool: Pool, of_type: Requirement | None) -> Cell:
@@ -186,22 +186,22 @@ class OptionTable:
 
     def resources(self, space: ResourceSpace) -> tuple[Floats, Floats]:
         """Capacity and allocatable, R x T, of empty nodes without daemons and slots."""
-        found = self._resources.get(space.names)
-        if found is None:
+        arrays = self._resources.get(space.names)
+        if arrays is None:
             kinds = {id(t): t for t in self.types}
             position = {key: index for index, key in enumerate(kinds)}
             take = np.array([position[id(t)] for t in self.types], dtype=np.int64)
             capacity = space.matrix(t.capacity for t in kinds.values())[:, take]
-            found = capacity, space.matrix(t.allocatable for t in kinds.values())[:, take]
+            arrays = capacity, space.matrix(t.allocatable for t in kinds.values())[:, take]
             if len(self._resources) >= MOST_ANSWERS // 1024:
                 self._resources.clear()
-            self._resources[space.names] = found
-        return found
+            self._resources[space.names] = arrays
+        return arrays
 
     def cheapest_first(self, pool: int) -> CheapestFirst:
         """The offerings of a pool, cheapest first."""
-        found = self._cheapest_first.get(pool)
-        if found is None:
+        ordered = self._cheapest_first.get(pool)
+        if ordered is None:
             offered = [
                 (offering, row, offering_key)
                 for row in np.flatnonzero(self.pool_of == pool).tolist()
@@ -209,12 +209,12 @@ class OptionTable:
                 if int(self.available[row]) >> offering_key & 1
             ]
             offered.sort()
-            found = self._cheapest_first[pool] = CheapestFirst(
+            ordered = self._cheapest_first[pool] = CheapestFirst(
                 np.array([row for _, row, _ in offered], dtype=np.int64),
                 np.array([1 << offering_key for _, _, offering_key in offered], dtype=np.uint64),
                 [offering for offering, _, _ in offered],
             )
-        return found
+        return ordered
 
     def term_bits(self, requirements: Requirements) -> Bits:
         """Per node option, the pairs on which a node would satisfy the requirements."""

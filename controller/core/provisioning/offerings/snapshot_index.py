@@ -85,20 +85,20 @@ class SnapshotIndex:
     @cached_property
     def alike(self) -> Mapping[tuple[str, FrozenMap[str, str]], list[RunningPod]]:
         """Running pods by namespace and labels: a selector matches all of them or none."""
-        found: dict[tuple[str, FrozenMap[str, str]], list[RunningPod]] = defaultdict(list)
+        groups: dict[tuple[str, FrozenMap[str, str]], list[RunningPod]] = defaultdict(list)
         for one in self._running:
-            found[(one.pod.namespace, one.pod.labels)].append(one)
-        return found
+            groups[(one.pod.namespace, one.pod.labels)].append(one)
+        return groups
 
     @cached_property
     def replicas(self) -> Mapping[str, Counter[int]]:
         """By the uid of the first owner, how many of its pods each node runs, by the node's place."""
-        found: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for place, node in enumerate(self.nodes):
             for pod in node.pods:
                 if pod.owners:
-                    found[pod.owners[0].uid][place] += 1
-        return found
+                    counts[pod.owners[0].uid][place] += 1
+        return counts
 
     @cached_property
     def _running(self) -> tuple[RunningPod, ...]:
@@ -108,13 +108,13 @@ class SnapshotIndex:
 
     def free(self, space: ResourceSpace) -> Floats:
         """R x nodes: allocatable less what the node's pods ask for; slots are left at 0."""
-        found = self._free.get(space.names)
-        if found is None:
+        free = self._free.get(space.names)
+        if free is None:
             if len(self._free) >= MOST_SPACES:
                 self._free.clear()
             allocatable = space.matrix(node.allocatable for node in self.nodes)
-            found = self._free[space.names] = allocatable - self._used(space)
-        return found
+            free = self._free[space.names] = allocatable - self._used(space)
+        return free
 
     def existing(
         self,
@@ -149,18 +149,18 @@ class SnapshotIndex:
 
     def _runs(self, daemon: DaemonSet) -> Bools:
         """Per node, whether one of the DaemonSet's pods is there already."""
-        found = np.zeros(len(self.nodes), dtype=np.bool_)
+        runs = np.zeros(len(self.nodes), dtype=np.bool_)
         for owner, places in self._made_by_daemon_sets.items():
             if owned_by(owner, daemon):
-                found[places] = True
-        return found
+                runs[places] = True
+        return runs
 
     @cached_property
     def _made_by_daemon_sets(self) -> Mapping[OwnerReference, list[int]]:
         """The nodes where each DaemonSet's pods run."""
-        found: dict[OwnerReference, list[int]] = defaultdict(list)
+        places_of: dict[OwnerReference, list[int]] = defaultdict(list)
         for place, node in enumerate(self.nodes):
             for owner in (owner for pod in node.pods for owner in pod.owners):
                 if owner.kind == "DaemonSet":
-                    found[owner].append(place)
-        return found
+                    places_of[owner].append(place)
+        return places_of

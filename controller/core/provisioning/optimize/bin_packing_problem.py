@@ -1,6 +1,6 @@
 """What refinement may move: the units of a first plan as lots, and the bins that they can go into.
 
-Zones and other domains of topology stay as they were dealt out (a item's mask pins them), so every rule over labels
+Zones and other domains of topology stay as they were dealt out (an item's mask pins them), so every rule over labels
 holds wherever a lot goes. What is left are rules over hosts. Spread and anti-affinity over hosts become columns beside
 the resources: a row has so much of a rule, a unit takes so much of it. Units with affinity to a host's pods move
 together with those pods, as one cluster, or stay with them on a node that exists.
@@ -38,7 +38,7 @@ MATCHED_ONLY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`units` of a item in every unit of a lot."""
+    """`units` of an item in every unit of a lot."""
 
     item: Item
     units: int

@@ -59,7 +59,7 @@ class Packer:
         self.options = options
         self.style = style
         self.table = NodeTable(existing.free)
-        self.hosts = HostCounts(self.table.room, bound_first=style.bound_first)
+        self.hosts = HostCounts(self.table.room, constrained_first=style.constrained_first)
         self.placements: list[Placement] = []
         self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)
         self._may_run_out = False

@@ -205,15 +205,15 @@ class Rounds:
         """Whether the groups' rules hold: taking pods back may have left others without what they need."""
         if not self.taken_back:
             return True
-        bound_first = self.packer.style.bound_first
+        constrained_first = self.packer.style.constrained_first
         groups = [group for group in self.topology.groups.values() if group.batch_owners and group.required]
-        return all(holds(group, bound_first=bound_first) for group in groups)
+        return all(holds(group, constrained_first=constrained_first) for group in groups)
 
 
-def holds(group: TopologyGroup, *, bound_first: bool = False) -> bool:
+def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
     """Whether the owners that the plan placed stand where the group's rule allows.
 
-    `bound_first`: it is enough that a spread holds when pods that it only counts are bound after its owners.
+    `constrained_first`: it is enough that a spread holds when pods that it only counts are bound after its owners.
     """
     occupied = [domain for domain, owners in group.owners.items() if owners > 0]
     if group.key.key == labels.HOSTNAME or group.key.kind is RuleKind.ANTI_AFFINITY:
@@ -222,8 +222,8 @@ def holds(group: TopologyGroup, *, bound_first: bool = False) -> bool:
         if sum(count > 0 for count in group.max_matched.values()) == 1:
             return all(group.max_matched.get(domain, 0) > 0 for domain in occupied)
         return all(group.max_matched.get(domain, 0) > group.owners[domain] for domain in occupied)
-    free = group.unconstrained if bound_first else {}
-    floor = group.global_minimum(without_unconstrained=bound_first)
+    free = group.unconstrained if constrained_first else {}
+    floor = group.global_minimum(without_unconstrained=constrained_first)
     return all(group.max_matched.get(d, 0) - free.get(d, 0) - floor <= group.key.max_skew for d in occupied)
 
 

@@ -31,11 +31,11 @@ def owned_by(owner: OwnerReference, daemon_set: DaemonSet) -> bool:
     )
 
 
-def with_ports(found: tuple[Daemon, ...], slots: Callable[[PodSpec, Resources], Resources]) -> tuple[Daemon, ...]:
+def with_ports(daemons: tuple[Daemon, ...], slots: Callable[[PodSpec, Resources], Resources]) -> tuple[Daemon, ...]:
     """The daemons with the slots of their host ports among their requests."""
     return tuple(
         replace(d, requests=FrozenMap({**slots(d.spec, EMPTY), **d.requests})) if d.spec.host_ports else d
-        for d in found
+        for d in daemons
     )
 
 
@@ -44,12 +44,12 @@ def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
     if not snapshot.daemon_sets:
         return ()
     newest = _newest(pod for pod in _every_pod(snapshot) if pod.owners and pod.daemon)
-    found = []
+    every = []
     for key, daemon_set in sorted(snapshot.daemon_sets.items()):
         pod = newest.get(daemon_set.uid) or newest.get("/".join(key))
         template = daemon_set.template.spec
-        found.append(Daemon(daemon_set, template, pod.spec.requests if pod else template.requests))
-    return tuple(found)
+        every.append(Daemon(daemon_set, template, pod.spec.requests if pod else template.requests))
+    return tuple(every)
 
 
 def _every_pod(snapshot: Snapshot) -> Iterable[Pod]:

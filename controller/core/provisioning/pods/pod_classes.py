@@ -57,11 +57,11 @@ class PodClass:
     _size: int = 0
     _sorted: list[Pod] = field(default_factory=list)
 
-    def add(self, found: Replicas) -> None:
+    def add(self, replicas: Replicas) -> None:
         """More pods of the class."""
-        self.members.append(found)
-        self._size += len(found)
-        self.of_one_workload &= self.members[0].first.owners == found.first.owners
+        self.members.append(replicas)
+        self._size += len(replicas)
+        self.of_one_workload &= self.members[0].first.owners == replicas.first.owners
 
     def __len__(self) -> int:
         return self._size
@@ -84,7 +84,7 @@ class PodClass:
 
 
 def classify(
-    found: Iterable[Replicas], label_keys: frozenset[str], needs: Mapping[PodKey, VolumeNeeds]
+    pending: Iterable[Replicas], label_keys: frozenset[str], needs: Mapping[PodKey, VolumeNeeds]
 ) -> list[PodClass]:
     """The classes of all these pods, by namespace and the first name, whatever order the pods came in.
 
@@ -94,7 +94,7 @@ def classify(
     known: dict[PodSpec, int] = {}
     projected: dict[int, FrozenMap[str, str]] = {}
     groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds | None], PodClass] = {}
-    for one in found:
+    for one in pending:
         first = one.first
         code = codes.get(id(first.spec))
         if code is None:

@@ -31,13 +31,13 @@ class SelectorIndex:
     def add(self, selector: LabelSelector | None, namespaces: Namespaces) -> int:
         """The number of a selector over namespaces."""
         key = (selector, namespaces)
-        found = self._ids.get(key)
-        if found is None:
-            found = self._ids[key] = len(self._selectors)
+        number = self._ids.get(key)
+        if number is None:
+            number = self._ids[key] = len(self._selectors)
             self._selectors.append(key)
-            self._file(found, selector)
+            self._file(number, selector)
             self._answers.clear()
-        return found
+        return number
 
     def _file(self, number: int, selector: LabelSelector | None) -> None:
         if selector is None:
@@ -52,13 +52,13 @@ class SelectorIndex:
     def matching(self, namespace: str, labels: FrozenMap[str, str]) -> frozenset[int]:
         """The numbers of the selectors that match a pod of this namespace with these labels."""
         key = (namespace, labels)
-        found = self._answers.get(key)
-        if found is None:
+        numbers = self._answers.get(key)
+        if numbers is None:
             candidates = [number for pair in labels.items() for number in self._by_label.get(pair, ())]
-            found = self._answers[key] = frozenset(
+            numbers = self._answers[key] = frozenset(
                 number for number in (*candidates, *self._others) if self._matches(number, namespace, labels)
             )
-        return found
+        return numbers
 
     def _matches(self, number: int, namespace: str, labels: FrozenMap[str, str]) -> bool:
         selector, namespaces = self._selectors[number]
@@ -70,8 +70,8 @@ class SelectorIndex:
             return frozenset(term.namespaces) if term.namespaces else frozenset({own})
         if not term.namespace_selector.expressions:
             return None
-        found = {name for name, labels in self._namespace_labels.items() if matches(term.namespace_selector, labels)}
-        return frozenset({*found, *term.namespaces})
+        selected = {name for name, labels in self._namespace_labels.items() if matches(term.namespace_selector, labels)}
+        return frozenset({*selected, *term.namespaces})
 
 
 def with_label_keys(

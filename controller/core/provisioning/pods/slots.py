@@ -81,18 +81,18 @@ class Slots:
         return FrozenMap(have)
 
     def left_on(self, space: ResourceSpace, node: StateNode) -> Floats:
-        """Slots of a existing node less those that its pods hold, as a vector."""
+        """Slots of an existing node less those that its pods hold, as a vector."""
         left: dict[str, int] = {}
         held: dict[str, int] = defaultdict(int)
         for pod in node.pods:
             for name in self.ports.slots(pod.spec.host_ports):
                 held[name] += 1
-        found = self._csi_nodes.get(node.name)
+        csi_node = self._csi_nodes.get(node.name)
         for name in space.names:
             if name.startswith(PORT):
                 left[name] = 1 - held[name]
             elif name.startswith(ATTACHMENT):
                 driver = name.removeprefix(ATTACHMENT)
-                limit = found.limits.get(driver) if found else None
+                limit = csi_node.limits.get(driver) if csi_node else None
                 left[name] = int(UNLIMITED) if limit is None else limit - self.volumes.attached(node, driver)
         return space.vector(left)

@@ -55,20 +55,20 @@ class Volumes:
     @cached_property
     def _default_class(self) -> StorageClass | None:
         """The newest default class (the API server's own rule for several)."""
-        found = [c for c in self._snapshot.storage_classes.values() if c.default]
-        return max(found, key=lambda c: (c.created, c.name), default=None)
+        defaults = [c for c in self._snapshot.storage_classes.values() if c.default]
+        return max(defaults, key=lambda c: (c.created, c.name), default=None)
 
     def needs(self) -> dict[PodKey, VolumeNeeds]:
         """Needs of every pod that has volumes."""
-        found = {}
+        needs = {}
         shared: dict[PodKey, str] = {}
         for pod in self._pods:
             try:
-                found[(pod.namespace, pod.name)] = self._of(pod, shared)
+                needs[(pod.namespace, pod.name)] = self._of(pod, shared)
             except ValueError as problem:
-                found[(pod.namespace, pod.name)] = VolumeNeeds(problem=str(problem))
+                needs[(pod.namespace, pod.name)] = VolumeNeeds(problem=str(problem))
         self.shared = Counter(shared.values())
-        return found
+        return needs
 
     def _of(self, pod: Pod, shared: dict[PodKey, str]) -> VolumeNeeds:
         choices: list[Choice] = []
@@ -116,12 +116,12 @@ class Volumes:
             return self._default_class
         if not wanted:
             return None
-        found = self._snapshot.storage_classes.get(wanted)
-        if found is None:
+        storage_class = self._snapshot.storage_classes.get(wanted)
+        if storage_class is None:
             raise UnresolvedVolumeError(
                 f"the StorageClass {wanted} of its claim {'/'.join(key)} does not exist; create it, or name another"
             )
-        return found
+        return storage_class
 
     def _bound(self, claim: PersistentVolumeClaim) -> tuple[list[Choice], str]:
         volume = self._snapshot.volumes.get(claim.volume_name)
@@ -133,11 +133,11 @@ class Volumes:
 
     def _reach(self, volume: PersistentVolume) -> list[Choice]:
         """The volume's node affinity (any term), and the zones that stand in its labels alone ("a__b": either)."""
-        found = [] if volume.node_affinity is None else [choice(volume.node_affinity)]
+        choices = [] if volume.node_affinity is None else [choice(volume.node_affinity)]
         for key, value in sorted(volume.labels.items()):
             if key in ZONE_LABELS:
-                found.append((Requirements((Requirement.of(key, "In", value.split("__")),)),))
-        return found
+                choices.append((Requirements((Requirement.of(key, "In", value.split("__")),)),))
+        return choices
 
     def _made_by_hand(self, key: PodKey, storage_class: StorageClass) -> PersistentVolume:
         name = self._by_hand.get(key)
@@ -156,9 +156,9 @@ class Volumes:
         for pod in self._pods:
             for volume in pod.volumes:
                 key = self._key(pod, volume)
-                found = self._candidates(pod, key, volume, pools)
+                candidates = self._candidates(pod, key, volume, pools)
                 also = wishes.get(key)
-                wishes[key] = found if also is None else [name for name in also if name in found]
+                wishes[key] = candidates if also is None else [name for name in also if name in candidates]
         return matched(wishes)
 
     def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
@@ -170,7 +170,7 @@ class Volumes:
             return []
         size, modes = (claim.requested_bytes, set(claim.access_modes)) if claim else (0, set[str]())
         demanded = required_choices(pod.spec)
-        found = [
+        suitable = [
             volume
             for volume in self._snapshot.volumes.values()
             if volume.storage_class_name == storage_class.name
@@ -179,8 +179,9 @@ class Volumes:
             and modes <= set(volume.access_modes)
             and together(demanded, self._reach(volume))
         ]
-        far = {v.name for v in found if not within_reach(self._reach(v), self._snapshot, pools)}
-        return [v.name for v in sorted(found, key=lambda v: (v.claim != key, v.name in far, v.capacity_bytes, v.name))]
+        far = {v.name for v in suitable if not within_reach(self._reach(v), self._snapshot, pools)}
+        suitable.sort(key=lambda v: (v.claim != key, v.name in far, v.capacity_bytes, v.name))
+        return [volume.name for volume in suitable]
 
     def attached(self, node: StateNode, driver: str) -> int:
         """Attachments of a driver that a node's pods hold, each volume once; one kept for each shared of the batch."""
@@ -195,8 +196,8 @@ class Volumes:
             volume = self._snapshot.volumes.get(claim.volume_name)
             return driver_name(volume.driver) if volume else ""
         wanted = claim.storage_class_name
-        found = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
-        return driver_name(found.provisioner) if found else ""
+        storage_class = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
+        return driver_name(storage_class.provisioner) if storage_class else ""
 
 
 def driver_name(name: str) -> str:

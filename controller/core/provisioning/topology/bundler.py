@@ -1,8 +1,8 @@
-"""Pods that must share a host are bundled: one unit that goes to one node, with all that it needs there.
+"""Colocate pods that must share a host: one unit for one node, with every pod that its affinity asks for.
 
-A class with affinity over kubernetes.io/hostname joins those that it must stand beside. Targets that ask for nothing
-themselves lend one pod; the rest of them go where they like. What one node cannot hold is cut down evenly; what is left
-may only join rows where the bundle went (kube-scheduler would not put it elsewhere).
+A class with pod affinity over kubernetes.io/hostname (an owner) joins the classes that its terms match (targets).
+Targets without such an affinity lend one pod; their other pods are placed on their own. A unit that fits no node is cut
+down evenly; the pods cut off may only join the nodes of the unit, as kube-scheduler would put them nowhere else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.core.provisioning.topology.groups import RuleKind, Topology
 
 
 class Bundler:
-    """Turns bundles into bundles, bundles among them."""
+    """Joins bundles whose pods must share a host."""
 
     def __init__(self, topology: Topology, masks: MaskCompiler, domains: Domains) -> None:
         self.topology = topology
@@ -29,10 +29,10 @@ class Bundler:
         self._attempts: dict[frozenset[int], int] = defaultdict(int)
         self._targets_first: set[frozenset[int]] = set()
         self.waits = False
-        """Some bundle was held back for a round, so a round without progress is not the end."""
+        """A bundle was held back for one round: a round without progress is then not the last."""
 
     def colocate(self, bundles: Sequence[Bundle]) -> list[Bundle]:
-        """The bundles, those that must share a host replaced by bundles and what is left over of them."""
+        """Replace bundles that must share a host by one colocated bundle, and by what it leaves of each."""
         components = self._components(bundles)
         taken: dict[int, int] = defaultdict(int)
         made: list[Bundle] = []
@@ -51,7 +51,7 @@ class Bundler:
         return made
 
     def _components(self, bundles: Sequence[Bundle]) -> list[list[int]]:
-        """Bundles linked by a host affinity whose first pod is still to be placed."""
+        """Group the places of bundles that are linked by a host affinity of which no matching pod runs (union-find)."""
         leader = list(range(len(bundles)))
 
         def find(index: int) -> int:
@@ -78,13 +78,13 @@ class Bundler:
         for index, bundle in enumerate(bundles):
             if any(_bootstraps(rule) and rule.group.index in owned for rule in bundle.rules):
                 components[find(index)].append(index)
-        return [sorted(found) for _, found in sorted(components.items())]
+        return [sorted(places) for _, places in sorted(components.items())]
 
     def _bundle(self, bundles: list[Bundle]) -> Bundle | None:
-        """The next bundle to try of a component: all owners; one pod of each; then one owner after the other.
+        """The next attempt for a component: all owners; one pod of each owner; then each owner alone.
 
-        First with the targets beside them. Once that failed the targets go first, wherever they can; only if none found
-        a place do the owners start alone.
+        First together with their targets. When all of that failed, targets are placed for one round on their own; only
+        if none of them found a place do owners go without targets. None: nothing to try in this round.
         """
         owners = [p for p in bundles if any(_bootstraps(rule) and rule.obeys for rule in p.rules)]
         key = frozenset(p.pod_class.index for p in bundles)
@@ -105,14 +105,14 @@ class Bundler:
         return None
 
     def failed(self, bundle: Bundle) -> None:
-        """A bundle found no place: try a smaller one next time."""
+        """Note that a colocated bundle found no place: the next attempt is smaller."""
         self._attempts[bundle.component] += 1
 
     def _with_targets(self, bundles: list[Bundle], owners: list[Bundle], counts: dict[int, int]) -> Bundle | None:
-        """A bundle of these owners and a pod of each target beside them; None: no node can hold it.
+        """These owners with one pod of each target of theirs; None: no node can hold it.
 
-        Targets that ask for nothing may be bound first, anywhere: from then on owners need one beside them, although
-        they match their own rule.
+        kube-scheduler may bind a target first, anywhere: from then on owners need a target on their host, even if they
+        match their own term.
         """
         needed = {r.group.index for p in owners for r in p.rules if _bootstraps(r) and r.obeys}
         chosen, brought = list(owners), set[int]()
@@ -127,7 +127,7 @@ class Bundler:
         return self._cut_to_fit(sorted(chosen, key=lambda p: p.name), counts)
 
     def _cut_to_fit(self, bundles: list[Bundle], counts: dict[int, int]) -> Bundle | None:
-        """The largest even share of the bundle that some node can hold; None: not even one pod of each."""
+        """The largest even cut of the unit that some node can hold, by bisection; None: not even one pod of each."""
         low, high = 0.0, 1.0
         best = self._joined(bundles, counts)
         if self._fits(best):
@@ -167,13 +167,13 @@ class Bundler:
             for rule in bundle.rules
         ):
             return False
-        if self._quarrels(bundle) or not self._has_an_order(bundle):
+        if self._repels_itself(bundle) or not self._has_an_order(bundle):
             return False
         mask = self.masks.mask(bundle.level, bundle.choices, None, bundle.tolerations)
         return bool(np.isfinite(self.domains.cost(mask, bundle.request)))
 
     def _has_an_order(self, bundle: Bundle) -> bool:
-        """Whether kube-scheduler could bind the members one after the other: each finds the affinity it asks for."""
+        """Whether kube-scheduler could bind the members in some order, each finding the affinity that it asks for."""
         waiting, there = list(bundle.members), set[int]()
         while waiting:
             for member in waiting:
@@ -187,8 +187,8 @@ class Bundler:
                 return False
         return True
 
-    def _quarrels(self, bundle: Bundle) -> bool:
-        """Whether one pod of the unit has anti-affinity to another."""
+    def _repels_itself(self, bundle: Bundle) -> bool:
+        """Whether a pod of the unit has anti-affinity to another pod of it."""
         owners: dict[int, int] = defaultdict(int)
         matched: dict[int, int] = defaultdict(int)
         alone: dict[int, bool] = {}

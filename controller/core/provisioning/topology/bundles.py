@@ -1,6 +1,6 @@
-"""Bundles: pods of a class (or of several that must share a node) on their way to a place, and the rules they bring.
+"""Bundles: equal units on their way to a node, and the topology rules that they bring.
 
-A unit is what is placed at once: usually one pod; for pods that must share a host, all of them together.
+A unit is what is placed as a whole: usually one pod; for pods that must share a host, all of them together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.core.provisioning.topology.groups import RuleKind, Topology, Top
 
 @dataclass(frozen=True, slots=True)
 class BundleMember:
-    """`pods` pods of a class in every unit, at the class's level `number`."""
+    """`pods` pods of a class in every unit, at the class's relaxation level `number`."""
 
     pod_class: PodClass
     pods: int
@@ -43,34 +43,55 @@ class UnitRule:
 
     @property
     def host(self) -> bool:
-        """The group counts by node, not by label value."""
+        """Whether the group counts by node instead of by label value."""
         return self.group.key.key == labels.HOSTNAME
 
     @property
     def identity(self) -> tuple[int, int, int, bool, bool]:
-        """Equal for rules that are alike."""
+        """Equal for equal rules."""
         return (self.group.index, self.matched, self.owned, self.obeys, self.unconstrained)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """A unit's rules, sorted into those that label values decide and those that rows decide."""
+    """The rules of a unit: those over label values (`domain`), which allocation decides, and those over hosts.
+
+    keys: the label keys that a joint domain of the unit has values for, sorted. positioned: the domain rules over these
+    keys, each with the place of its key. label_required: per key, whether a node needs the label. repelling:
+    anti-affinity of running pods over other keys, which only excludes domains. identity: equal for units with equal
+    host rules.
+    """
 
     every: tuple[UnitRule, ...] = ()
     domain: tuple[UnitRule, ...] = ()
     host: tuple[UnitRule, ...] = ()
     keys: tuple[str, ...] = ()
-    """The label keys that a cell of the unit has values for."""
+    positioned: tuple[tuple[UnitRule, int], ...] = ()
+    label_required: tuple[bool, ...] = ()
+    repelling: tuple[UnitRule, ...] = ()
     identity: tuple[tuple[int, int, int, bool, bool], ...] = ()
-    """Equal for units that rows treat alike."""
 
     @classmethod
     def of(cls, rules: tuple[UnitRule, ...], *, colocated: bool = False) -> RuleSet:
-        """Sort rules. `bundled`: the unit brings its own affinity targets, so it needs none on its row."""
+        """Sort rules. `colocated`: the unit brings the pods that its host affinity asks for."""
         domain = tuple(rule for rule in rules if not rule.host)
         host = host_rules(rules, colocated=colocated)
         keys = tuple(sorted({r.group.key.key for r in domain if r.group.batch_owners or r.obeys}))
-        return cls(rules, domain, host, keys, tuple(rule.identity for rule in host))
+        required = {r.group.key.key for r in domain if r.obeys and r.group.key.kind is not RuleKind.ANTI_AFFINITY}
+        return cls(
+            every=rules,
+            domain=domain,
+            host=host,
+            keys=keys,
+            positioned=tuple((rule, keys.index(rule.group.key.key)) for rule in domain if rule.group.key.key in keys),
+            label_required=tuple(key in required for key in keys),
+            repelling=tuple(
+                rule
+                for rule in domain
+                if rule.group.key.key not in keys and rule.matched and rule.group.key.kind is RuleKind.ANTI_AFFINITY
+            ),
+            identity=tuple(rule.identity for rule in host),
+        )
 
     def __iter__(self) -> Iterator[UnitRule]:
         return iter(self.every)
@@ -81,7 +102,10 @@ NO_RULES = RuleSet()
 
 @dataclass(slots=True)
 class Bundle:
-    """`count` units of the same members, at one level, with one variant of its choices."""
+    """`count` units of the same members, at one relaxation level, with one variant of its choices.
+
+    request: of one unit (R, see `ResourceSpace`); request_key: its bytes, for comparison.
+    """
 
     members: tuple[BundleMember, ...]
     level: RelaxationLevel
@@ -90,29 +114,28 @@ class Bundle:
     count: int
     rules: RuleSet = NO_RULES
     request_key: bytes = b""
-    """The request as bytes, to tell requests apart."""
     tolerations: tuple[tuple[tuple[Toleration, ...], bool], ...] = ()
-    """Of bundles: every member's tolerations, and whether it avoids PreferNoSchedule taints; else the level's hold."""
+    """If colocated: tolerations of each member, and whether it avoids PreferNoSchedule taints; else the level's."""
     colocated: bool = False
-    """Its units bring what their host affinity asks for."""
+    """Its members must share a host; a unit brings the pods that its host affinity asks for."""
     component: frozenset[int] = frozenset()
-    """Of bundles: the classes that it was made from."""
+    """If colocated: the indices of the classes that it was made from."""
     blocked: set[tuple[str, ...]] = field(default_factory=set)
-    """Cells that had no room when they were tried."""
+    """Values of joint domains that had no room when they were tried."""
 
     @property
     def pod_class(self) -> PodClass:
-        """The class that the bundle is called by."""
+        """The class that names the bundle: its first member's."""
         return self.members[0].pod_class
 
     @property
     def name(self) -> str:
-        """What to call it by, and to sort by."""
+        """What it is sorted by."""
         return self.pod_class.name
 
 
 def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[UnitRule, ...]:
-    """The rules of a unit, its members' taken together. An affinity that the unit itself satisfies is not obeyed."""
+    """The rules of a unit, its members' taken together."""
     matched: dict[int, int] = defaultdict(int)
     owned: dict[int, int] = defaultdict(int)
     obeys: set[int] = set()
@@ -132,13 +155,16 @@ def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[U
 
 
 def host_rules(rules: tuple[UnitRule, ...], *, colocated: bool) -> tuple[UnitRule, ...]:
-    """The rules that rows decide. `bundled`: the unit brings its own affinity targets, so it needs none there, unless
-    some stand already: kube-scheduler then lets no pod be the first of a new host."""
-    found = []
+    """The rules over hosts.
+
+    A colocated unit satisfies its own affinity, unless matching pods run already: kube-scheduler then lets no pod be
+    the first on another host.
+    """
+    over_hosts = []
     for rule in rules:
         if not rule.host:
             continue
         first = rule.group.key.kind is RuleKind.AFFINITY and not rule.group.has_matched
         own = colocated and first and rule.matched > 0
-        found.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
-    return tuple(found)
+        over_hosts.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
+    return tuple(over_hosts)

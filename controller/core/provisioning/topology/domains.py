@@ -1,4 +1,4 @@
-"""The values that a topology key can take, for a mask: on nodes there are, and on nodes that could be launched."""
+"""The values of topology keys (domains), on existing nodes and on nodes that could be launched."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from controller.core.scheduling.requirements import Requirement
 
 
 class Domains:
-    """Answers about domains. `standing` are all nodes of the cluster, `stays` those that are not thought away,
-    `masks.existing` those that may take pods."""
+    """Answers about domains, cached.
+
+    cluster_nodes: all C nodes of the snapshot. stays: C flags, false for nodes whose removal is simulated.
+    masks.existing: the E nodes that may take pods.
+    """
 
     def __init__(self, masks: MaskCompiler, cluster_nodes: ClusterNodes, stays: Bools) -> None:
         self.masks = masks
@@ -28,19 +31,19 @@ class Domains:
         self._costs: dict[tuple[int, bytes], float] = {}
         self._values: dict[tuple[str, int], list[str]] = {}
         self._counted: dict[tuple[NodeFilter, int], tuple[bool, bool]] = {}
-        self._reach: Bits = np.zeros(len(self.catalog), dtype=np.uint64)
+        self._launchable_bits: Bits = np.zeros(len(self.catalog), dtype=np.uint64)
 
     def values(self, key: str, mask: Mask) -> list[str]:
-        """The values of `key` on nodes that the mask allows, sorted."""
+        """The values of `key` on nodes that the mask allows, sorted. Shared: do not change it."""
         cache = (key, mask.index)
-        found = self._values.get(cache)
-        if found is None:
+        values = self._values.get(cache)
+        if values is None:
             existing = self.masks.existing
             codes, cells = existing.column(key)
             held = {cells[code] for code in set(codes[mask.existing].tolist())}
-            found = sorted({str(v) for v in held if v is not None} | self._launchable(key, mask.bits))
-            self._values[cache] = found
-        return found
+            values = sorted({str(v) for v in held if v is not None} | self._launchable(key, mask.bits))
+            self._values[cache] = values
+        return values
 
     def _launchable(self, key: str, bits: Bits) -> set[str]:
         if key in OFFERING_LABELS:
@@ -52,22 +55,25 @@ class Domains:
                 if every >> index & 1
             }
         codes, cells = self.catalog.columns.column(key)
-        found: set[str] = set()
+        values: set[str] = set()
         for code in set(codes[bits != 0].tolist()):
             cell = cells[code]
             if isinstance(cell, Requirement):
-                found.update(() if cell.complement else cell.values)
+                values.update(() if cell.complement else cell.values)
             elif cell is not None:
-                found.add(str(cell))
-        return found
+                values.add(str(cell))
+        return values
 
     def cost(self, mask: Mask, request: Floats) -> float:
-        """$/hour that a unit's share of the best node costs; 0 where an existing node has room; infinite: no place."""
+        """$/hour for a unit on its cheapest node: the node's price, times the unit's largest part of any resource.
+
+        0 where an existing node has room; infinite where no node holds it.
+        """
         key = (mask.index, request.tobytes())
-        found = self._costs.get(key)
-        if found is None:
-            found = self._costs[key] = self._cost(mask, request)
-        return found
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._cost(mask, request)
+        return cost
 
     def _cost(self, mask: Mask, request: Floats) -> float:
         asked = request > 0
@@ -84,14 +90,14 @@ class Domains:
         return float((prices[fits] * shares).min())
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """Note what the batch may launch: domains that only it reaches count as well."""
+        """Note which nodes the batch may launch: spreads count their domains too."""
         for mask in masks:
-            self._reach = self._reach | mask.bits
+            self._launchable_bits = self._launchable_bits | mask.bits
 
     def _filter(self, node_filter: NodeFilter) -> tuple[Bits, Bools, Bools]:
-        """Launchable pairs, existing nodes and existing rows that pass a node filter."""
-        found = self._filters.get(node_filter)
-        if found is None:
+        """Nodes that pass a filter: offering bits per node option, flags per cluster node, flags per existing node."""
+        passing = self._filters.get(node_filter)
+        if passing is None:
             catalog, cluster_nodes, existing = self.catalog, self.cluster_nodes, self.masks.existing
             bits = catalog.available
             rows, open_rows = self._stays, np.ones(len(existing), dtype=np.bool_)
@@ -108,37 +114,37 @@ class Domains:
                 bits = np.where(catalog.tolerated(node_filter.tolerations), bits, np.uint64(0))
                 rows = rows & cluster_nodes.tolerated(node_filter.tolerations)
                 open_rows = open_rows & existing.tolerated(node_filter.tolerations)
-            found = self._filters[node_filter] = (bits, rows, open_rows)
-        return found
+            passing = self._filters[node_filter] = (bits, rows, open_rows)
+        return passing
 
     def eligible(self, group: TopologyGroup) -> Bools:
-        """Per existing node, whether the group counts it."""
+        """Per node of the cluster, whether the group counts its pods."""
         return self._filter(group.key.node_filter)[1]
 
     def universe(self, group: TopologyGroup) -> frozenset[str]:
-        """The domains whose least count is a spread group's global minimum: of nodes there are and nodes to come."""
+        """The domains over which a spread takes its minimum: of existing nodes, and of those that may be launched."""
         bits, rows, _ = self._filter(group.key.node_filter)
         codes, cells = self.cluster_nodes.columns.column(group.key.key)
         held = {cells[code] for code in set(codes[rows].tolist())}
-        launchable = self._launchable(group.key.key, bits & self._reach)
+        launchable = self._launchable(group.key.key, bits & self._launchable_bits)
         return frozenset({str(v) for v in held if v is not None} | _allowed(launchable, group))
 
     def counted(self, group: TopologyGroup, mask: Mask) -> tuple[bool, bool]:
-        """Whether pods that go where the mask says are surely, or maybe, counted by the group."""
+        """Whether the group surely, or maybe, counts pods on nodes that the mask allows."""
         if group.key.kind is not RuleKind.SPREAD or group.key.node_filter == EVERY_NODE:
             return True, True
         key = (group.key.node_filter, mask.index)
-        found = self._counted.get(key)
-        if found is None:
+        answer = self._counted.get(key)
+        if answer is None:
             bits, _, rows = self._filter(group.key.node_filter)
             surely = not (mask.bits & ~bits).any() and not (mask.existing & ~rows).any()
             maybe = bool((mask.bits & bits).any()) or bool((mask.existing & rows).any())
-            found = self._counted[key] = (surely, maybe)
-        return found
+            answer = self._counted[key] = (surely, maybe)
+        return answer
 
 
 def _allowed(values: set[str], group: TopologyGroup) -> set[str]:
-    """Those that the pods' own selectors leave open: a pool may leave a label open that they do not."""
+    """The values that the pods' own selectors allow, too: a Provisioner may leave a label open that they do not."""
     key = group.key.key
     return {
         value

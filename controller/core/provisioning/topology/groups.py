@@ -1,8 +1,7 @@
-"""Topology groups: who counts towards which spread and affinity rule, and how many stand where.
+"""Topology groups: the spread constraints and pod (anti-)affinity terms that pods share, with counts by domain.
 
-A group is a rule that many pods share: a spread constraint, an affinity, an anti-affinity. Groups over
-kubernetes.io/hostname are counted by row (`hosts`); all others by the value of a node label, here.
-Sources: kube-scheduler 1.34, plugins podtopologyspread and interpodaffinity.
+Groups over kubernetes.io/hostname are counted by node (`HostCounts`); all others by label value, here.
+Rules as in kube-scheduler 1.34, plugins PodTopologySpread and InterPodAffinity.
 """
 
 from __future__ import annotations
@@ -31,7 +30,11 @@ class RuleKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """The nodes that a spread counts: nodeAffinityPolicy Honor → choices, nodeTaintsPolicy Honor → tolerations."""
+    """The nodes whose pods a spread counts.
+
+    choices: the pods' required node affinity, for nodeAffinityPolicy Honor. tolerations: the pods', for
+    nodeTaintsPolicy Honor; None: taints are ignored.
+    """
 
     choices: tuple[Choice, ...] = ()
     tolerations: tuple[Toleration, ...] | None = None
@@ -42,7 +45,7 @@ EVERY_NODE = NodeFilter()
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """What makes two pods' rules the same group. `selectors`: a counted pod matches all of them."""
+    """What two pods' rules must have in common to be one group. `selectors`: a counted pod matches all of them."""
 
     kind: RuleKind
     key: str
@@ -69,14 +72,14 @@ class TopologyGroup:
     unconstrained: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Planned pods among `max_matched` that no rule binds: kube-scheduler may bind them after all others."""
     domains: frozenset[str] = frozenset()
-    """Spread: the values that kube-scheduler will count, or may once the plan's nodes are there."""
+    """Spread: the values over which kube-scheduler takes the minimum, those of planned nodes included."""
     batch_owners: int = 0
     """Pods of the batch that have the rule."""
     required: bool = False
     """Some owner's rule is required."""
 
     def global_minimum(self, *, without_unconstrained: bool = False) -> int:
-        """Spread: the global minimum; 0 where there are fewer domains than minDomains."""
+        """Spread: the least count of any domain; 0 where there are fewer domains than minDomains."""
         if not self.domains or len(self.domains) < self.key.min_domains:
             return 0
         matched = self.min_matched.get
@@ -86,24 +89,24 @@ class TopologyGroup:
 
     @property
     def has_matched(self) -> bool:
-        """Whether any matched pod stands anywhere."""
+        """Whether any domain has a matched pod."""
         return any(count > 0 for count in self.max_matched.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Involvement:
-    """One class and one group. Owners obey; matched pods count."""
+    """What a group means to a class: `owner` if the class has the rule, `matched` if the rule counts its pods."""
 
     group: TopologyGroup
     owner: bool
     matched: bool
     required: bool
-    """The owner's rule is required (not a preference taken for a item)."""
+    """The owner's rule is required, not a preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnRules:
-    """What a level obeys: its groups, each with whether it must; `identity` is equal for levels that are alike."""
+    """The groups whose rules a level has, each with whether it is required. `identity`: equal for equal rules."""
 
     level: RelaxationLevel
     groups: tuple[tuple[TopologyGroup, bool], ...]
@@ -111,11 +114,11 @@ class _OwnRules:
 
 
 _RulesKey = tuple[int, str, FrozenMap[str, str] | None]
-"""A level, its pods' namespace, and their labels where its rules ask for them."""
+"""id of a level, its pods' namespace, and their labels where its rules depend on them."""
 
 
 def _asks_own_labels(level: RelaxationLevel) -> bool:
-    """Whether a rule depends on the labels of the pod that has it (matchLabelKeys and the like)."""
+    """Whether a rule depends on the labels of the pod that has it (matchLabelKeys, mismatchLabelKeys)."""
     if not (level.spread or level.affinity or level.anti_affinity):
         return False
     terms = (*level.affinity, *level.anti_affinity)
@@ -125,7 +128,7 @@ def _asks_own_labels(level: RelaxationLevel) -> bool:
 
 
 class Topology:
-    """All groups of the batch. Add every class at every level first, then ask."""
+    """All groups of the batch. Add every class at every level first, then ask for involvements."""
 
     def __init__(self, running_pods: RunningPods) -> None:
         self.running_pods = running_pods
@@ -136,10 +139,10 @@ class Topology:
         self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
         self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
         self._listed: list[TopologyGroup] = []
-        self._repellers()
+        self._add_repelling()
 
-    def _repellers(self) -> None:
-        """Groups of the running pods' required anti-affinity; `hosts` and `seed` count their owners."""
+    def _add_repelling(self) -> None:
+        """Add the groups of running pods' required anti-affinity; `seed` counts their owners."""
         self.repelling: list[tuple[TopologyGroup, int]] = []
         for one, term in self.running_pods.repelling():
             number = term_selector(self.index, term, one.pod.namespace, one.pod.labels)
@@ -163,22 +166,22 @@ class Topology:
         self._own[(pod_class.index, number)] = own.identity
 
     def _rules_of(self, pod_class: PodClass, level: RelaxationLevel) -> _OwnRules:
-        """The level's rules; classes at the same level share them where rules do not ask for their pods' own labels."""
+        """The level's rules; classes at the same level share them unless a rule depends on the pods' own labels."""
         key: _RulesKey = (id(level), pod_class.namespace, None)
-        found = self._rules.get(key)
-        if found is None and _asks_own_labels(level):
+        rules = self._rules.get(key)
+        if rules is None and _asks_own_labels(level):
             key = (id(level), pod_class.namespace, pod_class.labels)
-            found = self._rules.get(key)
-        if found is None:
+            rules = self._rules.get(key)
+        if rules is None:
             groups = tuple(self._own_groups(pod_class, level))
             for group, required in groups:
                 group.required |= required
             identity = tuple(sorted({(group.index, required) for group, required in groups}))
-            found = self._rules[key] = _OwnRules(level, groups, identity)
-        return found
+            rules = self._rules[key] = _OwnRules(level, groups, identity)
+        return rules
 
     def _own_groups(self, pod_class: PodClass, level: RelaxationLevel) -> Iterator[tuple[TopologyGroup, bool]]:
-        """Every group that the level obeys, and whether it must."""
+        """Yield every group whose rule the level has, and whether it is required."""
         for constraint in level.spread:
             required = constraint.when_unsatisfiable != "ScheduleAnyway"
             selector = with_label_keys(constraint.label_selector, pod_class.labels, constraint.match_label_keys)
@@ -203,26 +206,26 @@ class Topology:
             yield group, term in pod_class.spec.required_pod_anti_affinity
 
     def _affinity(self, pod_class: PodClass, level: RelaxationLevel) -> list[tuple[TopologyGroup, bool]]:
-        """Required terms count pods that match all of them (kube-scheduler); preferred ones stand alone."""
+        """Required terms count the pods that match all of them (InterPodAffinity); preferred ones are groups each."""
         required = pod_class.spec.required_pod_affinity
         joint = tuple(sorted({self._selector(pod_class, term) for term in required}))
-        found = [(self._group(GroupKey(RuleKind.AFFINITY, t.topology_key, joint)), True) for t in required]
+        groups = [(self._group(GroupKey(RuleKind.AFFINITY, t.topology_key, joint)), True) for t in required]
         for term in level.affinity[len(required) :]:
             key = GroupKey(RuleKind.AFFINITY, term.topology_key, (self._selector(pod_class, term),))
-            found.append((self._group(key), False))
-        return found
+            groups.append((self._group(key), False))
+        return groups
 
     def _selector(self, pod_class: PodClass, term: PodAffinityTerm) -> int:
         return term_selector(self.index, term, pod_class.namespace, pod_class.labels)
 
     def involvements(self, pod_class: PodClass, number: int) -> tuple[Involvement, ...]:
-        """Every group that the class owns at this level or is matched by; the same tuple for classes that are alike."""
+        """Every group that the class owns at this level or is matched by. Equal classes get the same tuple object."""
         matching = self.index.matching(pod_class.namespace, pod_class.labels)
         key = (matching, self._own[(pod_class.index, number)])
-        found = self._involved.get(key)
-        if found is None:
-            found = self._involved[key] = self._involve(*key)
-        return found
+        involved = self._involved.get(key)
+        if involved is None:
+            involved = self._involved[key] = self._involve(*key)
+        return involved
 
     def _involve(self, matching: frozenset[int], owned: tuple[tuple[int, bool], ...]) -> tuple[Involvement, ...]:
         own: dict[int, bool] = {}

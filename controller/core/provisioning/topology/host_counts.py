@@ -1,8 +1,9 @@
-"""Rules over kubernetes.io/hostname: per group, how many matched pods and owners stand on each row.
+"""Rules over kubernetes.io/hostname: per group, the matched pods and the owners on each node.
 
-The global minimum of a hostname spread is taken as 0: a node launched beside makes it so (the peer's rule). Pods that a
-spread counts but does not bind are held to its skew on rows where its owners stand, so that the plan holds in whatever
-order kube-scheduler binds the pods; `bound_first` plans rely on it that pods which no rule binds are bound last.
+The global minimum of a hostname spread is 0, as in Karpenter v0.27: a node that is just launched is an empty domain.
+Pods that a spread counts without being theirs to obey are held to its maxSkew too, on nodes with owners: the plan then
+holds in whatever order kube-scheduler binds pods. Plans with `constrained_first` assume that unconstrained pods are
+bound last.
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ from controller.core.provisioning.topology.groups import RuleKind
 
 
 class HostCounts:
-    """Counts by group and row; arrays grow with the table's."""
+    """Counts by group. Each array has `room` entries, one per row of the NodeTable, and grows with it; unit: pods."""
 
-    def __init__(self, room: int, *, bound_first: bool = False) -> None:
+    def __init__(self, room: int, *, constrained_first: bool = False) -> None:
         self._room = room
-        self._bound_first = bound_first
-        self._free: dict[int, Floats] = {}
-        """With `bound_first`: units among the matched that no rule binds."""
+        self._constrained_first = constrained_first
+        self._unconstrained: dict[int, Floats] = {}
+        """With `constrained_first`: matched pods that no rule restricts. (The rest counts for the spread.)"""
         self._matched: dict[int, Floats] = {}
         self._owners: dict[int, Floats] = {}
 
     def seed(self, group: int, row: int, matched: int, owners: int) -> None:
-        """Count what runs on an existing row."""
+        """Add running pods on an existing node's row."""
         self._array(self._matched, group)[row] += matched
         self._array(self._owners, group)[row] += owners
 
     def counts(self, group: int, rows: int) -> tuple[Floats, Floats]:
-        """Matched pods and owners on each of the first `rows` rows, as it stands. Shared: don't change them."""
+        """Matched pods and owners on each of the first `rows` rows. Shared: do not change them."""
         return self._array(self._matched, group)[:rows], self._array(self._owners, group)[:rows]
 
     def grow(self, room: int) -> None:
-        """Follow the table's growth."""
+        """Grow all arrays to `room` rows."""
         if room == self._room:
             return
-        for arrays in (self._matched, self._owners, self._free):
+        for arrays in (self._matched, self._owners, self._unconstrained):
             for group, array in arrays.items():
                 arrays[group] = np.concatenate([array, np.zeros(room - len(array))])
         self._room = room
@@ -60,31 +61,31 @@ class HostCounts:
                 return owners == 0 if rule.matched else None
             nobody = matched == 0 if rule.matched <= 1 else np.zeros(len(matched), dtype=np.bool_)
             return nobody & (owners == 0) if rule.matched else nobody
-        if not self._binds(rule):
+        if not self._limits(rule):
             return None
-        if self._bound_first:
-            matched = matched - self._array(self._free, rule.group.index)[rows]
+        if self._constrained_first:
+            matched = matched - self._array(self._unconstrained, rule.group.index)[rows]
         level = matched <= key.max_skew - rule.matched
         return level if rule.obeys else level | (owners == 0)
 
     def cap(self, rule: UnitRule, rows: Ints) -> Floats | float:
-        """How many units the rule allows on each of these rows, which it admits one to."""
+        """How many units the rule allows on each of these rows, all of which it admits one unit to."""
         key = rule.group.key
         if key.kind is RuleKind.AFFINITY or not rule.matched:
             return np.inf
         if key.kind is RuleKind.ANTI_AFFINITY:
             return 1.0 if rule.obeys or rule.owned else np.inf
-        if not self._binds(rule):
+        if not self._limits(rule):
             return np.inf
         matched = self._array(self._matched, rule.group.index)[rows]
-        if self._bound_first:
-            matched = matched - self._array(self._free, rule.group.index)[rows]
+        if self._constrained_first:
+            matched = matched - self._array(self._unconstrained, rule.group.index)[rows]
         left: Floats = np.floor((key.max_skew - matched) / rule.matched)
         return left if rule.obeys else np.where(self._array(self._owners, rule.group.index)[rows] > 0, left, np.inf)
 
-    def _binds(self, rule: UnitRule) -> bool:
-        """Whether a spread holds the unit back: it obeys it, or would break it for those that do."""
-        last = self._bound_first and rule.unconstrained
+    def _limits(self, rule: UnitRule) -> bool:
+        """Whether a spread limits the unit: the unit obeys it, or would break it for pods that do."""
+        last = self._constrained_first and rule.unconstrained
         return rule.obeys or (rule.matched > 0 and rule.group.required and not last)
 
     def empty_cap(self, rule: UnitRule) -> float:
@@ -101,10 +102,10 @@ class HostCounts:
         return float(key.max_skew // rule.matched)
 
     def add(self, rule: UnitRule, rows: Ints | int, counts: Floats | int) -> None:
-        """Count units placed on rows, or on one."""
+        """Count `counts` units placed on each row."""
         if rule.matched:
             self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
-            if self._bound_first and rule.unconstrained:
-                self._array(self._free, rule.group.index)[rows] += rule.matched * counts
+            if self._constrained_first and rule.unconstrained:
+                self._array(self._unconstrained, rule.group.index)[rows] += rule.matched * counts
         if rule.owned:
             self._array(self._owners, rule.group.index)[rows] += rule.owned * counts

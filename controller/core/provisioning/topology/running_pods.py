@@ -1,4 +1,4 @@
-"""The pods that run already, as a batch sees them: which node each is on, which selectors match it, whom it repels."""
+"""Running pods as topology rules see them: their nodes, the selectors that match them, their anti-affinity."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from controller.core.provisioning.resource_space import Bools
 
 
 class RunningPods:
-    """Running pods of every node that stays, our own and others', those of the batch left out.
+    """Running pods on nodes that stay, without the pods of the batch (they will move).
 
-    `stays` tells of each of `around.nodes` whether it does. `batch` is asked once some pod runs that matters.
+    stays: per node of the index, false if its removal is simulated. batch: computes the keys of the pods to place; it
+    is called only if some running pod is relevant.
     """
 
     def __init__(
@@ -38,15 +39,15 @@ class RunningPods:
                 yield one, term
 
     def matched(self, selector: int) -> list[RunningPod]:
-        """The running pods that a selector matches. Ask once all selectors are in the index."""
+        """The running pods that a selector matches. Call it once all selectors are in the index."""
         if self._matched is None:
-            found: dict[int, list[RunningPod]] = defaultdict(list)
+            by_selector: dict[int, list[RunningPod]] = defaultdict(list)
             for (namespace, labels), running in self._around.alike.items():
                 numbers = self.index.matching(namespace, labels)
                 here = list(self._here(running)) if numbers else []
                 for number in numbers:
-                    found[number] += here
-            self._matched = found
+                    by_selector[number] += here
+            self._matched = by_selector
         return self._matched.get(selector, [])
 
     def matching(self, selectors: tuple[int, ...]) -> list[RunningPod]:

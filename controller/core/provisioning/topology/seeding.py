@@ -1,4 +1,4 @@
-"""What stands already is counted into the groups: running pods by domain, and by row."""
+"""Count running pods into the topology groups, by domain and by node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.core.provisioning.topology.host_counts import HostCounts
 
 
 def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[str, int]) -> None:
-    """Count running pods into every group. `rows`: the row of each node that may take pods, by name."""
+    """Count running pods into every group. `rows`: by name, the row of each node that may take pods."""
     nodes = topology.running_pods.nodes
     for group in topology.groups.values():
         counted = [one for one in topology.running_pods.matching(group.key.selectors) if _counts(group, one)]
@@ -36,7 +36,7 @@ def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[
 
 
 def _counts(group: TopologyGroup, one: RunningPod) -> bool:
-    """Pods on their way out repel until they are gone; no rule should lean on them."""
+    """A terminating pod repels until it is gone, but affinity and spread must not rely on it."""
     return group.key.kind is RuleKind.ANTI_AFFINITY or not one.pod.terminating
 
 

@@ -364,7 +364,7 @@ def test_bound_pods_may_not_lean_on_free_ones_that_are_bound_after_them() -> Non
     group.owners.update({ZONES[0]: 2})
     group.unconstrained.update({ZONES[1]: 1})
     assert holds(group)
-    assert not holds(group, bound_first=True)
+    assert not holds(group, constrained_first=True)
 
 
 @pytest.mark.parametrize("taints_policy", ["Ignore", "Honor"])
