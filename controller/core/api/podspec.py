@@ -41,19 +41,9 @@ from controller.core.api.requests import pod_limits, pod_requests
 _MARSHAL_VERSION: Final = 4
 
 _KEPT: Final = (
-    "affinity",
-    "nodeSelector",
-    "tolerations",
-    "topologySpreadConstraints",
-    "overhead",
-    "resources",
-    "priority",
-    "priorityClassName",
-    "preemptionPolicy",
-    "schedulerName",
-    "schedulingGates",
-    "terminationGracePeriodSeconds",
-)
+    "affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "overhead", "resources", "priority",
+    "priorityClassName", "preemptionPolicy", "schedulerName", "schedulingGates", "terminationGracePeriodSeconds",
+)  # fmt: skip
 
 
 Parsed = tuple[PodSpec, Resources]

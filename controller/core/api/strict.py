@@ -97,6 +97,10 @@ class Fields:
         """The path of a field."""
         return step(self.path, str(name))
 
+    def problem(self, name: str, message: str, remedy: str = "") -> None:
+        """Report a problem of a field."""
+        self.report.add(self.at(name), message, remedy)
+
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self._document.get(name) is not None
@@ -117,7 +121,7 @@ class Fields:
         if not self._is_string(self.at(name), value):
             return None
         if allowed and value not in allowed:
-            self.report.add(self.at(name), f"{value!r} is not supported", _one_of(value, allowed))
+            self.problem(name, f"{value!r} is not supported", _one_of(value, allowed))
             return None
         return str(value)
 
@@ -127,11 +131,11 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self.report.add(self.at(name), f"must be an integer, not {value!r}")
+            self.problem(name, f"must be an integer, not {value!r}")
             return None
         if not minimum <= value <= maximum:
             bounds = f"{minimum} or more" if maximum >= MAX_INT32 else f"from {minimum} to {maximum}"
-            self.report.add(self.at(name), f"{value} is out of range", f"it must be {bounds}")
+            self.problem(name, f"{value} is out of range", f"it must be {bounds}")
             return None
         return value
 
@@ -139,7 +143,7 @@ class Fields:
         """true or false."""
         value = self.raw(name)
         if value is not None and not isinstance(value, bool):
-            self.report.add(self.at(name), f"must be true or false, not {value!r}")
+            self.problem(name, f"must be true or false, not {value!r}")
             return None
         return value
 
@@ -158,7 +162,7 @@ class Fields:
         if value is None:
             return
         if not isinstance(value, (list, tuple)):
-            self.report.add(self.at(name), f"must be a list, not {kind_of(value)}")
+            self.problem(name, f"must be a list, not {kind_of(value)}")
             return
         for index, member in enumerate(value):
             yield f"{self.at(name)}[{index}]", member
@@ -177,7 +181,7 @@ class Fields:
         if value is None:
             return
         if not isinstance(value, dict):
-            self.report.add(self.at(name), f"must be a map, not {kind_of(value)}")
+            self.problem(name, f"must be a map, not {kind_of(value)}")
             return
         for key, member in value.items():
             yield step(self.at(name), str(key)), str(key), member

@@ -19,37 +19,26 @@ from controller.core.api.strict import MAX_INT64, Fields, Report, amount_nanos
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
 
 AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Ubuntu", "Custom")
+EBS_FIELDS: Final = (
+    "deleteOnTermination", "encrypted", "iops", "kmsKeyID", "snapshotID", "throughput", "volumeSize", "volumeType",
+)  # fmt: skip
 VOLUME_TYPES: Final = ("standard", "io1", "io2", "gp2", "gp3", "sc1", "st1")
 MIN_VOLUME_BYTES: Final = 10**9
 MAX_VOLUME_BYTES: Final = 64 * 10**12
 ID_KEYS: Final = ("aws-ids", "aws::ids")
 
 INLINE_FIELDS: Final = (
-    "apiVersion",
-    "kind",
-    "amiFamily",
-    "subnetSelector",
-    "securityGroupSelector",
-    "instanceProfile",
-    "launchTemplate",
-    "tags",
-    "metadataOptions",
-    "blockDeviceMappings",
-    "context",
-)
+    "apiVersion", "kind", "amiFamily", "subnetSelector", "securityGroupSelector", "instanceProfile", "launchTemplate",
+    "tags", "metadataOptions", "blockDeviceMappings", "context",
+)  # fmt: skip
 """Fields of the inline provider."""
 
 SPEC_FIELDS: Final = (*INLINE_FIELDS, "amiSelector", "userData", "detailedMonitoring")
 
 _EXCLUDED_BY_LAUNCH_TEMPLATE: Final = (
-    "securityGroupSelector",
-    "metadataOptions",
-    "amiFamily",
-    "instanceProfile",
-    "blockDeviceMappings",
-    "userData",
+    "securityGroupSelector", "metadataOptions", "amiFamily", "instanceProfile", "blockDeviceMappings", "userData",
     "amiSelector",
-)
+)  # fmt: skip
 
 
 def read_node_template(report: Report, obj: Document) -> AWSNodeTemplate:
@@ -91,27 +80,25 @@ def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
     if spec.has("launchTemplate"):
         for name in _EXCLUDED_BY_LAUNCH_TEMPLATE:
             if spec.has(name) and not (name == "blockDeviceMappings" and not spec.raw(name)):
-                spec.report.add(
-                    spec.at(name),
+                spec.problem(
+                    name,
                     "cannot be combined with launchTemplate",
                     "set it in the launch template, or drop launchTemplate",
                 )
     if not spec.has("subnetSelector"):
-        spec.report.add(spec.at("subnetSelector"), "is missing", "select subnets by tag or by aws-ids")
+        spec.problem("subnetSelector", "is missing", "select subnets by tag or by aws-ids")
     if not spec.has("securityGroupSelector") and not spec.has("launchTemplate"):
-        spec.report.add(spec.at("securityGroupSelector"), "is missing", "select security groups by tag or by aws-ids")
+        spec.problem("securityGroupSelector", "is missing", "select security groups by tag or by aws-ids")
     if template.ami_family == "Custom" and not spec.has("amiSelector"):
-        spec.report.add(spec.at("amiSelector"), "is missing", "amiFamily Custom needs an amiSelector")
+        spec.problem("amiSelector", "is missing", "amiFamily Custom needs an amiSelector")
 
 
 def _ami_family(spec: Fields) -> str | None:
     """A family that the controller can boot."""
     written = spec.raw("amiFamily")
     if isinstance(written, str) and written.lower().startswith("windows"):
-        spec.report.add(
-            spec.at("amiFamily"),
-            f"{written!r}: Windows nodes are not supported",
-            f"use one of {', '.join(AMI_FAMILIES)}",
+        spec.problem(
+            "amiFamily", f"{written!r}: Windows nodes are not supported", f"use one of {', '.join(AMI_FAMILIES)}"
         )
         return None
     return spec.text("amiFamily", AMI_FAMILIES)
@@ -121,9 +108,7 @@ def _selector(spec: Fields, name: str, id_prefix: str) -> FrozenMap[str, str]:
     """A selector with at least one entry, no empty key or value, and ids of the right kind."""
     selector = spec.string_map(name)
     if isinstance(spec.raw(name), dict) and not spec.raw(name):
-        spec.report.add(
-            spec.at(name), "is empty: it selects nothing", 'add a tag, such as karpenter.sh/discovery: "name"'
-        )
+        spec.problem(name, "is empty: it selects nothing", 'add a tag, such as karpenter.sh/discovery: "name"')
     for path, key, value in spec.entries(name):
         if not key:
             spec.report.add(path, "has an empty key", "write a tag's key or aws-ids")
@@ -171,28 +156,16 @@ def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
     for fields in spec.objects("blockDeviceMappings", ("deviceName", "ebs")):
         name = fields.text("deviceName")
         if not name:
-            spec.report.add(fields.at("deviceName"), "is missing", "name the device, such as /dev/xvda")
+            fields.problem("deviceName", "is missing", "name the device, such as /dev/xvda")
         if not fields.has("ebs"):
-            spec.report.add(fields.at("ebs"), "is missing", "describe the volume: ebs: {volumeSize: 20Gi}")
+            fields.problem("ebs", "is missing", "describe the volume: ebs: {volumeSize: 20Gi}")
             continue
         found.append(BlockDeviceMapping(name or "", _ebs(fields)))
     return tuple(found)
 
 
 def _ebs(mapping: Fields) -> BlockDevice:
-    ebs = mapping.child(
-        "ebs",
-        (
-            "deleteOnTermination",
-            "encrypted",
-            "iops",
-            "kmsKeyID",
-            "snapshotID",
-            "throughput",
-            "volumeSize",
-            "volumeType",
-        ),
-    )
+    ebs = mapping.child("ebs", EBS_FIELDS)
     return BlockDevice(
         delete_on_termination=ebs.boolean("deleteOnTermination"),
         encrypted=ebs.boolean("encrypted"),

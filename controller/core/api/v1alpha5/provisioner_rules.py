@@ -25,20 +25,9 @@ from controller.core.api.v1alpha5.nodetemplate_rules import INLINE_FIELDS, read_
 from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
 
 SPEC_FIELDS: Final = (
-    "annotations",
-    "labels",
-    "taints",
-    "startupTaints",
-    "requirements",
-    "kubeletConfiguration",
-    "provider",
-    "providerRef",
-    "ttlSecondsAfterEmpty",
-    "ttlSecondsUntilExpired",
-    "limits",
-    "weight",
-    "consolidation",
-)
+    "annotations", "labels", "taints", "startupTaints", "requirements", "kubeletConfiguration", "provider",
+    "providerRef", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired", "limits", "weight", "consolidation",
+)  # fmt: skip
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MIN_WEIGHT: Final = 1
@@ -83,11 +72,9 @@ def read_provisioner(report: Report, obj: Document) -> Provisioner:
 def _provider(spec: Fields, meta: Metadata) -> tuple[AWSNodeTemplate | None, str | None]:
     """Exactly one of provider (deprecated, a template of its own) and providerRef (the name of one)."""
     if spec.has("provider") and spec.has("providerRef"):
-        spec.report.add(
-            spec.at("provider"), "both provider and providerRef are given", "keep providerRef, and drop provider"
-        )
+        spec.problem("provider", "both provider and providerRef are given", "keep providerRef, and drop provider")
     elif not spec.has("provider") and not spec.has("providerRef"):
-        spec.report.add(spec.at("providerRef"), "is missing", "name an AWSNodeTemplate: providerRef: {name: default}")
+        spec.problem("providerRef", "is missing", "name an AWSNodeTemplate: providerRef: {name: default}")
     inline: AWSNodeTemplate | None = None
     if spec.has("provider"):
         named = Metadata(meta.name, meta.uid, meta.generation)
@@ -97,7 +84,7 @@ def _provider(spec: Fields, meta: Metadata) -> tuple[AWSNodeTemplate | None, str
     reference.text("kind")
     reference.text("apiVersion")
     if spec.has("providerRef") and isinstance(spec.raw("providerRef"), dict) and not name:
-        spec.report.add(reference.at("name"), "is missing", "name an AWSNodeTemplate")
+        reference.problem("name", "is missing", "name an AWSNodeTemplate")
     return inline, name
 
 
@@ -105,8 +92,8 @@ def _consolidation(spec: Fields, after_empty: int | None) -> bool:
     """Consolidation removes empty nodes by itself, so that ttlSecondsAfterEmpty contradicts it."""
     enabled = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
     if enabled and after_empty is not None:
-        spec.report.add(
-            spec.at("ttlSecondsAfterEmpty"),
+        spec.problem(
+            "ttlSecondsAfterEmpty",
             "cannot be combined with consolidation.enabled: true",
             "drop ttlSecondsAfterEmpty: consolidation removes empty nodes as well",
         )
@@ -157,13 +144,13 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
         key, value, effect = fields.text("key"), fields.text("value") or "", fields.text("effect", EFFECTS)
         fields.text("timeAdded")
         if not key:
-            spec.report.add(fields.at("key"), "is missing", "a taint needs a key")
+            fields.problem("key", "is missing", "a taint needs a key")
         elif wrong := qualified_name_error(key):
-            spec.report.add(fields.at("key"), wrong)
+            fields.problem("key", wrong)
         if wrong := label_value_error(value):
-            spec.report.add(fields.at("value"), wrong)
+            fields.problem("value", wrong)
         if not fields.has("effect"):
-            spec.report.add(fields.at("effect"), "is missing", f"use one of {', '.join(EFFECTS)}")
+            fields.problem("effect", "is missing", f"use one of {', '.join(EFFECTS)}")
         if not key or not effect:
             continue
         if (key, effect) in seen:
@@ -182,11 +169,11 @@ def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
     for fields in spec.objects("requirements", ("key", "operator", "values")):
         key, operator, values = fields.text("key"), fields.text("operator", OPERATORS), fields.strings("values")
         if not key:
-            spec.report.add(fields.at("key"), "is missing", "a requirement needs a label key")
+            fields.problem("key", "is missing", "a requirement needs a label key")
         else:
             _check_label_key(spec.report, fields.at("key"), labels.normalize_label(key))
         if not fields.has("operator"):
-            spec.report.add(fields.at("operator"), "is missing", f"use one of {', '.join(OPERATORS)}")
+            fields.problem("operator", "is missing", f"use one of {', '.join(OPERATORS)}")
         for index, value in enumerate(values):
             if wrong := label_value_error(value):
                 spec.report.add(f"{fields.at('values')}[{index}]", wrong)
@@ -200,12 +187,10 @@ def _check_values(fields: Fields, operator: str, values: tuple[str, ...]) -> Non
     """In needs at least one value; Gt and Lt need exactly one, an integer of 0 or more."""
     given = fields.raw("values") or ()
     if operator == "In" and not given:
-        fields.report.add(fields.at("values"), "In needs at least one value", "add one, or use Exists")
+        fields.problem("values", "In needs at least one value", "add one, or use Exists")
     elif operator in ("Gt", "Lt"):
         if len(given) != 1:
-            fields.report.add(
-                fields.at("values"), f"{operator} needs exactly one value, not {len(given)}", 'such as ["2"]'
-            )
+            fields.problem("values", f"{operator} needs exactly one value, not {len(given)}", 'such as ["2"]')
         elif values and not (values[0].isascii() and values[0].isdecimal()):
             fields.report.add(
                 f"{fields.at('values')}[0]", f"{operator} compares integers, not {values[0]!r}", "write 0 or more"
