@@ -1,4 +1,4 @@
-"""The NodeLess controller: it turns unschedulable pods into EC2 nodes and takes away nodes that earn nothing."""
+"""The NodeLess controller: launch EC2 nodes for unschedulable pods, remove nodes that are not worth their price."""
 
 import os
 

@@ -1,0 +1,1 @@
+"""Edge: EC2, EKS, SSM, SQS and Pricing behind the CloudProvider protocol."""

@@ -1,0 +1,1 @@
+"""Questions about a cloud that are not AWS's own: catalogs of all Provisioners, drift."""

@@ -1,1 +1,1 @@
-"""The pure core: values in, values out. No I/O, clock, threads, randomness or logging."""
+"""Pure: values in, values out; no I/O, clock, threads, randomness or logging."""

@@ -1,0 +1,1 @@
+"""Edge: the Kubernetes API: client on raw JSON, watches, informers, events, lease."""

@@ -1,0 +1,1 @@
+"""From a planned node to a Node: the one launch pipeline."""

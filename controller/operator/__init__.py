@@ -1,0 +1,1 @@
+"""The process: options, settings, start-up, and the composition of all loops."""

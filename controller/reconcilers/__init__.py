@@ -1,0 +1,1 @@
+"""Loops that ask the core and act on its answer."""

@@ -1,0 +1,1 @@
+"""Edge: logs, Prometheus metrics, probes, the decision ledger."""

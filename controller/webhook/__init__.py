@@ -1,1 +1,1 @@
-"""EDGE: the admission server. Rules and defaults of our kinds are applied before the API server stores an object."""
+"""Edge: admission over HTTPS: defaults and rules of our kinds, its own certificate."""

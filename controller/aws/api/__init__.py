@@ -1,0 +1,1 @@
+"""Calls to AWS: clients, errors, batching, caching, tags, the interruption queue."""

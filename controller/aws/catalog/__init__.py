@@ -1,0 +1,1 @@
+"""What can be bought: instance types, their capacity, prices, offerings without capacity."""

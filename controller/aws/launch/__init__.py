@@ -1,0 +1,1 @@
+"""From a LaunchRequest to a running instance: launch templates, CreateFleet, visibility."""

@@ -1,0 +1,1 @@
+"""Subnets and security groups, found by selector."""

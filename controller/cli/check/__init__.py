@@ -1,0 +1,1 @@
+"""`nodeless check`: what is wrong with an installation, and how to mend it."""

@@ -1,0 +1,1 @@
+"""`nodeless convert`: Provisioners and AWSNodeTemplates to v1 and back."""

@@ -1,0 +1,1 @@
+"""`nodeless dump`: an anonymised snapshot for a bug report."""

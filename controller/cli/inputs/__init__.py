@@ -1,0 +1,1 @@
+"""Files, stack configuration, dumps and clusters read into objects."""

@@ -1,0 +1,1 @@
+"""`nodeless simulate`: which nodes a workload would get, and for how much."""

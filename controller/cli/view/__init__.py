@@ -1,0 +1,1 @@
+"""`nodeless view`: the nodes of a cluster in a terminal."""

@@ -1,1 +1,1 @@
-"""The Kubernetes and Karpenter objects the controller reads: parsed, defaulted and validated into frozen values."""
+"""Kubernetes and Karpenter objects as frozen values; v1alpha5/ knows that API's spelling."""

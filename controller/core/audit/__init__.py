@@ -1,0 +1,1 @@
+"""Judge a plan against kube-scheduler's rules, independently of the packer."""

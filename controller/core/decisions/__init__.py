@@ -1,0 +1,1 @@
+"""Records of decisions, launch outcomes, and what existing nodes cost."""

@@ -1,1 +1,1 @@
-"""Which nodes go before their time, why, and what takes their place: candidates, the gate, methods, records."""
+"""Methods of removal: emptiness, expiration, drift, consolidation; gate, budgets, back-off."""

@@ -1,1 +1,1 @@
-"""Guards: what bounds launches beyond what pods need: money, speed, a mix of capacity types, and room kept free."""
+"""Limits on launches beyond what pods need: money, speed, an on-demand base, headroom."""

@@ -1,1 +1,1 @@
-"""A node's life as pure decisions: what to launch, when it counts as initialized or empty, how it is drained."""
+"""A node's life: launch requests, registration, draining, detachment, collection."""

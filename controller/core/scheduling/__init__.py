@@ -1,1 +1,1 @@
-"""Rules between pods and nodes: the requirement algebra, taints, host ports, volumes, topology."""
+"""Rules between pods and nodes: requirements, taints, host ports, label selectors."""

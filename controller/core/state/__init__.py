@@ -1,1 +1,1 @@
-"""The cluster as the controller knows it: events are applied by one owner, readers get immutable snapshots."""
+"""The cluster state: one owner applies changes, readers get immutable snapshots."""

@@ -1,0 +1,1 @@
+"""Decisions and learned memory kept in ConfigMaps; fleet figures; price refresh."""

@@ -1,1 +1,1 @@
-"""Removals on record on the nodes: begun, carried on by whoever leads, finished or taken back."""
+"""Removal of nodes: find commands by method, execute them, record them on nodes."""

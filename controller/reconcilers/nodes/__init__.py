@@ -1,0 +1,1 @@
+"""A node's loops: registration, interruption, termination, garbage collection."""

@@ -1,0 +1,1 @@
+"""Pending pods to launches: the loop, its log, its events and ledger records."""

@@ -1,0 +1,1 @@
+"""Status of Provisioners and node templates: conditions, resources, advice."""

@@ -1,0 +1,1 @@
+"""What can be launched, and the existing nodes, as arrays."""

@@ -1,0 +1,1 @@
+"""Make a plan cheaper: linear programs, dual prices, local search."""

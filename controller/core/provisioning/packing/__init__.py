@@ -1,0 +1,1 @@
+"""The fast first plan: items onto existing and new nodes."""

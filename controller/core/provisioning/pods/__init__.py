@@ -1,0 +1,1 @@
+"""Pods in classes, their relaxation levels, volumes and DaemonSet overhead."""

@@ -1,0 +1,1 @@
+"""The solver: rounds, reasons for pods left out, commitments, preferences."""

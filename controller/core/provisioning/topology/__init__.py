@@ -1,0 +1,1 @@
+"""Spread and (anti-)affinity: groups, domains, bundles, allocation to domains."""
