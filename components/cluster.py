@@ -40,7 +40,7 @@ class NewClusterArgs(TypedDict):
 
 
 class NewCluster(pulumi.ComponentResource):
-    """The control plane and its role; whoever creates it is its first administrator."""
+    """The control plane and its role; its creator is its first administrator."""
 
     cluster_name: pulumi.Output[str]
     """Name, once the cluster is there."""
@@ -75,7 +75,7 @@ class NewCluster(pulumi.ComponentResource):
         self.cluster_name = cluster.name
         self.endpoint = cluster.endpoint
         self.certificate_authority_data = cluster.certificate_authority.apply(lambda it: it.data or "")
-        self.issuer = cluster.identities.apply(lambda found: (found[0].oidcs or [])[0].issuer or "")
+        self.issuer = cluster.identities.apply(lambda identities: (identities[0].oidcs or [])[0].issuer or "")
         self.vpc_id = cluster.vpc_config.apply(lambda it: it.vpc_id or "")
         self.security_group_id = cluster.vpc_config.apply(lambda it: it.cluster_security_group_id or "")
         self.register_outputs({"cluster_name": self.cluster_name, "endpoint": self.endpoint, "issuer": self.issuer})

@@ -1,4 +1,4 @@
-"""The controller in the cluster: its API's definitions, and itself."""
+"""The controller in the cluster: its CRDs and its objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -16,7 +16,7 @@ class CustomResourceDefinitionsArgs(TypedDict):
 
 
 class CustomResourceDefinitions(pulumi.ComponentResource):
-    """Kept on destroy: with a definition the API server deletes every object of it, and with those their nodes."""
+    """The CRDs, kept on destroy: deleting one deletes all its objects, and with them their nodes."""
 
     def __init__(
         self, name: str, args: CustomResourceDefinitionsArgs, opts: pulumi.ResourceOptions | None = None
@@ -42,7 +42,7 @@ class ControllerArgs(TypedDict):
 
 
 class Controller(pulumi.ComponentResource):
-    """In the order in which its pods need them: the namespace, who they are and what they are told, themselves."""
+    """The controller's objects in the order in which pods need them: namespace, identity, configuration, workload."""
 
     def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:Controller", name, {}, opts)

@@ -17,7 +17,7 @@ class DiscoveryTagsArgs(TypedDict):
     subnet_ids: Sequence[str]
     """Subnets that nodes may be launched in."""
     security_group_id: NotRequired[pulumi.Input[str]]
-    """The one group of nodes: with two, load balancers don't know which to open."""
+    """The nodes' only group: with two, load balancers don't know which to open."""
 
 
 class DiscoveryTags(pulumi.ComponentResource):

@@ -23,7 +23,7 @@ class FargateProfilesArgs(TypedDict):
 
 
 class FargateProfiles(pulumi.ComponentResource):
-    """One after the other: EKS refuses a second change to a cluster's profiles while one is under way."""
+    """Profiles one after the other: EKS refuses a second change while one is in progress."""
 
     profile_names: pulumi.Output[list[str]]
     """Names, once every profile is there."""
@@ -67,7 +67,7 @@ class FargateLoggingArgs(TypedDict):
 
 
 class FargateLogging(pulumi.ComponentResource):
-    """Pods that start later log to CloudWatch; those that run already don't."""
+    """Logging of Fargate pods to CloudWatch; pods that run already don't log there."""
 
     def __init__(self, name: str, args: FargateLoggingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:FargateLogging", name, {}, opts)

@@ -16,7 +16,7 @@ SOURCES = ("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.m
 
 
 def content_tag(folder: Path, platforms: Sequence[str]) -> str:
-    """A tag that follows from what the image is made of, so that a tag never means two images."""
+    """A tag derived from the image's sources, so that one tag never means two images."""
     digest = hashlib.sha256("\0".join(platforms).encode())
     for source in SOURCES:
         root = folder / source
@@ -40,7 +40,7 @@ class ControllerImageArgs(TypedDict):
 
 
 class ControllerImage(pulumi.ComponentResource):
-    """Pods name it by digest: what runs is what was built, whoever moves a tag."""
+    """The image, referred to by digest: what runs is what was built, even if someone moves a tag."""
 
     reference: pulumi.Output[str]
     """REPOSITORY:TAG@sha256:DIGEST."""

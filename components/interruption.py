@@ -1,4 +1,4 @@
-"""The interruption queue, and the rules that fill it."""
+"""The interruption queue, and the EventBridge rules that fill it."""
 
 import json
 from typing import NotRequired, TypedDict

@@ -1,7 +1,7 @@
-"""What is there already: the account, and of an existing cluster what the stack builds on.
+"""Look up what the stack builds on: the account, an existing cluster, its network.
 
-Asked once, at the edge, before anything is declared, so that what does not fit is said at preview, all at once, with
-its key path. These are Pulumi's own look-ups, by the provider and the credentials that the stack runs with.
+This happens once, before anything is declared, so that preview reports everything that does not fit together, with key
+paths. The look-ups are Pulumi's own, by the provider and the credentials that the stack runs with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.core.api.strict import Report, did_you_mean
 from controller.errors import ValidationError
 
 STACK_TAG = "nodeless:stack"
-"""On what an account has once, such as an OIDC provider: tells whether it is this stack's, or was there before."""
+"""Tag on what an account has once, such as an OIDC provider: whether this stack made it, or it existed before."""
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
 
@@ -39,7 +39,7 @@ class ExistingCluster:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the stack meets."""
+    """What exists before the stack is deployed."""
 
     account: Account
     cluster: ExistingCluster | None
@@ -50,13 +50,13 @@ class Surroundings:
     node_group_id: str
     """Security group to tag; empty: none, or the one of a cluster that is yet to be made."""
     foreign_oidc_provider: bool
-    """The OIDC provider is there, and not this stack's."""
+    """The OIDC provider exists, and this stack did not make it."""
     foreign_spot_role: bool
-    """So is the spot service-linked role."""
+    """The spot service-linked role exists, and this stack did not make it."""
 
 
 def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
-    """Raises ValidationError with everything that does not fit."""
+    """Ask AWS. Raises ValidationError with everything that does not fit the configuration."""
     report = Report()
     region = aws.get_region().region
     partition = aws.get_partition().partition
@@ -67,7 +67,7 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     if report.problems:
         raise ValidationError("Stack in its account", report.problems)
     ground = network(config, cluster.vpc_id if cluster else "", cluster.subnet_ids if cluster else (), report)
-    found = Surroundings(
+    surroundings = Surroundings(
         account=account,
         cluster=cluster,
         node_subnet_ids=node_subnets(config, ground, report),
@@ -79,24 +79,24 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     _check_join(config, cluster, report)
     if report.problems:
         raise ValidationError("Stack in its account", report.problems)
-    return found
+    return surroundings
 
 
 def _existing(name: str, account: Account, report: Report) -> ExistingCluster | None:
-    found = or_none(lambda: aws.eks.get_cluster(name=name))
-    if found is None:
+    cluster = or_none(lambda: aws.eks.get_cluster(name=name))
+    if cluster is None:
         known = aws.eks.get_clusters().names
         remedy = did_you_mean(name, known) if known else "give cluster.create to have it made"
         report.add("cluster.name", f"there is no EKS cluster {name!r} in {account.region}", remedy)
         return None
-    issuer = found.identities[0].oidcs[0].issuer if found.identities and found.identities[0].oidcs else ""
+    issuer = cluster.identities[0].oidcs[0].issuer if cluster.identities and cluster.identities[0].oidcs else ""
     if not issuer:
         report.add("cluster.name", f"cluster {name!r} has no OIDC issuer", "pods need it to take IAM roles")
-    modes = [each.authentication_mode for each in found.access_configs]
-    network = found.vpc_config
+    modes = [each.authentication_mode for each in cluster.access_configs]
+    network = cluster.vpc_config
     return ExistingCluster(
-        endpoint=found.endpoint,
-        certificate_authority_data=found.certificate_authorities[0].data if found.certificate_authorities else "",
+        endpoint=cluster.endpoint,
+        certificate_authority_data=cluster.certificate_authorities[0].data if cluster.certificate_authorities else "",
         issuer=issuer,
         vpc_id=network.vpc_id,
         subnet_ids=tuple(network.subnet_ids),
@@ -156,10 +156,10 @@ def _check_join(config: StackConfig, cluster: ExistingCluster | None, report: Re
 
 
 def _foreign_provider(issuer: str, stack_tag: str) -> bool:
-    found = or_none(lambda: aws.iam.get_open_id_connect_provider(url=issuer))
-    return found is not None and found.tags.get(STACK_TAG) != stack_tag
+    provider = or_none(lambda: aws.iam.get_open_id_connect_provider(url=issuer))
+    return provider is not None and provider.tags.get(STACK_TAG) != stack_tag
 
 
 def _foreign_spot_role(stack_tag: str) -> bool:
-    found = or_none(lambda: aws.iam.get_role(name=SPOT_ROLE))
-    return found is not None and found.tags.get(STACK_TAG) != stack_tag
+    role = or_none(lambda: aws.iam.get_role(name=SPOT_ROLE))
+    return role is not None and role.tags.get(STACK_TAG) != stack_tag

@@ -34,7 +34,7 @@ def network(config: StackConfig, vpc_id: str, subnet_ids: tuple[str, ...], repor
     create = config.cluster.create
     if create is None:
         return Network(vpc_id, subnet_ids)
-    first = next((found for each in create.subnet_ids if (found := _subnet(each))), None)
+    first = next((subnet for each in create.subnet_ids if (subnet := _subnet(each))), None)
     ground = Network(first.vpc_id if first else "", create.subnet_ids)
     zones = {each.zone for each in _subnets(create.subnet_ids, ground, "cluster.create.subnetIds", report)}
     if len(zones) == 1 and len(create.subnet_ids) > 1:
@@ -83,12 +83,12 @@ def _named(config: StackConfig, ground: Network, report: Report) -> tuple[str, I
 
 
 def _check_vpc(name: str, ground: Network, report: Report) -> None:
-    found = aws.ec2.get_vpcs(tags={"Name": name}).ids
+    vpcs = aws.ec2.get_vpcs(tags={"Name": name}).ids
     path = "discovery.vpcName"
-    if not found:
+    if not vpcs:
         report.add(path, f"no VPC is called {name!r}", "it is the value of the VPC's tag Name")
-    elif ground.vpc_id and ground.vpc_id not in found:
-        report.add(path, f"{name!r} is {', '.join(sorted(found))}", f"the cluster is in {ground.vpc_id}")
+    elif ground.vpc_id and ground.vpc_id not in vpcs:
+        report.add(path, f"{name!r} is {', '.join(sorted(vpcs))}", f"the cluster is in {ground.vpc_id}")
 
 
 def _by_tags(vpc_id: str, tags: dict[str, str]) -> list[str]:
@@ -113,7 +113,7 @@ def _subnet(subnet_id: str) -> aws.ec2.GetSubnetResult | None:
 
 
 def _subnets(ids: Iterable[str], ground: Network, path: str, report: Report) -> list[_Subnet]:
-    found = []
+    subnets = []
     for subnet_id in dict.fromkeys(ids):
         subnet = _subnet(subnet_id)
         if subnet is None:
@@ -121,5 +121,5 @@ def _subnets(ids: Iterable[str], ground: Network, path: str, report: Report) -> 
         elif ground.vpc_id and subnet.vpc_id != ground.vpc_id:
             report.add(path, f"{subnet_id} is in {subnet.vpc_id}", f"the cluster is in {ground.vpc_id}")
         else:
-            found.append(_Subnet(subnet_id, subnet.map_public_ip_on_launch, subnet.availability_zone))
-    return found
+            subnets.append(_Subnet(subnet_id, subnet.map_public_ip_on_launch, subnet.availability_zone))
+    return subnets

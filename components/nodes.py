@@ -1,4 +1,4 @@
-"""Who nodes are in AWS, and how they are let into the cluster."""
+"""The nodes' IAM role, and how it is admitted to the cluster."""
 
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
@@ -29,7 +29,7 @@ class NodeIdentityArgs(TypedDict):
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """What the controller launches instances with."""
+    """The role and the instance profile that the controller launches instances with."""
 
     role_arn: pulumi.Output[str]
     """ARN of the role, after its policies are attached."""
@@ -60,7 +60,7 @@ class NodeIdentity(pulumi.ComponentResource):
 
 
 class NodeAccessArgs(TypedDict):
-    """Whom the cluster lets in as nodes."""
+    """The role that the cluster admits as nodes."""
 
     cluster_name: pulumi.Input[str]
     """Name of the cluster."""
@@ -71,7 +71,7 @@ class NodeAccessArgs(TypedDict):
 
 
 class NodeAccess(pulumi.ComponentResource):
-    """Without it instances run, and their kubelets are refused."""
+    """Admit the nodes' role: without it instances run, and the API server refuses their kubelets."""
 
     def __init__(self, name: str, args: NodeAccessArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:NodeAccess", name, {}, opts)
@@ -88,12 +88,13 @@ class NodeAccess(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _merge(self, name: str, role_arn: pulumi.Input[str]) -> None:
-        """Everybody else's entries stay. Kept on destroy: giving the field up would empty it, and lock people out."""
+        """Add the role to aws-auth; other entries stay. Kept on destroy: giving up the field would empty it and lock
+        people out."""
         present = kubernetes.core.v1.ConfigMap.get(
             f"{name}-present", "kube-system/aws-auth", opts=pulumi.ResourceOptions(parent=self)
         )
         merged = pulumi.Output.all(present.data, role_arn).apply(
-            lambda found: with_node_role((found[0] or {}).get("mapRoles", ""), found[1])
+            lambda data_and_arn: with_node_role((data_and_arn[0] or {}).get("mapRoles", ""), data_and_arn[1])
         )
         kubernetes.core.v1.ConfigMapPatch(
             f"{name}-aws-auth",

@@ -1,4 +1,4 @@
-"""The whole stack, in the order in which its parts need each other."""
+"""The whole stack: its components, and how they depend on each other."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Cluster:
 
 @dataclass(slots=True)
 class Platform:
-    """Declares the parts. Each method is one of them; `declare` has the order."""
+    """Declare the components. Each method is one of them; `declare` has the order."""
 
     stack: Stack
     there: Surroundings
@@ -123,7 +123,7 @@ class Platform:
         text: pulumi.Input[str] = config.kubeconfig
         if not config.kubeconfig:
             text = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
-                lambda found: kubeconfig(config.name, region, found[0], found[1])
+                lambda api: kubeconfig(config.name, region, api[0], api[1])
             )
         arn = self.there.account.arn("eks", f"cluster/{config.name}")
         return kubernetes.Provider("kubernetes", kubeconfig=text, cluster_identifier=arn)
@@ -204,7 +204,7 @@ class Platform:
 
     def _spot_role(self) -> None:
         if self.config.identity.spot_service_linked_role and not self.there.foreign_spot_role:
-            # Kept on destroy: other spot users of the account have come to rely on it.
+            # Kept on destroy: other spot users of the account may rely on it.
             aws.iam.ServiceLinkedRole(
                 "spot-role",
                 aws_service_name="spot.amazonaws.com",
@@ -350,7 +350,7 @@ class Platform:
     ) -> dict[str, Any]:
         name, region = self.config.cluster.name, self.there.account.region
         text = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
-            lambda found: kubeconfig(name, region, found[0], found[1])
+            lambda api: kubeconfig(name, region, api[0], api[1])
         )
         return {
             "clusterName": cluster.name,

@@ -8,11 +8,11 @@ import pulumi
 from components.objects import declare
 
 FOREGROUND = {"pulumi.com/deletionPropagationPolicy": "foreground"}
-"""A Provisioner is gone when its nodes are: `pulumi destroy` waits for them while the controller still runs."""
+"""Deleting a Provisioner takes until its nodes are gone: `pulumi destroy` waits while the controller still runs."""
 
 
 class ProvisioningArgs(TypedDict):
-    """What nodes there may be."""
+    """Provisioners and node templates."""
 
     templates: Sequence[Mapping[str, Any]]
     """AWSNodeTemplates."""
@@ -21,7 +21,7 @@ class ProvisioningArgs(TypedDict):
 
 
 class Provisioning(pulumi.ComponentResource):
-    """Templates before the Provisioners that refer to them; on destroy the other way round."""
+    """Templates before the Provisioners that refer to them; on destroy in reverse."""
 
     def __init__(self, name: str, args: ProvisioningArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:Provisioning", name, {}, opts)

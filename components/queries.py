@@ -1,4 +1,4 @@
-"""What every look-up in AWS shares."""
+"""Shared by all look-ups in AWS."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ABSENT = ("NoSuchEntity", "NotFound", "not found", "no matching", "couldn't find resource")
-"""How the AWS provider says that there is none."""
+"""Parts of the AWS provider's messages for an object that does not exist."""
 
 
 def or_none(ask: Callable[[], T]) -> T | None:
-    """The answer, or None when AWS says that there is none; other failures are raised."""
+    """The answer, or None when AWS says that the object does not exist; other errors are raised."""
     try:
         return ask()
     except Exception as error:

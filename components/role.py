@@ -8,12 +8,12 @@ import pulumi_aws as aws
 
 
 class RoleArgs(TypedDict):
-    """Who takes the role, and what it may do."""
+    """Who may assume the role, and what it may do."""
 
     role_name: str
     """Name of the role."""
     trust_policy: pulumi.Input[str]
-    """Who may take it, as JSON."""
+    """Trust policy, as JSON."""
     path: NotRequired[str]
     """IAM path of the role and of its policies."""
     permissions_boundary_arn: NotRequired[str]
@@ -25,7 +25,7 @@ class RoleArgs(TypedDict):
 
 
 class Role(pulumi.ComponentResource):
-    """A role whose `arn` is known once every policy is attached, so that nobody acts with half of its rights."""
+    """A role whose `arn` resolves once every policy is attached, so that nobody acts with half of its permissions."""
 
     arn: pulumi.Output[str]
     """ARN, after all policies are attached."""

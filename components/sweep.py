@@ -1,4 +1,4 @@
-"""What a cluster's nodes may leave behind is looked for when the stack goes."""
+"""On destroy, remove what a cluster's nodes may have left behind in AWS."""
 
 from typing import TypedDict
 
@@ -7,7 +7,7 @@ import pulumi_command as command
 
 
 class SweepArgs(TypedDict):
-    """Whose leftovers."""
+    """The cluster to clean up after."""
 
     cluster_name: str
     """Name of the cluster: letters, digits, - and _, so that it needs no quoting in a shell."""
@@ -16,9 +16,10 @@ class SweepArgs(TypedDict):
 
 
 class Sweep(pulumi.ComponentResource):
-    """Runs scripts/sweep.py on destroy, and nothing before.
+    """Run scripts/sweep.py on destroy, and only then.
 
-    Provisioners depend on it, and it on what nodes need: so it runs when they are gone and nothing of theirs is yet.
+    Provisioners depend on it, and it depends on what nodes need: so it runs after the Provisioners are deleted and
+    before roles, subnet tags and the like are.
     """
 
     def __init__(self, name: str, args: SweepArgs, opts: pulumi.ResourceOptions | None = None) -> None:

@@ -25,8 +25,8 @@ WRITTEN = "This page is written by `uv run python scripts/api_reference.py`."
 
 def pages() -> dict[str, str]:
     """File name → text."""
-    found = {f"{name}.md": _kind_page(document) for name, document in _definitions().items()}
-    return {**found, "settings.md": _settings_page()}
+    kinds = {f"{name}.md": _kind_page(document) for name, document in _definitions().items()}
+    return {**kinds, "settings.md": _settings_page()}
 
 
 def _definitions() -> dict[str, dict[str, Any]]:

@@ -100,7 +100,7 @@ def read_section(cls: type[T], report: Report, value: object, path: str) -> T | 
     for name in value:
         if name not in known:
             report.add(step(path, str(name)), "unknown key", did_you_mean(str(name), known))
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     complete = True
     for name, each in known.items():
         at = step(path, name)
@@ -112,10 +112,10 @@ def read_section(cls: type[T], report: Report, value: object, path: str) -> T | 
         read = read_value(each.hint, each.rule, report, value[name], at)
         if read is not None:
             _check(each.rule, report, read, at)
-            found[each.attribute] = read
+            values[each.attribute] = read
         elif each.required:
             complete = False
-    return cls(**found) if complete else None
+    return cls(**values) if complete else None
 
 
 def _check(rule: Rule, report: Report, value: Any, path: str) -> None:

@@ -41,12 +41,12 @@ def load(folder: Path) -> Stack:
 def values(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The project's keys out of Pulumi's: a structured value arrives as JSON, other projects' keys are not ours."""
     structured = {each.name for each in key_fields(StackConfig) if plain(each.hint) not in (str, int, bool, float)}
-    found: dict[str, Any] = {}
+    ours: dict[str, Any] = {}
     for full, value in raw.items():
         namespace, _, name = full.partition(":")
         if namespace == PROJECT:
-            found[name] = _decoded(value) if name in structured else value
-    return found
+            ours[name] = _decoded(value) if name in structured else value
+    return ours
 
 
 def parse(document: Mapping[str, Any], folder: Path) -> Stack:

@@ -40,7 +40,7 @@ def stack_objects(config: StackConfig, folder: Path, report: Report) -> tuple[Do
 
 
 def _configured(kind: ApiKind[Any], objects: Iterable[ObjectConfig], path: str) -> list[tuple[str, Document]]:
-    found = []
+    placed = []
     for index, each in enumerate(objects):
         metadata: dict[str, Any] = {"name": each.name}
         if each.labels:
@@ -48,12 +48,12 @@ def _configured(kind: ApiKind[Any], objects: Iterable[ObjectConfig], path: str) 
         if each.annotations:
             metadata["annotations"] = dict(each.annotations)
         document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": dict(each.spec)}
-        found.append((f"{path}[{index}]", FrozenMap(document)))
-    return found
+        placed.append((f"{path}[{index}]", FrozenMap(document)))
+    return placed
 
 
 def _from_files(names: Iterable[str], folder: Path, report: Report) -> list[tuple[str, Document]]:
-    found = []
+    placed = []
     for index, name in enumerate(names):
         path = f"manifests[{index}]"
         try:
@@ -67,8 +67,8 @@ def _from_files(names: Iterable[str], folder: Path, report: Report) -> list[tupl
         for number, document in enumerate(documents, start=1):
             at = f"{path} ({name}, document {number})"
             if _ours(document, at, report):
-                found.append((at, FrozenMap(document)))
-    return found
+                placed.append((at, FrozenMap(document)))
+    return placed
 
 
 def _ours(document: object, path: str, report: Report) -> bool:

@@ -35,26 +35,26 @@ CHARTS = {
 
 def merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     """`theirs` over `ours`, map by map, as Helm merges values; lists are replaced."""
-    found = dict(ours)
+    result = dict(ours)
     for name, value in theirs.items():
-        present = found.get(name)
+        present = result.get(name)
         both = isinstance(present, Mapping) and isinstance(value, Mapping)
-        found[name] = merged(present, value) if both else value  # type: ignore[arg-type]
-    return found
+        result[name] = merged(present, value) if both else value  # type: ignore[arg-type]
+    return result
 
 
 def core_dns_values(*, on_fargate: bool) -> dict[str, Any]:
-    """CoreDNS asks for EC2 by default, and waits for ever where there are no nodes."""
+    """CoreDNS on Fargate says so: by default it is scheduled to EC2 nodes, of which there are none yet."""
     return {"computeType": "Fargate", "replicaCount": 2} if on_fargate else {"replicaCount": 2}
 
 
 def ebs_csi_values(region: str) -> dict[str, Any]:
-    """The controller may run on Fargate, where no instance metadata tells the region; the node part goes everywhere."""
+    """The region is given because Fargate has no instance metadata; the node part tolerates all taints."""
     return {"controller": {"region": region}, "node": {"tolerateAllTaints": True}}
 
 
 def default_storage_class(name: str) -> dict[str, Any]:
-    """Volumes are made where their pod goes, so that the pod's zone is the volume's."""
+    """A default StorageClass that binds on first use, so that a volume is in its pod's zone."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -70,7 +70,7 @@ def default_storage_class(name: str) -> dict[str, Any]:
 def load_balancer_values(
     cluster: str, region: str, vpc_id: Later, role_arn: Later, *, on_fargate: bool
 ) -> dict[str, Any]:
-    """Region and VPC are said because Fargate has no instance metadata; targets there are pods, not nodes."""
+    """Region and VPC are given because Fargate has no instance metadata; targets there are pods, not nodes."""
     values: dict[str, Any] = {
         "clusterName": cluster,
         "region": region,
@@ -142,7 +142,7 @@ def grafana_values(dashboards: Mapping[str, str]) -> dict[str, Any]:
 
 
 def overprovisioning_objects(config: OverprovisioningConfig, namespace: str) -> dict[str, dict[str, Any]]:
-    """Placeholders that any pod pushes away, scaled by the clock.
+    """Placeholder pods that any pod preempts, scaled by a schedule.
 
     The ScaledObject is in its target's namespace: KEDA looks nowhere else.
     """

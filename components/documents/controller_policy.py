@@ -28,7 +28,7 @@ REGIONAL_READS = (
     "ec2:DescribeSpotPriceHistory",
     "ec2:DescribeSubnets",
 )
-"""EC2's reads know no resources: `*` is all that IAM takes for them."""
+"""EC2's read actions have no resource types: IAM accepts only `*` for them."""
 LAUNCHES = ("ec2:CreateFleet", "ec2:RunInstances")
 TAGGED_AT_LAUNCH = ("fleet", "instance", "network-interface", "volume")
 

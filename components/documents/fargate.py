@@ -16,15 +16,15 @@ POD_EXECUTION_POLICY = "AmazonEKSFargatePodExecutionRolePolicy"
 
 def profiles(config: FargateConfig, controller_namespace: str, *, in_fargate: bool) -> dict[str, list[Selector]]:
     """Selectors by profile name. `in_fargate`: the controller is placed there."""
-    found: dict[str, list[Selector]] = {"kube-system": [{"namespace": "kube-system"}]}
+    selectors: dict[str, list[Selector]] = {"kube-system": [{"namespace": "kube-system"}]}
     if in_fargate:
-        found["karpenter"] = [{"namespace": controller_namespace}]
+        selectors["karpenter"] = [{"namespace": controller_namespace}]
     for profile in config.profiles:
-        found[profile.name] = [
+        selectors[profile.name] = [
             {"namespace": each.namespace, **({"labels": dict(each.labels)} if each.labels else {})}
             for each in profile.selectors
         ]
-    return dict(sorted(found.items()))
+    return dict(sorted(selectors.items()))
 
 
 def log_group(cluster: str) -> str:

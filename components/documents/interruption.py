@@ -12,7 +12,7 @@ from typing import Any
 from components.documents.policy import Policy, policy
 
 RETENTION_SECONDS = 300
-"""An interruption that nobody took in five minutes has happened already."""
+"""Message retention: an interruption that nobody received within five minutes has happened already."""
 
 RULES: dict[str, dict[str, Any]] = {
     "SpotInterruption": {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]},
@@ -37,7 +37,7 @@ def rule_name(kind: str, cluster: str) -> str:
 
 
 def queue_policy(queue_arn: str, rule_arns: Sequence[str]) -> Policy:
-    """The rules may send; nobody may do anything without TLS."""
+    """Queue policy: the rules may send, and nobody may do anything without TLS."""
     return policy(
         {
             "Sid": "RulesSend",

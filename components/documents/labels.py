@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 Later: TypeAlias = Any
-"""A string, or whatever stands for one that is known later: documents place it and never look into it."""
+"""A string, or a Pulumi output of one: documents place it and never look into it."""
 
 NAME = "karpenter"
 """Of the ServiceAccount, the Deployment and the Service: the names that guides and dashboards look for."""

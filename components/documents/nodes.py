@@ -1,4 +1,4 @@
-"""Who nodes are: the policies of their role, and how that role is let into the cluster."""
+"""Policies of the nodes' role, and its entry in aws-auth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICIES = (
 
 GROUPS = ("system:bootstrappers", "system:nodes")
 USERNAME = "system:node:{{EC2PrivateDNSName}}"
-"""The braces are the authenticator's: it puts in the node's name."""
+"""aws-iam-authenticator replaces the braces by the node's name."""
 
 
 def node_policy_arns(account: Account, extra: tuple[str, ...]) -> tuple[str, ...]:

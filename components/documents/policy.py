@@ -35,12 +35,12 @@ def allow(
 
 
 def compact(document: Policy) -> str:
-    """As IAM is sent it: no white space, which would count against some quotas."""
+    """Without white space, which would count against some of IAM's quotas."""
     return json.dumps(document, separators=(",", ":"))
 
 
 def service_trust(service: str, conditions: Mapping[str, Mapping[str, str]] | None = None) -> Policy:
-    """Who is trusted is an AWS service, such as ec2.amazonaws.com."""
+    """Trust an AWS service, such as ec2.amazonaws.com."""
     statement: Statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     if conditions:
         statement["Condition"] = {operator: dict(keys) for operator, keys in conditions.items()}
@@ -48,7 +48,7 @@ def service_trust(service: str, conditions: Mapping[str, Mapping[str, str]] | No
 
 
 def service_account_trust(account: Account, issuer: str, namespace: str, name: str) -> Policy:
-    """Who is trusted is one Kubernetes ServiceAccount, by the cluster's OIDC issuer (IRSA).
+    """Trust one Kubernetes ServiceAccount, by the cluster's OIDC issuer (IRSA).
 
     `issuer` with or without https://. Both audience and subject are pinned: without `sub` every pod of the cluster
     could take the role.
@@ -70,6 +70,6 @@ def service_account_trust(account: Account, issuer: str, namespace: str, name: s
 
 
 def fargate_trust(account: Account, cluster: str) -> Policy:
-    """Fargate pods of this cluster alone: without SourceArn any profile of the account could use the role."""
+    """Trust Fargate pods of this cluster alone: without SourceArn any profile of the account could use the role."""
     profiles = account.arn("eks", f"fargateprofile/{cluster}/*")
     return service_trust("eks-fargate-pods.amazonaws.com", {"ArnLike": {"aws:SourceArn": profiles}})

@@ -1,4 +1,4 @@
-"""Flags and environment: the peer's names and defaults, all problems at once, nothing ignored in silence."""
+"""Flags and environment: Karpenter v0.27's names and defaults, all problems at once, nothing ignored in silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.errors import ValidationError
 from controller.operator.options import Options, version_of, without_effect
 
 NAMESPACE = {"SYSTEM_NAMESPACE": "karpenter"}
-PEERS = {
+WITH_FLAG = {
     "KARPENTER_SERVICE": ("karpenter_service", "", "web", "web"),
     "DISABLE_WEBHOOK": ("disable_webhook", False, "true", True),
     "WEBHOOK_PORT": ("webhook_port", 8443, "1", 1),
@@ -25,23 +25,23 @@ PEERS = {
     "MEMORY_LIMIT": ("memory_limit_bytes", -1, "1073741824", 2**30),
 }
 """What Karpenter v0.27 reads from flags and environment: field, default, a text and its meaning."""
-PEERS_WITHOUT_FLAG = {
+WITHOUT_FLAG = {
     "KUBERNETES_MIN_VERSION": ("kubernetes_min_version", "1.21", "1.19.0-0", "1.19.0-0"),
     "CONFIG_LOGGING_NAME": ("config_logging_name", "config-logging", "levels", "levels"),
     "POD_NAME": ("pod_name", "", "karpenter-0", "karpenter-0"),
 }
 
 
-@pytest.mark.parametrize("variable", [*PEERS, *PEERS_WITHOUT_FLAG])
-def test_each_option_of_the_peers_is_read_and_has_its_default(variable: str) -> None:
-    field, default, text, value = {**PEERS, **PEERS_WITHOUT_FLAG}[variable]
+@pytest.mark.parametrize("variable", [*WITH_FLAG, *WITHOUT_FLAG])
+def test_each_option_of_karpenter_is_read_and_has_its_default(variable: str) -> None:
+    field, default, text, value = {**WITH_FLAG, **WITHOUT_FLAG}[variable]
     assert getattr(Options.parse(NAMESPACE), field) == default
     assert getattr(Options.parse({**NAMESPACE, variable: text}), field) == value
 
 
-@pytest.mark.parametrize("variable", PEERS)
-def test_each_flag_of_the_peers_is_in_the_help_with_variable_and_default(variable: str) -> None:
-    field, default, text, value = PEERS[variable]
+@pytest.mark.parametrize("variable", WITH_FLAG)
+def test_each_flag_is_in_the_help_with_variable_and_default(variable: str) -> None:
+    field, default, text, value = WITH_FLAG[variable]
     flag = variable.lower().replace("_", "-")
     assert getattr(Options.parse(NAMESPACE, {flag: text}), field) == value
     said = " ".join(CliRunner().invoke(main, ["run", "--help"]).output.split())
@@ -55,7 +55,7 @@ def test_options_are_frozen() -> None:
         Options.parse(NAMESPACE).webhook_port = 1  # type: ignore[misc]
 
 
-def test_variables_of_the_peers_that_do_nothing_here_are_told_with_what_does() -> None:
+def test_variables_of_karpenter_without_effect_are_reported_with_what_to_use_instead() -> None:
     found = without_effect({**NAMESPACE, "METRICS_PROMETHEUS_PORT": "9090", "PROFILING_PORT": "8008", "PATH": "/bin"})
     assert set(found) == {"METRICS_PROMETHEUS_PORT", "PROFILING_PORT"}
     assert "METRICS_PORT" in found["METRICS_PROMETHEUS_PORT"]
@@ -76,7 +76,7 @@ def test_a_flag_wins_over_the_environment() -> None:
     assert (options.metrics_port, options.leader_elect, options.disable_webhook) == (2, False, True)
 
 
-def test_an_unreadable_variable_is_refused_where_the_peer_falls_back_in_silence() -> None:
+def test_an_unreadable_variable_is_refused_and_never_replaced_by_the_default() -> None:
     environment = {
         "METRICS_PORT": "x",
         "WEBHOOK_PORT": "70000",

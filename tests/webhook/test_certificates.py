@@ -46,7 +46,7 @@ def test_a_new_certificate_is_good_and_trusted_under_the_services_name() -> None
 
 def test_it_survives_its_secret() -> None:
     data = to_secret(HELD)
-    assert set(data) == {"server-key.pem", "server-cert.pem", "ca-cert.pem"}, "the peer's names"
+    assert set(data) == {"server-key.pem", "server-cert.pem", "ca-cert.pem"}, "Karpenter v0.27's names"
     assert from_secret(data) == HELD
 
 

@@ -108,15 +108,15 @@ def url(text: str) -> str:
 def tags(text: str) -> FrozenMap[str, str]:
     """AWS tags as a JSON object of strings, without those that only the controller or AWS may set."""
     try:
-        found = json.loads(text) if text else {}
+        values = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         raise ValueError(f"is not JSON: {_TAGS_EXAMPLE}") from None
-    if found is None:
+    if values is None:
         return EMPTY
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise ValueError(f"is not a map of strings: {_TAGS_EXAMPLE}")
-    if not all(found):
+    if not all(values):
         raise ValueError(f"has an empty key: {_TAGS_EXAMPLE}")
-    if reserved := sorted(filter(protected_tag, found)):
+    if reserved := sorted(filter(protected_tag, values)):
         raise ValueError(f"has keys that only the controller or AWS may set ({', '.join(reserved)}): take them out")
-    return FrozenMap(found)
+    return FrozenMap(values)

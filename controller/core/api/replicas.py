@@ -72,9 +72,9 @@ class Pods(Sequence[Pod]):
                 alike[key].extend(run)
             else:
                 alike[key] = list(run)
-        found = cls([*(Replicas(run[0], run) for run in alike.values()), *(Replicas(pod, [pod]) for pod in apart)])
-        found.__dict__["_every"] = every
-        return found
+        grouped = cls([*(Replicas(run[0], run) for run in alike.values()), *(Replicas(pod, [pod]) for pod in apart)])
+        grouped.__dict__["_every"] = every
+        return grouped
 
     def only(self, wanted: Callable[[Pod], bool]) -> Pods:
         """Those wanted. `wanted` is asked of the first of each group: it may not look at what replicas differ in."""

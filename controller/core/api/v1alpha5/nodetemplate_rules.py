@@ -152,7 +152,7 @@ def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
     """Devices, each with a name and an ebs. None when the field is absent: the AMI family's own devices hold."""
     if not spec.has("blockDeviceMappings"):
         return None
-    found: list[BlockDeviceMapping] = []
+    devices: list[BlockDeviceMapping] = []
     for fields in spec.objects("blockDeviceMappings", ("deviceName", "ebs")):
         name = fields.text("deviceName")
         if not name:
@@ -160,8 +160,8 @@ def _block_devices(spec: Fields) -> tuple[BlockDeviceMapping, ...] | None:
         if not fields.has("ebs"):
             fields.problem("ebs", "is missing", "describe the volume: ebs: {volumeSize: 20Gi}")
             continue
-        found.append(BlockDeviceMapping(name or "", _ebs(fields)))
-    return tuple(found)
+        devices.append(BlockDeviceMapping(name or "", _ebs(fields)))
+    return tuple(devices)
 
 
 def _ebs(mapping: Fields) -> BlockDevice:

@@ -108,12 +108,12 @@ def _limits(spec: Fields) -> Resources | None:
 
 def _labels(spec: Fields) -> FrozenMap[str, str]:
     """Keys are qualified names that users may set; values are label values."""
-    found = spec.string_map("labels")
+    values = spec.string_map("labels")
     for path, key, _ in spec.entries("labels"):
         _check_label_key(spec.report, path, key)
-        if key in found and (wrong := label_value_error(found[key])):
+        if key in values and (wrong := label_value_error(values[key])):
             spec.report.add(path, wrong)
-    return found
+    return values
 
 
 def _check_label_key(report: Report, path: str, key: str) -> None:
@@ -139,7 +139,7 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
 
     `seen` has those of taints and startupTaints so far, with their paths.
     """
-    found: list[Taint] = []
+    taints: list[Taint] = []
     for fields in spec.objects(name, ("key", "value", "effect", "timeAdded")):
         key, value, effect = fields.text("key"), fields.text("value") or "", fields.text("effect", EFFECTS)
         fields.text("timeAdded")
@@ -158,14 +158,14 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
                 fields.path, f"repeats key {key} and effect {effect} of {seen[key, effect]}", "keep one of them"
             )
         seen.setdefault((key, effect), fields.path)
-        found.append(Taint(key, value, effect))
-    return tuple(found)
+        taints.append(Taint(key, value, effect))
+    return tuple(taints)
 
 
 def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
     """Requirements with a key that users may set. Contradictory and repeated keys are accepted, as in v0.27: that no
     node meets them is said when a pod waits for one."""
-    found: list[SelectorRequirement] = []
+    requirements: list[SelectorRequirement] = []
     for fields in spec.objects("requirements", ("key", "operator", "values")):
         key, operator, values = fields.text("key"), fields.text("operator", OPERATORS), fields.strings("values")
         if not key:
@@ -179,8 +179,8 @@ def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
                 spec.report.add(f"{fields.at('values')}[{index}]", wrong)
         if operator:
             _check_values(fields, operator, values)
-        found.append(SelectorRequirement(key or "", operator or "", values))
-    return tuple(found)
+        requirements.append(SelectorRequirement(key or "", operator or "", values))
+    return tuple(requirements)
 
 
 def _check_values(fields: Fields, operator: str, values: tuple[str, ...]) -> None:
