@@ -19,13 +19,13 @@ from controller.core.scheduling.requirements import Requirements
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """A price that holds for a number of instances alone: of all offerings of the same `rule` together."""
+    """A price that holds for a limited number of instances, shared by all offerings with the same `rule`."""
 
     rule: int
     left: int
     """Instances that may still be launched at the price."""
     otherwise: float
-    """$ an hour of those beyond."""
+    """$ an hour of further instances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Offering:
     price: float
     available: bool = True
     commitment: Commitment | None = None
-    """What `price` holds for; None: for as many instances as are launched."""
+    """The limit of `price`; None: it holds for any number of instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
     """An instance type under one Provisioner and node template (its kubelet settings change what is allocatable).
 
-    `requirements` hold the labels that every node of the type has (zone and capacity type are not among them: they are
-    the offerings'). allocatable = capacity - overhead, per resource.
+    `requirements` are on the labels that every node of the type has, but zone and capacity type, which
+    the offerings have. allocatable = capacity - overhead, per resource.
     """
 
     name: str
@@ -66,7 +66,7 @@ Catalog = Mapping[str, tuple[InstanceType, ...]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class PricedOffering:
-    """An offering with its type: what a node may be launched as. Sorts by price, then name, zone, capacity type."""
+    """An offering with its instance type. Sorts by price, then type, zone, capacity type."""
 
     price: float
     instance_type: str
@@ -76,10 +76,10 @@ class PricedOffering:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One node to launch. `offerings` are in the order of preference, the first is the plan's; where both capacity
-    types are among them, the provider asks for spot first.
+    """One node to launch. `offerings` are in order of preference, the plan's first; where both capacity types are among
+    them, the provider asks for spot first.
 
-    `token` names the plan item: the same token never launches twice. `labels` and taints are what the Node must have.
+    The same `token` never launches twice. `labels` and taints are those of the Node.
     """
 
     token: str
@@ -87,13 +87,13 @@ class LaunchRequest:
     template: AWSNodeTemplate
     offerings: tuple[PricedOffering, ...]
     instance_types: Mapping[str, InstanceType]
-    """The Provisioner's types by name: those of `offerings`, and all that the fleet may turn out to have given."""
+    """The Provisioner's types by name: those of `offerings`, and all that the fleet may launch instead."""
     labels: FrozenMap[str, str] = EMPTY
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     requests: Resources = EMPTY
     on_record: bool = False
-    """The token stands on record elsewhere: the instance must carry it as a tag from the start."""
+    """The token is recorded on a Node: the instance must have it as a tag from the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class CloudInstance:
     that its launch request carried."""
     subnet_id: str = ""
     security_group_ids: tuple[str, ...] = ()
-    """Sorted. Both are empty where nobody knows them."""
+    """Sorted. Empty, as `subnet_id` is, where unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ The controller's own boto3 clients talk to it over HTTP, pointed there by AWS_EN
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +38,20 @@ SETTINGS = Settings(cluster_name=CLUSTER, default_instance_profile=PROFILE)
 DELAYS = Delays(pending_seconds=5, shutting_down_seconds=10, stopping_seconds=10, forgotten_after_seconds=3600)
 
 _tokens = itertools.count(1)
+
+
+Types = tuple[InstanceType, ...]
+
+
+def by_name(types: Types) -> dict[str, InstanceType]:
+    """The types by name."""
+    return {item.name: item for item in types}
+
+
+def available(provider: AWSProvider, name: str, capacity_type: str) -> dict[str, bool]:
+    """By zone: whether the offering of a type and capacity type is available."""
+    offerings = by_name(provider.instance_types(provisioner(), template()))[name].offerings
+    return {offering.zone: offering.available for offering in offerings if offering.capacity_type == capacity_type}
 
 
 def template(**fields: Any) -> AWSNodeTemplate:
@@ -82,6 +97,17 @@ class Cloud:
     def alive(self) -> list[dict[str, Any]]:
         """The sandbox's instances that run or are about to."""
         return [i for i in self.aws.instances() if i["state"] in ("pending", "running")]
+
+    def user_data(self) -> list[str]:
+        """The user data of the instances that run or are about to."""
+        return [base64.b64decode(instance["userData"]).decode() for instance in self.alive()]
+
+    def sent_types(self) -> list[set[str]]:
+        """The instance types of each CreateFleet call."""
+        return [
+            {each["InstanceType"] for config in call.params["LaunchTemplateConfigs"] for each in config["Overrides"]}
+            for call in self.aws.calls.calls("CreateFleet")
+        ]
 
     def events(self, level: str) -> list[str]:
         """Log messages of a level."""

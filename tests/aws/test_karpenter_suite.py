@@ -47,7 +47,7 @@ from controller.core.provisioning.problem import build
 from sandbox.aws.faults import Shortage
 from tests import factories
 from tests.aws.catalog.test_capacity import _described, info
-from tests.aws.conftest import Cloud, market, template
+from tests.aws.conftest import Cloud, Types, market, template
 from tests.aws.test_options import told
 from tests.core.provisioning.plans import solved
 
@@ -128,7 +128,7 @@ def retired(name: str, like: str, memory_mib: int, gpu: str, maker: str, count: 
     return parse_type(_described()[like] | own)
 
 
-def fake_ec2_types() -> tuple[InstanceType, ...]:
+def fake_ec2_types() -> Types:
     """Those types as EC2 describes them in us-east-1, each sold in two zones."""
     zones = frozenset({"us-east-1a", "us-east-1b"})
     lacking = (
@@ -143,7 +143,7 @@ def fake_ec2_types() -> tuple[InstanceType, ...]:
     return catalog.instance_types(CapacityRules(), Market(zones, prices, 0, frozenset()))
 
 
-def planned(types: tuple[InstanceType, ...], *pods: Pod) -> SchedulingPlan:
+def planned(types: Types, *pods: Pod) -> SchedulingPlan:
     owner = factories.provisioner(requirements=(factories.requirement(keys.CAPACITY_TYPE, "In", keys.ON_DEMAND),))
     snapshot = factories.snapshot(pending=pods, provisioners=(owner,), node_templates=(factories.node_template(),))
     return solved(build(snapshot, {owner.name: types}))

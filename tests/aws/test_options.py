@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from dataclasses import replace
 
@@ -17,11 +16,11 @@ from controller.aws.provisioner_advice import advice
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.provisioner import KubeletConfiguration
-from controller.core.cloud import CloudInstance, InstanceType, PricedOffering
+from controller.core.cloud import CloudInstance, PricedOffering
 from controller.core.price_rules import PriceBook, PriceRule
 from controller.settings import Settings
 from sandbox.aws.faults import Shortage
-from tests.aws.conftest import SETTINGS, Cloud, make_due, market, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, by_name, make_due, market, provisioner, request, template
 from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 
@@ -29,14 +28,6 @@ from tests.manual_clock import ManualClock
 def told(cloud: Cloud, elder: AWSProvider, **settings: object) -> AWSProvider:
     """A new process with other settings, the catalog and prices read already."""
     return cloud.restarted(elder, replace(SETTINGS, **settings))  # type: ignore[arg-type]
-
-
-def by_name(types: tuple[InstanceType, ...]) -> dict[str, InstanceType]:
-    return {item.name: item for item in types}
-
-
-def user_data(cloud: Cloud) -> list[str]:
-    return [base64.b64decode(instance["userData"]).decode() for instance in cloud.alive()]
 
 
 class TestPrefixDelegation:
@@ -62,9 +53,9 @@ class TestPrefixDelegation:
         for name in ("t3.micro", "m5.large"):
             instance = provider.create(request(types, names=(name,)))
             assert instance.labels[keys.INSTANCE_PODS] == str(by_name(types)[name].capacity["pods"])
-        assert sorted("--max-pods=34" in text for text in user_data(cloud)) == [False, True]
-        assert sorted("--max-pods=110" in text for text in user_data(cloud)) == [False, True]
-        assert all("--use-max-pods false" in text for text in user_data(cloud))
+        assert sorted("--max-pods=34" in text for text in cloud.user_data()) == [False, True]
+        assert sorted("--max-pods=110" in text for text in cloud.user_data()) == [False, True]
+        assert all("--use-max-pods false" in text for text in cloud.user_data())
 
 
 class TestInstanceStore:
@@ -84,12 +75,12 @@ class TestInstanceStore:
         chosen = template(ami_family=family)
         types = provider.instance_types(provisioner(), chosen)
         provider.create(request(types, names=("m5d.large",), template=chosen))
-        assert text in user_data(cloud)[0]
+        assert text in cloud.user_data()[0]
 
     def test_without_the_policy_nothing_is_said_of_disks(self, cloud: Cloud, provider: AWSProvider) -> None:
         types = provider.instance_types(provisioner(), template())
         provider.create(request(types, names=("m5d.large",)))
-        assert "raid0" not in user_data(cloud)[0]
+        assert "raid0" not in cloud.user_data()[0]
 
     def test_a_family_that_cannot_keeps_the_volume_and_the_user_is_told(self, cloud: Cloud, elder: AWSProvider) -> None:
         provider = told(cloud, elder, instance_store_policy="RAID0")

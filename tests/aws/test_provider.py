@@ -9,10 +9,10 @@ import pytest
 
 from controller.aws.provider import AWSProvider
 from controller.core.api.frozen import FrozenMap
-from controller.core.cloud import CloudProvider, InstanceType
+from controller.core.cloud import CloudProvider
 from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
 from sandbox.aws.faults import Fault
-from tests.aws.conftest import SETTINGS, Cloud, let_threads_meet, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, Types, let_threads_meet, provisioner, request, template
 
 
 def test_it_is_a_cloud_provider(provider: AWSProvider) -> None:
@@ -22,7 +22,7 @@ def test_it_is_a_cloud_provider(provider: AWSProvider) -> None:
 
 class TestInstances:
     def test_an_instance_is_found_until_it_is_terminated_and_shutting_down_still_counts(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
         assert provider.get(instance.provider_id).state == "pending"
@@ -51,7 +51,7 @@ class TestInstances:
             provider.delete(provider_id)
 
     def test_instances_of_others_are_neither_listed_nor_found(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
         elsewhere = cloud.provider(replace(SETTINGS, cluster_name="elsewhere"))
@@ -60,7 +60,7 @@ class TestInstances:
             elsewhere.get(instance.provider_id)
 
     def test_terminating_many_at_once_is_one_call_and_a_bad_id_does_not_stop_the_others(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         first, second = (provider.create(request(types, names=("m5.large",))) for _ in range(2))
         results = provider._instances._terminate([first.id, "i-0123456789abcdef0", second.id])
@@ -69,7 +69,7 @@ class TestInstances:
         assert cloud.alive() == []
 
     def test_a_terminate_that_half_succeeds_is_finished(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         both = [provider.create(request(types, names=("m5.large",))).id for _ in range(2)]
         cloud.aws.faults.add(Fault(service="ec2", action="TerminateInstances", half=True, times=1))
@@ -77,7 +77,7 @@ class TestInstances:
         assert cloud.alive() == []
 
     def test_nodes_are_named_by_the_resource_where_the_settings_say_so(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
         named = cloud.restarted(provider, replace(SETTINGS, node_name_convention="resource-name"))
@@ -87,7 +87,7 @@ class TestInstances:
 
 class TestThreads:
     def test_many_launches_at_once_are_one_instance_each(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         requests = [request(types, names=("m5.large", "c5.large")) for _ in range(20)]
         let_threads_meet(provider)
@@ -142,9 +142,7 @@ class TestStatus:
         status = provider.template_status(template(launch_template="own", security_group_selector=FrozenMap()))
         assert status.problems == ()
 
-    def test_images_are_those_that_nodes_may_run_now(
-        self, provider: AWSProvider, types: tuple[InstanceType, ...]
-    ) -> None:
+    def test_images_are_those_that_nodes_may_run_now(self, provider: AWSProvider, types: Types) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
         assert instance.image_id in provider.image_ids(template())
         assert instance.image_id not in provider.image_ids(template(ami_family="AL2023"))

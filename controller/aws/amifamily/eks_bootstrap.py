@@ -23,7 +23,7 @@ exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1
 
 
 def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str:
-    """The script that runs bootstrap.sh; `container_runtime` None: the image's own."""
+    """The script that runs bootstrap.sh; `container_runtime` None: the image's default."""
     cluster = bootstrap.cluster
     lines = [f"/etc/eks/bootstrap.sh {quoted(cluster.name)} --apiserver-endpoint {quoted(cluster.endpoint)}"]
     if cluster.ca_bundle:
@@ -45,7 +45,7 @@ def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str
 
 
 def shell_user_data(bootstrap: Bootstrap, container_runtime: str | None) -> str:
-    """The user's parts, then ours, as one MIME document. Raises NodeTemplateError when theirs cannot be read."""
+    """The user's parts, then bootstrap.sh, as one MIME document. Raises NodeTemplateError for bad spec.userData."""
     script = bootstrap_script(bootstrap, container_runtime)
     return merge_mime(bootstrap.custom, [Part(SHELL_SCRIPT, script)], bootstrap.subject)
 

@@ -1,7 +1,7 @@
 """The SQS queue of interruption events: long polls, and deletion of messages that were handled.
 
 Visibility timeout and message count are Karpenter v0.27's (20 s, 10). The poll is shorter than its 20 s, so that a
-process that is told to stop ends in time.
+process that stops ends in time.
 """
 
 from __future__ import annotations

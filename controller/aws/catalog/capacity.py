@@ -1,8 +1,8 @@
 """Capacity of a node of an instance type, and the overhead that kubelet, system and eviction threshold keep.
 
 Pure formulas. Sources: the EKS AMIs' bootstrap script (kube-reserved), the VPC CNI's ENI formula, Kubernetes' "Reserve
-Compute Resources" page, and Karpenter v0.27's rules. Where we differ: an evictionSoft never lowers the kubelet's own
-hard default (v0.27 took 50Mi of soft alone for the whole threshold, and the node then evicted what had been placed).
+Compute Resources" page, and Karpenter v0.27's rules. Unlike in v0.27, an evictionSoft never lowers the kubelet's hard
+default: with evictionSoft 50Mi alone, v0.27 reserved 50Mi, and the node evicted pods that had been placed on it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from controller.settings import Settings
 CATALOG_SECONDS = 300.0
 SPOT_PRICE_SECONDS = 300.0
 ON_DEMAND_PRICE_SECONDS = 12 * 3600.0
-"""Intervals of Karpenter v0.27."""
 
 
 class MarketData:
@@ -68,7 +67,7 @@ class MarketData:
 
     @property
     def has_commitments(self) -> bool:
-        """Whether prices depend on what runs: then `count_running` must be called now and then."""
+        """Whether prices depend on running instances: then `count_running` must be called now and then."""
         return self._pricing.has_commitments
 
     @property

@@ -103,8 +103,8 @@ class NodeParameters:
     def _max_pods(self, request: LaunchRequest, item: InstanceType) -> int | None:
         """With prefix delegation the images' own rule does not hold: each number of pods needs a launch template."""
         kubelet, settings = request.provisioner.kubelet, self._settings
-        told = max_pods(kubelet, settings.enable_eni_limited_pod_density)
-        return item.capacity.get("pods") if told is None and settings.enable_prefix_delegation else told
+        pods = max_pods(kubelet, settings.enable_eni_limited_pod_density)
+        return item.capacity.get("pods") if pods is None and settings.enable_prefix_delegation else pods
 
     def _parameters(
         self,

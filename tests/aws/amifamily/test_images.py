@@ -17,7 +17,7 @@ from controller.core.cloud import InstanceType
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.errors import CloudUnauthorizedError, NodeTemplateError
 from sandbox.aws.faults import Fault
-from tests.aws.conftest import Cloud, provisioner, template
+from tests.aws.conftest import Cloud, Types, provisioner, template
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_newest_first_undated_last_and_one_for_each_set_of_requirements() -> Non
     assert [image.id for image in found] == ["ami-new", "ami-arm"]
 
 
-def test_an_architecture_that_kubernetes_does_not_know_fits_no_type(types: tuple[InstanceType, ...]) -> None:
+def test_an_architecture_that_kubernetes_does_not_know_fits_no_type(types: Types) -> None:
     image = parse_image({"ImageId": "ami-1", "Architecture": "x86_64_mac"})
     assert all(image.requirements.conflicts(item.requirements) for item in types)
 

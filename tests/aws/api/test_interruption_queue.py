@@ -9,15 +9,12 @@ import pytest
 from controller.aws.api.interruption_queue import SqsQueue
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
-from controller.core.cloud import InstanceType
 from controller.core.machines.interruption_messages import Interruption, Kind, parse_message
 from controller.errors import CloudError
-from tests.aws.conftest import CLUSTER, SETTINGS, Cloud, provisioner, request, template
+from tests.aws.conftest import CLUSTER, SETTINGS, Cloud, Types, available, request
 
 
-def test_a_spot_warning_arrives_and_is_deleted(
-    cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
-) -> None:
+def test_a_spot_warning_arrives_and_is_deleted(cloud: Cloud, provider: AWSProvider, types: Types) -> None:
     queue = SqsQueue(cloud.clients.sqs, CLUSTER, poll_seconds=0)
     cloud.clients.sqs.purge_queue(QueueUrl=cloud.clients.sqs.get_queue_url(QueueName=CLUSTER)["QueueUrl"])
     instance = provider.create(request(types, names=["m5.large"], capacity_types=[keys.SPOT]))
@@ -45,11 +42,7 @@ def test_without_a_name_in_the_settings_the_queue_is_empty(cloud: Cloud) -> None
 
 
 def test_an_offering_that_was_taken_back_is_not_planned(provider: AWSProvider) -> None:
-    def available() -> dict[str, bool]:
-        (entry,) = (t for t in provider.instance_types(provisioner(), template()) if t.name == "m5.large")
-        return {o.zone: o.available for o in entry.offerings if o.capacity_type == keys.SPOT}
-
-    before = available()
+    before = available(provider, "m5.large", keys.SPOT)
     zone = next(zone for zone, there in sorted(before.items()) if there)
     provider.spot_interrupted("m5.large", zone)
-    assert available() == {**before, zone: False}
+    assert available(provider, "m5.large", keys.SPOT) == {**before, zone: False}

@@ -20,12 +20,12 @@ from controller.core.api.node import Node
 from controller.core.api.nodetemplate import BlockDevice, BlockDeviceMapping
 from controller.core.api.pod import SelectorRequirement
 from controller.core.api.provisioner import KubeletConfiguration
-from controller.core.cloud import InstanceType, Offering
+from controller.core.cloud import Offering
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.errors import NodeTemplateError
 from sandbox.aws.faults import Fault
 from tests.aws.catalog.test_capacity import info
-from tests.aws.conftest import Cloud, make_due, provisioner, template
+from tests.aws.conftest import Cloud, Types, by_name, make_due, provisioner, template
 
 PRICES = Prices(1, {"m5.large": 0.1, "c5.large": 0.08}, {("m5.large", "a"): 0.03, ("m5.large", "b"): 0.04})
 
@@ -155,7 +155,7 @@ def test_a_label_that_a_type_lacks_cannot_be_asked_for_and_can_be_ruled_out() ->
 
 class TestOverHttp:
     def test_every_type_that_is_sold_is_there_with_its_zones_and_what_is_not_sold_is_not(
-        self, cloud: Cloud, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, types: Types
     ) -> None:
         ec2 = cloud.aws.client("ec2")
         pages = ec2.get_paginator("describe_instance_type_offerings").paginate(LocationType="availability-zone")
@@ -168,25 +168,23 @@ class TestOverHttp:
         assert all({o.zone for o in item.offerings} == sold[item.name] for item in types)
         assert [item.name for item in types] == sorted(found)
 
-    def test_m5_large_is_what_the_worked_example_says(self, types: tuple[InstanceType, ...]) -> None:
+    def test_m5_large_is_what_the_worked_example_says(self, types: Types) -> None:
         left = by_name(types)["m5.large"].allocatable
         assert left == {"cpu": 1930, "memory": 6903 * 2**20, "ephemeral-storage": 17 * 2**30, "pods": 29}
 
-    def test_asking_again_costs_no_call(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
-    ) -> None:
+    def test_asking_again_costs_no_call(self, cloud: Cloud, provider: AWSProvider, types: Types) -> None:
         cloud.aws.calls.clear()
         assert provider.instance_types(provisioner(name="other"), template(name="other")) is types
         assert cloud.aws.calls.counts() == {}
 
     def test_an_unknown_instance_type_in_a_provisioner_breaks_nothing(
-        self, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, provider: AWSProvider, types: Types
     ) -> None:
         wish = provisioner(requirements=(SelectorRequirement(keys.INSTANCE_TYPE, "In", ("m99.huge",)),))
         assert provider.instance_types(wish, template()) is types
 
     def test_the_last_catalog_stays_when_ec2_does_not_answer(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         make_due(provider, "instance types")
         cloud.aws.faults.add(Fault(service="ec2", action="DescribeInstanceTypes", code="RequestLimitExceeded"))
@@ -223,10 +221,6 @@ class TestOverHttp:
         bad = provisioner(kubelet=KubeletConfiguration(system_reserved=FrozenMap({"memory": "lots"})))
         with pytest.raises(NodeTemplateError, match=r"Provisioner default: spec\.kubeletConfiguration: .*'lots'"):
             provider.instance_types(bad, template())
-
-
-def by_name(types: tuple[InstanceType, ...]) -> dict[str, InstanceType]:
-    return {item.name: item for item in types}
 
 
 def catalog_of(memory: LearnedMemory, *zones: str) -> InstanceTypeCatalog:

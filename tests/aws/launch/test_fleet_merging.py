@@ -14,11 +14,11 @@ from controller.aws.launch.create_fleet import FleetAnswer, FleetError
 from controller.aws.launch.fleet_merging import deal
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
-from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest
+from controller.core.cloud import CloudInstance, LaunchRequest
 from controller.errors import CloudError, CloudThrottledError, InsufficientCapacityError
 from controller.runtime.clock import SystemClock
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import Cloud, let_threads_meet, merger, request
+from tests.aws.conftest import Cloud, Types, let_threads_meet, merger, request
 
 NONE_LEFT = FleetError("InsufficientInstanceCapacity", "none", "m5.large", "a")
 
@@ -67,7 +67,7 @@ def ids(answers: list[CloudInstance | CloudError]) -> list[str]:
 
 
 @pytest.fixture
-def same(types: tuple[InstanceType, ...]) -> Callable[[int], list[LaunchRequest]]:
+def same(types: Types) -> Callable[[int], list[LaunchRequest]]:
     """So many launches of the same, each for its own pods."""
     return lambda count: [request(types, names=("m5.large", "c5.large")) for _ in range(count)]
 
@@ -83,7 +83,7 @@ def test_launches_that_ask_for_the_same_are_one_call_and_each_gets_an_instance_o
 
 
 def test_launches_that_ask_for_something_else_are_calls_of_their_own(
-    cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    cloud: Cloud, provider: AWSProvider, types: Types
 ) -> None:
     names = (("m5.large",), ("c5.large",))
     ids(launch_all(provider, [request(types, names=names[index % 2]) for index in range(4)]))
@@ -113,7 +113,7 @@ def test_a_launch_that_is_on_record_by_its_token_has_a_call_of_its_own_and_the_t
 
 
 def test_what_a_fleet_lacks_is_asked_for_again_elsewhere_by_those_that_got_none(
-    cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+    cloud: Cloud, provider: AWSProvider, types: Types
 ) -> None:
     cloud.aws.faults.add_shortage(Shortage(instanceType="m5.large", capacityType="spot", capacity=0))
     cloud.aws.faults.add_shortage(Shortage(instanceType="c5.large", capacityType="spot", capacity=2))

@@ -13,7 +13,6 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.provisioner import KubeletConfiguration
-from controller.core.cloud import InstanceType
 from controller.errors import (
     CloudError,
     CloudThrottledError,
@@ -23,15 +22,13 @@ from controller.errors import (
 )
 from sandbox.aws.ec2.instances import Delays
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, Types, available, provisioner, request, template
 
 SMALL = ("m5.large", "c5.large", "m6i.large")
 
 
 class TestOneInstanceForAToken:
-    def test_a_launch_gives_what_the_plan_asked_for(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
-    ) -> None:
+    def test_a_launch_gives_what_the_plan_asked_for(self, cloud: Cloud, provider: AWSProvider, types: Types) -> None:
         wanted = request(types, names=SMALL)
         instance = provider.create(wanted)
         assert (instance.instance_type, instance.zone) in {(o.instance_type, o.zone) for o in wanted.offerings}
@@ -42,7 +39,7 @@ class TestOneInstanceForAToken:
         assert [i["instanceId"] for i in cloud.alive()] == [instance.id]
 
     def test_the_same_token_again_gives_the_same_instance(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         first = provider.create(wanted)
@@ -51,7 +48,7 @@ class TestOneInstanceForAToken:
         assert cloud.calls("CreateFleet") == 1
 
     def test_a_process_that_died_after_create_fleet_left_one_instance_which_the_next_one_gets(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         first = provider.create(wanted)
@@ -59,7 +56,7 @@ class TestOneInstanceForAToken:
         assert len(cloud.alive()) == 1
 
     def test_while_describe_does_not_show_it_yet_the_client_token_gives_the_same_instance(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         cloud.aws.world.instances.delays = Delays(unseen_seconds=10)
@@ -71,7 +68,7 @@ class TestOneInstanceForAToken:
         assert [i["instanceId"] for i in cloud.aws.instances()] == [instance.id]
 
     def test_other_offerings_for_the_same_token_find_the_instance_that_was_launched_for_the_first(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         cloud.aws.world.instances.delays = Delays(unseen_seconds=10)  # the look-up by tag comes too early
@@ -85,7 +82,7 @@ class TestOneInstanceForAToken:
         assert [i["instanceId"] for i in cloud.aws.instances()] == [instance.id]
 
     def test_an_instance_that_is_gone_is_not_given_again(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         first = provider.create(wanted)
@@ -100,7 +97,7 @@ class TestOneInstanceForAToken:
         assert [i["instanceId"] for i in cloud.alive()] == [third.id]
 
     def test_an_old_failure_that_ec2_repeats_is_not_taken_for_one_of_now(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=("m5.large",))
         shortage = cloud.aws.faults.add_shortage(Shortage(instanceType="m5.large"))
@@ -113,7 +110,7 @@ class TestOneInstanceForAToken:
         assert cloud.events("info") == []
 
     def test_describe_that_stays_blind_is_an_error_and_the_next_call_finds_the_instance(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         cloud.aws.world.instances.delays = Delays(unseen_seconds=50)
@@ -124,7 +121,7 @@ class TestOneInstanceForAToken:
         assert len(cloud.alive()) == 1
 
     def test_a_process_that_is_told_to_stop_while_it_waits_launches_no_second_one(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         cloud.aws.world.instances.delays = Delays(unseen_seconds=10)
@@ -141,7 +138,7 @@ class TestOneInstanceForAToken:
         assert cloud.restarted(provider).create(other).id == cloud.aws.instances()[0]["instanceId"]
 
     def test_an_instance_that_gets_no_name_is_neither_given_out_nor_launched_again(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         first = provider.create(wanted)
@@ -149,18 +146,18 @@ class TestOneInstanceForAToken:
         assert launched is not None
         name = launched.entry["PrivateDnsName"]
         launched.entry["PrivateDnsName"] = ""
-        launched._xml.clear()
+        launched.retag(launched.tags)
         for process in (provider, cloud.restarted(provider)):
             with pytest.raises(CloudError, match="has no private DNS name after 20 s"):
                 process.create(wanted)
         launched.entry["PrivateDnsName"] = name
-        launched._xml.clear()
+        launched.retag(launched.tags)
         assert provider.create(wanted).id == first.id
         assert len(cloud.alive()) == 1
 
     @pytest.mark.parametrize("done", range(12))
     def test_wherever_a_process_dies_between_two_calls_the_next_one_ends_with_one_instance(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...], done: int
+        self, cloud: Cloud, provider: AWSProvider, types: Types, done: int
     ) -> None:
         """The process dies when the answer to its `done`th call is on the way, and finds nobody for a while."""
         wanted = request(types, names=SMALL)
@@ -180,7 +177,7 @@ class TestOneInstanceForAToken:
 
 class TestWriteAheadRecord:
     def test_labels_are_the_same_just_launched_and_found_by_list(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         many = FrozenMap({f"example.com/label-{index:02}": "v" * 50 for index in range(20)})
         kubelet = KubeletConfiguration(max_pods=20, pods_per_core=4)
@@ -198,7 +195,7 @@ class TestWriteAheadRecord:
         assert found.labels[keys.INSTANCE_AMI_ID] == created.image_id
 
     def test_ownership_tags_cannot_be_overridden_and_the_templates_win_over_the_settings(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         tags = FrozenMap(
             {"kubernetes.io/cluster/demo": "shared", keys.PROVISIONER_NAME: "other", "Name": "mine", "a": "b"}
@@ -209,7 +206,7 @@ class TestWriteAheadRecord:
         assert (created.tags["Name"], created.tags["a"]) == ("mine", "b")
 
     def test_more_tags_than_ec2_takes_are_refused_before_anything_is_launched(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         tags = FrozenMap({f"tag-{index}": "x" for index in range(48)})
         with pytest.raises(
@@ -221,7 +218,7 @@ class TestWriteAheadRecord:
 
 class TestBadDays:
     def test_with_all_but_one_offering_out_of_capacity_that_one_is_launched(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         last = wanted.offerings[-1]
@@ -231,38 +228,38 @@ class TestBadDays:
         assert (instance.instance_type, instance.zone) == (last.instance_type, last.zone)
 
     def test_an_alternative_that_costs_much_more_is_not_sent_while_a_cheap_one_may_be_had(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         names = ("m5.large", "m5.xlarge", "m5.4xlarge")
         wanted = request(types, names=names, capacity_types=(keys.ON_DEMAND,))
         assert provider.create(wanted).instance_type == "m5.large"
-        assert _sent_types(cloud) == [{"m5.large"}]
+        assert cloud.sent_types() == [{"m5.large"}]
 
     def test_when_the_cheap_ones_have_no_capacity_the_dear_ones_are_sent_in_the_same_launch(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         for name in ("m5.large", "m5.xlarge"):
             cloud.aws.faults.add_shortage(Shortage(instanceType=name))
         names = ("m5.large", "m5.xlarge", "m5.4xlarge")
         wanted = request(types, names=names, capacity_types=(keys.ON_DEMAND,))
         assert provider.create(wanted).instance_type == "m5.4xlarge"
-        assert _sent_types(cloud) == [{"m5.large"}, {"m5.xlarge"}, {"m5.4xlarge"}]
+        assert cloud.sent_types() == [{"m5.large"}, {"m5.xlarge"}, {"m5.4xlarge"}]
 
     def test_what_has_no_capacity_is_unavailable_at_once_and_available_again_later(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.faults.add_shortage(Shortage(instanceType="m5.large", capacityType="spot"))
         with pytest.raises(InsufficientCapacityError, match="InsufficientInstanceCapacity"):
             provider.create(request(types, names=("m5.large",)))
-        assert not any(available(provider, "m5.large", keys.SPOT))
+        assert not any(available(provider, "m5.large", keys.SPOT).values())
         (said,) = [entry for entry in cloud.logs.entries if entry["event"] == "Offerings have no capacity"]
         assert len(said["offerings"]) == 4
-        assert all(available(provider, "m5.large", keys.ON_DEMAND))
+        assert all(available(provider, "m5.large", keys.ON_DEMAND).values())
         cloud.clock.advance(181)
-        assert all(available(provider, "m5.large", keys.SPOT))
+        assert all(available(provider, "m5.large", keys.SPOT).values())
 
     def test_spot_falls_back_to_on_demand_in_the_same_call(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.faults.add_shortage(Shortage(capacityType="spot"))
         wanted = request(types, names=SMALL, capacity_types=(keys.SPOT, keys.ON_DEMAND))
@@ -273,7 +270,7 @@ class TestBadDays:
         assert len(cloud.alive()) == 1
 
     def test_after_a_failure_the_next_plan_for_the_same_pods_is_launched_without_waiting(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.faults.add_shortage(Shortage(instanceType="m5.large"))
         failed = request(types, names=("m5.large",))
@@ -288,14 +285,14 @@ class TestBadDays:
     @pytest.mark.parametrize("code", ["MaxSpotInstanceCountExceeded", "SpotMaxPriceTooLow", "UnfulfillableCapacity",
                                       "Unsupported", "VcpuLimitExceeded", "InvalidFleetConfiguration"])  # fmt: skip
     def test_every_capacity_code_sends_the_launch_elsewhere(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...], code: str
+        self, cloud: Cloud, provider: AWSProvider, types: Types, code: str
     ) -> None:
         wanted = request(types, names=SMALL)
         cloud.aws.faults.add_shortage(Shortage(instanceType=wanted.offerings[0].instance_type, code=code))
         assert provider.create(wanted).instance_type != wanted.offerings[0].instance_type
 
     def test_throttled_at_every_kind_of_call_a_new_process_still_launches(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         actions = {"ec2": ("CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "DescribeLaunchTemplates",
                            "DescribeSecurityGroups", "DescribeSubnets"),
@@ -310,7 +307,7 @@ class TestBadDays:
         assert len(cloud.aws.calls.errors()) >= sum(map(len, actions.values()))
 
     def test_a_new_instance_that_describe_does_not_show_for_ten_seconds_is_waited_for(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.world.instances.delays = Delays(unseen_seconds=10)
         began = cloud.clock.now()
@@ -318,15 +315,15 @@ class TestBadDays:
         assert 10 <= cloud.clock.now() - began < 15
 
     def test_a_fleet_that_is_refused_as_a_whole_for_capacity_is_treated_as_each_of_its_offerings(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="MaxSpotInstanceCountExceeded", times=1))
         wanted = request(types, names=("m5.large",), capacity_types=(keys.SPOT, keys.ON_DEMAND))
         assert provider.create(wanted).capacity_type == keys.ON_DEMAND
-        assert not any(available(provider, "m5.large", keys.SPOT))
+        assert not any(available(provider, "m5.large", keys.SPOT).values())
 
     def test_throttled_beyond_the_clients_retries_nothing_is_lost(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=SMALL)
         cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="RequestLimitExceeded", times=4))
@@ -336,21 +333,21 @@ class TestBadDays:
         assert len(cloud.alive()) == 1
 
     def test_a_missing_permission_says_which_action_and_where_to_allow_it(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.faults.add(Fault(service="ec2", action="CreateFleet", code="UnauthorizedOperation"))
         with pytest.raises(CloudUnauthorizedError, match="allow ec2:CreateFleet in the policy"):
             provider.create(request(types, names=SMALL))
 
     def test_expired_credentials_are_told_apart_from_a_missing_permission(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         cloud.aws.faults.add(Fault(service="ec2", code="RequestExpired"))
         with pytest.raises(CloudUnauthorizedError, match="credentials are expired"):
             provider.create(request(types, names=SMALL))
 
     def test_a_launch_template_that_somebody_deleted_is_made_again(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=("m5.large",))
         provider.create(wanted)
@@ -360,7 +357,7 @@ class TestBadDays:
         assert provider.create(request(types, names=("m5.large",))).instance_type == "m5.large"
 
     def test_a_subnet_without_addresses_is_left_and_the_launch_goes_to_another_zone(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(types, names=("m5.large",), capacity_types=(keys.ON_DEMAND,))
         zone = wanted.offerings[0].zone
@@ -374,7 +371,7 @@ class TestBadDays:
 
 class TestWhatTheNodeGets:
     def test_taints_of_both_kinds_and_the_provisioners_labels_reach_the_kubelet(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         wanted = request(
             types,
@@ -390,7 +387,7 @@ class TestWhatTheNodeGets:
         assert "--node-labels=karpenter.sh/capacity-type=spot,karpenter.sh/provisioner-name=default,team=a" in user_data
 
     def test_no_instance_profile_anywhere_is_refused_with_the_remedy(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         bare = cloud.provider(replace(SETTINGS, default_instance_profile=""))
         with pytest.raises(
@@ -399,7 +396,7 @@ class TestWhatTheNodeGets:
             bare.create(request(types, names=("m5.large",)))
 
     def test_a_launch_template_of_the_users_own_is_used_as_it_is(
-        self, cloud: Cloud, provider: AWSProvider, types: tuple[InstanceType, ...]
+        self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         provider.create(request(types, names=("m5.large",)))
         ec2 = cloud.aws.client("ec2")
@@ -415,21 +412,3 @@ class TestWhatTheNodeGets:
         (sent,) = cloud.aws.calls.calls("CreateFleet")
         (config,) = sent.params["LaunchTemplateConfigs"]
         assert config["LaunchTemplateSpecification"] == {"LaunchTemplateName": "my-own", "Version": "$Latest"}
-
-
-def available(provider: AWSProvider, name: str, capacity_type: str) -> list[bool]:
-    """Whether each offering of a type and capacity type is available."""
-    (found,) = [item for item in provider.instance_types(provisioner(), template()) if item.name == name]
-    return [offering.available for offering in found.offerings if offering.capacity_type == capacity_type]
-
-
-def _sent_types(cloud: Cloud) -> list[set[str]]:
-    """The instance types of each CreateFleet call."""
-    return [
-        {
-            override["InstanceType"]
-            for config in call.params["LaunchTemplateConfigs"]
-            for override in config["Overrides"]
-        }
-        for call in cloud.aws.calls.calls("CreateFleet")
-    ]

@@ -6,7 +6,8 @@ import pytest
 
 from controller.aws.launch.offering_choice import is_exotic, tiers
 from controller.core.api import labels as keys
-from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.cloud import PricedOffering
+from tests.aws.conftest import Types
 
 GPU = PricedOffering(0.1, "g4dn.xlarge", "a", keys.SPOT)
 SPOT = PricedOffering(0.2, "m5.large", "a", keys.SPOT)
@@ -46,8 +47,6 @@ def test_within_a_tier_the_plans_order_stays() -> None:
     ("name", "expected"),
     [("m5.large", False), ("m5.metal", True), ("m7i.metal-24xl", True), ("g4dn.xlarge", True), ("inf1.xlarge", True)],
 )
-def test_bare_metal_and_types_with_devices_are_exotic(
-    types: tuple[InstanceType, ...], name: str, expected: bool
-) -> None:
-    (found,) = [item for item in types if item.name == name]
-    assert is_exotic(found) is expected
+def test_bare_metal_and_types_with_devices_are_exotic(types: Types, name: str, expected: bool) -> None:
+    (item,) = [item for item in types if item.name == name]
+    assert is_exotic(item) is expected
