@@ -1,24 +1,22 @@
 """The Kubernetes API on raw JSON: decoded documents in, decoded documents out, our own errors.
 
 Every call has a timeout, goes through one rate limiter, and is repeated with back-off where that is safe (see `retry`).
-An outage that outlasts the few attempts is raised as UnavailableError; a loop that would rather wait wraps its call in
-`retrying`.
+An outage that outlasts the attempts is raised as UnavailableError.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from controller.errors import GoneError, KubeError, UnavailableError
+from controller.errors import GoneError, UnavailableError
 from controller.kube.connection import Connection
 from controller.kube.list_decoding import Decode, decode_list, decode_object, decoder_of
 from controller.kube.resources import PODS, Resource
-from controller.kube.retry import Backoff
 from controller.kube.stream import WatchStream
 from controller.kube.transport import ClientOptions, Request, Transport
 from controller.runtime.clock import Clock, SystemClock
@@ -26,14 +24,9 @@ from controller.runtime.metrics import SILENT, Recorder
 
 __all__ = ["ClientOptions", "KubeClient", "ObjectList"]
 
-T = TypeVar("T")
 Document = dict[str, Any]
 
-_PATCH_TYPES = {
-    "merge": "application/merge-patch+json",
-    "json": "application/json-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-}
+_PATCH_TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -129,28 +122,18 @@ class KubeClient:
         self,
         resource: Resource,
         name: str,
-        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        patch: Mapping[str, Any],
         *,
         namespace: str = "",
         kind: str = "merge",
         subresource: str = "",
     ) -> Document:
-        """Change parts of an object. `kind` is merge, json or strategic (built-in kinds alone).
+        """Change parts of an object. `kind` is merge or strategic (built-in kinds alone).
 
         A merge patch with metadata.resourceVersion raises ConflictError when the object has changed since.
         """
         content_type = _PATCH_TYPES[kind]
-        idempotent = kind != "json"
-        return self._call(
-            "PATCH",
-            resource,
-            namespace,
-            name,
-            subresource,
-            body=patch,
-            content_type=content_type,
-            idempotent=idempotent,
-        )
+        return self._call("PATCH", resource, namespace, name, subresource, body=patch, content_type=content_type)
 
     def delete(
         self,
@@ -159,19 +142,14 @@ class KubeClient:
         namespace: str = "",
         *,
         uid: str | None = None,
-        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
-        propagation_policy: str | None = None,
     ) -> Document:
-        """Ask for deletion. Raises NotFoundError, and ConflictError when the uid or version is another's."""
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        """Ask for deletion. Raises NotFoundError, and ConflictError when the uid is another's."""
         options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if wanted := {key: value for key, value in preconditions.items() if value is not None}:
-            options["preconditions"] = wanted
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        if propagation_policy is not None:
-            options["propagationPolicy"] = propagation_policy
         return self._call("DELETE", resource, namespace, name, body=options)
 
     def evict(self, namespace: str, name: str, uid: str, *, grace_period_seconds: int | None = None) -> None:
@@ -222,22 +200,6 @@ class KubeClient:
     def version(self) -> Document:
         """The server's version document."""
         return self._document(Request("GET", "/version", "get version"))
-
-    def retrying(
-        self,
-        fn: Callable[[], T],
-        *,
-        stop: threading.Event | None = None,
-        backoff: Backoff | None = None,
-        before_wait: Callable[[KubeError, float], None] | None = None,
-    ) -> T:
-        """Call `fn` (made of calls to this client) until the API server answers, however long that takes.
-
-        Only UnavailableErrors are waited out; other errors are raised, and so is the last one when `stop` is set.
-        `before_wait` gets each error and the seconds until the next attempt: for saying an outage once.
-        """
-        patience = backoff or Backoff(initial_seconds=0.5, max_seconds=10.0, attempts=0)
-        return self._transport.patiently(fn, patience, stop, before_wait)
 
     def _pages(
         self, resource: Resource, namespace: str, selectors: Mapping[str, str], limit: int, decode: Decode

@@ -1,4 +1,4 @@
-"""When a call is worth repeating, and how long to wait: exponential back-off with jitter, or as the server says."""
+"""When a request is repeated, and after how long: exponential back-off with jitter, or as long as the server asks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
-
-import tenacity
 
 from controller.errors import KubeError, TooManyRequestsError, UnavailableError
 from controller.kube.refusals import NotSentError
@@ -19,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits of `initial_seconds`, doubled up to `max_seconds`, with jitter; `attempts` in all (0: no limit)."""
+    """Waits of `initial_seconds`, doubled up to `max_seconds`, with jitter; `attempts` in all, the first included."""
 
     initial_seconds: float = 0.2
     max_seconds: float = 5.0
@@ -33,11 +31,11 @@ class Backoff:
         return self.uniform(bound / 2, bound)
 
 
-def repeatable(error: BaseException, idempotent: bool) -> bool:
-    """Whether the same request may go out again.
+def repeatable(error: KubeError, idempotent: bool) -> bool:
+    """Whether the same request may be sent again.
 
-    A request that never left may, whatever its verb. So may one that was refused with 429 before anything was done.
-    After a cut connection or a 5xx nobody knows what was done: then only idempotent ones.
+    A request that never left may, whatever its verb, and so may one that was refused with 429 before anything was done.
+    After a cut connection or a 5xx it is not known what was done: then only idempotent requests are repeated.
     """
     if isinstance(error, NotSentError | TooManyRequestsError):
         return True
@@ -45,40 +43,19 @@ def repeatable(error: BaseException, idempotent: bool) -> bool:
 
 
 def call(
-    fn: Callable[[], T],
-    backoff: Backoff,
-    clock: Clock,
-    stop: threading.Event,
-    retry_if: Callable[[BaseException], bool],
-    before_wait: Callable[[KubeError, float], None] | None = None,
+    fn: Callable[[], T], backoff: Backoff, clock: Clock, stop: threading.Event, retry_if: Callable[[KubeError], bool]
 ) -> T:
     """Call `fn` until it succeeds, fails with what `retry_if` denies, runs out of attempts, or `stop` is set.
 
     Raises the last error as it is. A Retry-After longer than the back-off's wait takes its place.
     """
-
-    def wait(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        asked = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
-        return max(asked, backoff.wait_seconds(state.attempt_number))
-
-    def say(state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if before_wait is not None and isinstance(error, KubeError):
-            before_wait(error, state.upcoming_sleep)
-
-    def pause(seconds: float) -> None:
-        clock.wait(stop, seconds)
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(retry_if),
-        wait=wait,
-        stop=tenacity.stop_any(
-            tenacity.stop_when_event_set(stop),
-            tenacity.stop_after_attempt(backoff.attempts) if backoff.attempts else tenacity.stop_never,
-        ),
-        sleep=pause,
-        before_sleep=say,
-        reraise=True,
-    )
-    return retrying(fn)
+    attempt = 0
+    while True:
+        try:
+            return fn()
+        except KubeError as error:
+            attempt += 1
+            if attempt >= backoff.attempts or stop.is_set() or not retry_if(error):
+                raise
+            asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
+            clock.wait(stop, max(asked_seconds, backoff.wait_seconds(attempt)))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -20,8 +19,6 @@ from controller.kube.refusals import NotSentError, error_of
 from controller.kube.retry import Backoff
 from controller.runtime.clock import Clock, ServerClock
 from controller.runtime.metrics import REST_REQUESTS, SILENT, Recorder
-
-T = TypeVar("T")
 
 NO_ANSWER = "<error>"
 """The code that client-go counts a request under that got no answer."""
@@ -81,9 +78,8 @@ class Transport:
     def exchange(self, request: Request) -> bytes:
         """The answer's body; the request is repeated where that is safe."""
 
-        def worth(error: BaseException) -> bool:
-            busy = isinstance(error, KubeError) and error.status == 429
-            return retry.repeatable(error, request.idempotent) and (request.repeat_busy or not busy)
+        def worth(error: KubeError) -> bool:
+            return retry.repeatable(error, request.idempotent) and (request.repeat_busy or error.status != 429)
 
         def once() -> bytes:
             return self._send(request, self.options.timeout_seconds, preload=True).data
@@ -93,20 +89,6 @@ class Transport:
     def stream(self, request: Request, read_timeout_seconds: float) -> urllib3.BaseHTTPResponse:
         """An answer that is still to be read. Not repeated."""
         return self._send(request, read_timeout_seconds, preload=False)
-
-    def patiently(
-        self,
-        fn: Callable[[], T],
-        backoff: Backoff,
-        stop: threading.Event | None,
-        before_wait: Callable[[KubeError, float], None] | None,
-    ) -> T:
-        """Call `fn` until it raises no UnavailableError, or `stop` is set."""
-
-        def worth(error: BaseException) -> bool:
-            return isinstance(error, UnavailableError)
-
-        return retry.call(fn, backoff, self.clock, stop or self.stop, worth, before_wait)
 
     def _send(self, request: Request, read_timeout_seconds: float, *, preload: bool) -> urllib3.BaseHTTPResponse:
         seconds = self._bucket.reserve()

@@ -42,7 +42,7 @@ class WatchOptions:
     """The server ends a watch after a random time between this one and twice this, as it does with the Go clients'."""
     read_timeout_seconds: float = 150.0
     """A silent stream is given up after this; bookmarks come every minute."""
-    backoff: Backoff = field(default_factory=lambda: Backoff(initial_seconds=0.5, max_seconds=10.0, attempts=0))
+    backoff: Backoff = field(default_factory=lambda: Backoff(initial_seconds=0.5, max_seconds=10.0))
     """The longest wait is also how late an outage's end may be noticed."""
 
 

@@ -27,7 +27,6 @@ from controller.kube.list_decoding import Decode
 from controller.kube.resources import LEASES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, Resource
 from controller.kube.retry import Backoff
 from controller.kube.transport import Request
-from controller.runtime.clock import SystemClock
 from tests.factories import node_object, pod_object, provisioner_object
 from tests.kube.documents import fresh
 from tests.kube.server import Server
@@ -55,16 +54,11 @@ def test_a_name_that_is_taken_is_not_a_stale_version(client: KubeClient) -> None
         client.create(NODES, NODE)
 
 
-def test_patches_of_three_kinds(client: KubeClient) -> None:
+def test_merge_patches_and_strategic_patches(client: KubeClient) -> None:
     client.create(NODES, {**NODE, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
     client.patch(NODES, "n1", {"metadata": {"labels": {"a": None, "m": "1"}}})
-    client.patch(NODES, "n1", [{"op": "add", "path": "/metadata/labels/j", "value": "1"}], kind="json")
     strategic = {"metadata": {"labels": {"s": "1"}}}
-    assert client.patch(NODES, "n1", strategic, kind="strategic")["metadata"]["labels"] == {
-        "m": "1",
-        "j": "1",
-        "s": "1",
-    }
+    assert client.patch(NODES, "n1", strategic, kind="strategic")["metadata"]["labels"] == {"m": "1", "s": "1"}
 
 
 def test_a_merge_patch_with_a_stale_version_is_a_conflict(client: KubeClient) -> None:
@@ -231,29 +225,13 @@ class TestRetries:
             KubeClient(nobody(client.connection), client.options, clock).create(NODES, NODE)
         assert len(clock.waits) == 2
 
-    def test_retrying_waits_until_the_server_is_back_and_says_what_it_waits_for(
-        self, server: Server, client: KubeClient
-    ) -> None:
-        client.create(NODES, NODE)
-        server.fault(kind="outage", seconds=0.5)
-        said: list[Exception] = []
-        backoff = Backoff(initial_seconds=0.02, max_seconds=0.1, attempts=0)
-        node = client.retrying(
-            lambda: client.get(NODES, "n1"), backoff=backoff, before_wait=lambda error, _seconds: said.append(error)
-        )
-        assert node["metadata"]["name"] == "n1"
-        assert said
-        assert all(isinstance(error, UnavailableError) for error in said)
-
-    def test_retrying_ends_when_it_is_told_to(self, client: KubeClient) -> None:
+    def test_attempts_end_when_the_process_stops(self, client: KubeClient) -> None:
         stop = threading.Event()
-        absent = KubeClient(nobody(client.connection), client.options, SystemClock(), stop)
+        stop.set()
+        clock = ManualClock()
         with pytest.raises(UnavailableError):
-            absent.retrying(lambda: absent.get(NODES, "n1"), before_wait=lambda _error, _seconds: stop.set())
-
-    def test_retrying_raises_what_waiting_does_not_mend(self, client: KubeClient) -> None:
-        with pytest.raises(NotFoundError):
-            client.retrying(lambda: client.get(NODES, "n1"))
+            KubeClient(nobody(client.connection), client.options, clock, stop).get(NODES, "n1")
+        assert clock.waits == []
 
 
 def test_the_rate_limit_holds_after_the_burst(client: KubeClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -29,7 +28,7 @@ from tests.factories import node_object, pod_object
 from tests.kube.conftest import QUICK
 from tests.kube.documents import fresh
 from tests.kube.server import eventually
-from tests.kube.test_recovery import CORE_STATE, NEVER, OPTIONS, add_node, informing, outage_lines
+from tests.kube.test_recovery import CORE_STATE, NEVER, OPTIONS, PATIENT, add_node, informing, outage_lines
 from tests.manual_clock import ManualClock
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real-control-plane")]
@@ -136,7 +135,7 @@ def test_the_server_is_killed_and_comes_back(plane: RealControlPlane, client: Ku
         plane.stop_apiserver()
         eventually(lambda: "server" in informers.outages.current(), "the outage is noticed")
         plane.start_apiserver()
-        client.retrying(lambda: client.delete(NODES, "n00"), backoff=OPTIONS.backoff, stop=threading.Event())
+        client.with_options(backoff=PATIENT).delete(NODES, "n00")
         eventually(lambda: "n00" not in informers.snapshot().nodes, "what was deleted after the outage")
         eventually(lambda: not informers.outages.current(), "the end of the outage")
         assert len(informers.snapshot().nodes) == 14

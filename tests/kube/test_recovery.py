@@ -24,7 +24,8 @@ from tests.kube.documents import fresh
 from tests.kube.server import Server, eventually
 
 NEVER = threading.Event()
-OPTIONS = WatchOptions(read_timeout_seconds=2.0, backoff=Backoff(initial_seconds=0.02, max_seconds=0.1, attempts=0))
+PATIENT = Backoff(initial_seconds=0.05, max_seconds=0.1, attempts=200)
+OPTIONS = WatchOptions(read_timeout_seconds=2.0, backoff=Backoff(initial_seconds=0.02, max_seconds=0.1))
 """A server that sends a bookmark every 0.1 s is silent after 2 s."""
 CORE_STATE = tuple(resource for resource in CLUSTER_STATE if not resource.group.startswith("karpenter"))
 
@@ -72,7 +73,7 @@ def test_the_server_is_away_for_a_while(server: Server, crds: KubeClient) -> Non
         eventually(lambda: "server" in informers.outages.current(), "the outage is noticed")
         assert names(informers.snapshot()) == ["before"]
         assert informers.snapshot().synced
-        crds.retrying(lambda: add_node(crds, "after"), backoff=OPTIONS.backoff)
+        add_node(crds.with_options(backoff=PATIENT), "after")
         eventually(lambda: names(informers.snapshot()) == ["after", "before"], "what was written after the outage")
         eventually(lambda: not informers.outages.current(), "the end of the outage")
     assert outage_lines(logs) == ["API server does not answer", "API server answers again"]
@@ -129,7 +130,7 @@ def test_watches_that_the_server_ends_are_taken_up_without_a_word(server: Server
 
 def test_a_busy_server_is_waited_for(server: Server, client: KubeClient) -> None:
     server.fault(kind="errors", seconds=1.0, code=429, rate=0.7, retry_after_seconds=0)
-    add = client.with_options(backoff=Backoff(initial_seconds=0.05, max_seconds=0.1, attempts=200))
+    add = client.with_options(backoff=PATIENT)
     with informing(client, CORE_STATE) as informers:
         add_node(add, "n1")
         assert informers.wait_synced(NEVER, 15)

@@ -18,7 +18,7 @@ from tests.factories import node_object
 from tests.kube.scripted import Script, event, scripted, status
 from tests.kube.server import Server, eventually
 
-OPTIONS = WatchOptions(read_timeout_seconds=5.0, backoff=Backoff(initial_seconds=0.01, max_seconds=0.02, attempts=0))
+OPTIONS = WatchOptions(read_timeout_seconds=5.0, backoff=Backoff(initial_seconds=0.01, max_seconds=0.02))
 
 
 def node(name: str, version: int) -> dict[str, object]:
@@ -102,7 +102,7 @@ def test_three_failures_in_a_row_without_an_event_list_anew(server: Server) -> N
 
 
 def test_streams_that_end_at_once_are_not_asked_for_without_a_pause(server: Server) -> None:
-    slow = WatchOptions(read_timeout_seconds=5.0, backoff=Backoff(initial_seconds=60.0, max_seconds=60.0, attempts=0))
+    slow = WatchOptions(read_timeout_seconds=5.0, backoff=Backoff(initial_seconds=60.0, max_seconds=60.0))
     script = Script(*[b""] * 1000)
     with scripted(script, server) as client, watching(client, slow) as (watcher, _):
         eventually(lambda: len(script.watched_from) == 1, "the first stream")
