@@ -1,10 +1,10 @@
-"""Every error the controller raises on purpose, in one tree.
+"""The exceptions that the controller raises on purpose, in one tree.
 
     NodelessError
     ├── ValidationError                 a user's object or setting breaks rules; carries every problem at once
     ├── CloudError                      the cloud refused or failed
     │   ├── InsufficientCapacityError   no offering of the request has capacity; try others
-    │   ├── InstanceNotFoundError       the instance is gone (or was never there)
+    │   ├── InstanceNotFoundError       the instance is terminated, or never existed
     │   ├── NodeTemplateError           a template cannot be resolved: no subnet, no group, no AMI, no template
     │   ├── CloudUnauthorizedError      a permission or credential is missing; retrying alone will not help
     │   └── CloudThrottledError         rate limited after the client's own retries; try again later
@@ -15,12 +15,13 @@
         ├── AlreadyExistsError          409: the name is taken
         ├── InvalidObjectError          400 or 422
         ├── ForbiddenError              401 or 403: a missing verb in the role
-        │   └── NamespaceEndsError      403: nothing can be made in a namespace that is being deleted
+        │   └── NamespaceTerminatingError   403: nothing can be created in a namespace that is being deleted
         ├── TooManyRequestsError        429; carries Retry-After
         ├── GoneError                   410: the resourceVersion was compacted
         └── UnavailableError            no answer, a cut connection, or 5xx
 
-Edges translate what their libraries raise into these, with the cause chained; the core raises ValidationError alone.
+Edges translate the exceptions of their libraries into these, with the cause chained. The core raises ValidationError
+alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 
 
 class NodelessError(Exception):
-    """The root: catch this to catch everything that the controller foresaw."""
+    """The root of all expected errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class NotFoundError(KubeError):
 
 
 class ConflictError(KubeError):
-    """409: somebody wrote the object since we read it."""
+    """409: the object was changed since it was read."""
 
 
 class AlreadyExistsError(KubeError):
@@ -116,12 +117,12 @@ class ForbiddenError(KubeError):
     """401 or 403."""
 
 
-class NamespaceEndsError(ForbiddenError):
-    """403 because the namespace is being deleted, and everything in it: no right is missing."""
+class NamespaceTerminatingError(ForbiddenError):
+    """403 because the namespace is being deleted with everything in it; no permission is missing."""
 
 
 class TooManyRequestsError(KubeError):
-    """429: for an eviction, a PodDisruptionBudget says no; otherwise the server is busy."""
+    """429: for an eviction, a PodDisruptionBudget forbids it; otherwise the server is busy."""
 
     def __init__(self, message: str, status: int = 429, reason: str = "", retry_after_seconds: float = 0.0) -> None:
         self.retry_after_seconds = retry_after_seconds

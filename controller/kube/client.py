@@ -1,4 +1,4 @@
-"""The Kubernetes API on raw JSON: decoded documents in, decoded documents out, our own errors.
+"""A client of the Kubernetes API on decoded JSON documents, that raises the KubeErrors of `controller.errors`.
 
 Every call has a timeout, goes through one rate limiter, and is repeated with back-off where that is safe (see `retry`).
 An outage that outlasts the attempts is raised as UnavailableError.
@@ -56,12 +56,12 @@ class KubeClient:
 
     @property
     def connection(self) -> Connection:
-        """The API server it talks to."""
+        """The connection to the API server."""
         return self._transport.connection
 
     @property
     def options(self) -> ClientOptions:
-        """How it talks."""
+        """Timeouts, rate limit and repetition."""
         return self._transport.options
 
     def with_options(self, **changes: Any) -> KubeClient:
@@ -89,9 +89,9 @@ class KubeClient:
         field_selector: str = "",
         decode: Decode | None = None,
     ) -> ObjectList:
-        """All objects of one moment, and its resource version; `decode` defaults to the resource's frugal decoder.
+        """All objects at one resource version, and that version; `decode` defaults to the resource's own decoder.
 
-        A page token that expired (410) starts the list anew, in one answer without pages if it happens twice.
+        A page token that expired (410) begins the list again; when that happens twice, without pages.
         """
         decode = decode or decoder_of(resource)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -155,9 +155,9 @@ class KubeClient:
     def evict(self, namespace: str, name: str, uid: str, *, grace_period_seconds: int | None = None) -> None:
         """Ask for an eviction of this very pod (policy/v1).
 
-        Raises TooManyRequestsError when a PodDisruptionBudget says no, UnavailableError (500) when several cover the
-        pod, NotFoundError when it is gone, ConflictError when the name is another pod's by now. Whoever drains asks
-        again: nothing is repeated here that would hold up the rest of the drain.
+        Raises TooManyRequestsError when a PodDisruptionBudget forbids it, UnavailableError (500) when several budgets
+        cover the pod, NotFoundError when it is gone, ConflictError when another pod has the name by now. A 429 is not
+        repeated here: the next step of the drain asks again, and the other pods need not wait.
         """
         options: Document = {"preconditions": {"uid": uid}}
         if grace_period_seconds is not None:
@@ -181,9 +181,9 @@ class KubeClient:
         timeout_seconds: float = 300.0,
         read_timeout_seconds: float = 150.0,
     ) -> WatchStream:
-        """Follow changes from a resource version on, with bookmarks. Use it in a `with`, iterate, `close()` to stop.
+        """Watch changes from a resource version on, with bookmarks. Use it in a `with`, iterate, `close()` to stop.
 
-        Not repeated on failure: the watcher that follows decides. Raises GoneError when the version is too old already.
+        Not repeated on failure: the watcher decides. Raises GoneError when the version is too old already.
         """
         query = {
             "watch": "true",
@@ -198,7 +198,7 @@ class KubeClient:
         return WatchStream(response, request.what, decoder_of(resource))
 
     def version(self) -> Document:
-        """The server's version document."""
+        """The server's version: the document of /version."""
         return self._document(Request("GET", "/version", "get version"))
 
     def _pages(

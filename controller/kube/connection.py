@@ -1,8 +1,8 @@
-"""Where the API server is and how to log in: the official client's configuration, credentials and connection pool.
+"""Where the API server is, and credentials for it: configuration and connection pool of the official client.
 
-This is all we take from the `kubernetes` package: kubeconfig in all its forms (exec plugins such as `aws eks get-token`
-included), the in-cluster service account with its rotating token, TLS and proxies. Its models are not used; they cost
-twenty times our parsing.
+Nothing else of the `kubernetes` package is used: it reads kubeconfig in all its forms (exec plugins such as `aws eks
+get-token` included), the in-cluster service account with its rotating token, TLS and proxies. Parsing with its models
+takes twenty times as long as ours.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Connection:
     pool: urllib3.PoolManager
     configuration: Any
     _renewing: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
-    """One thread at a time renews credentials: a plugin is not started a dozen times at once."""
+    """Held while credentials are renewed, so that a plugin runs once and not once a thread."""
 
     def auth_headers(self) -> dict[str, str]:
-        """Fresh credentials; the official client renews a token that ran out.
+        """The Authorization header; a token that has expired is renewed.
 
-        Raises ForbiddenError when the credentials cannot be had.
+        Raises ForbiddenError when there are no credentials.
         """
         try:
             with self._renewing:
@@ -75,7 +75,7 @@ def connect(kubeconfig: str = "", context: str = "", pool_size: int = 32) -> Con
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """TCP keepalive, so that a peer that vanished is noticed even where nothing is read or written."""
+    """TCP keepalive, so that a dead connection is noticed even where nothing is read or written."""
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
     for name, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_SECONDS),

@@ -1,8 +1,8 @@
-"""Kubernetes Events, so that `kubectl describe` tells what the controller did and why.
+"""Record Kubernetes Events, so that `kubectl describe` shows what the controller did and why.
 
-Publishing never blocks and never fails: events wait in a bounded queue for a thread of their own, at a rate that leaves
-the API server to the rest of us. A repeat within two minutes is counted, not sent; later it raises `count` and
-`lastTimestamp` of the event that is there, as the Go recorder does. What is given up is counted in `dropped`.
+Publishing never blocks and never raises: events wait in a bounded queue, and a worker sends them at a limited rate. A
+repeat within two minutes is counted, not sent; later it raises `count` and `lastTimestamp` of the existing event, as
+client-go's recorder does. Events that are not sent are counted in `dropped`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
-from controller.errors import KubeError, NamespaceEndsError, NotFoundError
+from controller.errors import KubeError, NamespaceTerminatingError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.rate_limit import TokenBucket
 from controller.kube.resources import AWS_NODE_TEMPLATES, EVENTS, NODES, PODS, PROVISIONERS, Resource
@@ -32,7 +32,7 @@ from controller.runtime.workers import Pause, Run, Worker
 _log = structlog.get_logger("events")
 
 COMPONENT = "karpenter"
-"""The source of the peer's events; people's filters look for it."""
+"""The source of Karpenter v0.27's events, by which users filter."""
 DEDUPE_SECONDS = 120.0
 MAX_MESSAGE_CHARS = 1024
 """The API server refuses longer messages of core/v1 events."""
@@ -84,9 +84,8 @@ class EventLimit:
 
 
 EVENT_LIMITS: Mapping[str, EventLimit] = {"Nominated": EventLimit(per_second=20.0, burst=200)}
-"""The peer lets 10 Nominated events out at once and then 5 a second, for all pods together, so that in a large scale-up
-most pods never say where they will go. One event a pod is little beside the five that the scheduler and the kubelet
-write for it; what the API server must be spared is a storm."""
+"""Karpenter v0.27 sends 10 Nominated events at once and then 5 a second for all pods together, so that most pods of a
+large scale-up never get theirs. One event a pod is little beside the five that the scheduler and the kubelet write."""
 
 _PACE = EventLimit(per_second=50.0, burst=100)
 """All events together: a quarter of the client's own rate."""
@@ -98,7 +97,7 @@ _Key: TypeAlias = tuple[str, ...]
 class _Pending:
     key: _Key
     series: _Key
-    """Messages of one series are one event on the server, that tells the last of them."""
+    """Messages of one series share one event on the server, which has the last of them."""
     ref: ObjectRef
     type: str
     reason: str
@@ -108,7 +107,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Series:
-    """An event on the server that repeats can be added to."""
+    """An event on the server whose `count` repeats raise."""
 
     namespace: str
     name: str
@@ -116,7 +115,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Thread-safe. `start` it once; `stop` sends what waits, for a moment."""
+    """Thread-safe. `start` it once; `stop` sends the events that wait, for a limited time."""
 
     def __init__(
         self,
@@ -127,7 +126,7 @@ class EventRecorder:
         run: Run = Worker.start,
     ) -> None:
         self.dropped = 0
-        """Events that were given up: over their limit, queue full, or refused by the server."""
+        """Events that were not sent: over their limit, queue full, or refused by the server."""
         self.published = 0
         """Events that reached the server."""
         self._client = client
@@ -142,8 +141,8 @@ class EventRecorder:
         self._series: LRUCache[_Key, _Series] = LRUCache(_MAX_REMEMBERED)
         self._names = itertools.count(1)
         self._wake, self._ends, self._stop = threading.Event(), threading.Event(), threading.Event()
-        """There may be something to send; nothing more will come; the worker has ended, or shall not send the rest."""
-        self._complained = False
+        """Something may be queued; nothing more will be queued; the rest is not sent any more."""
+        self._warned = False
         self._run = run
         self._worker = Worker("events", self.step, self._stop, self._wait)
 
@@ -152,7 +151,7 @@ class EventRecorder:
         self._run(self._worker)
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
-        """Send what waits, then end; what is left after the timeout is lost."""
+        """Send the events that wait, then end; those left after the timeout are lost."""
         self._ends.set()
         self._wake.set()
         if not self._worker.join(timeout_seconds):
@@ -169,10 +168,10 @@ class EventRecorder:
         *,
         single: bool = False,
     ) -> None:
-        """Tell of `ref`. `type` is Normal or Warning.
+        """Record an event on `ref`. `type` is Normal or Warning.
 
-        Repeats are recognised by object, reason and `dedupe`, or where that is empty the message. `single`: other
-        messages of the reason about the object do not make another event, they change the one that there is.
+        Repeats are recognised by object, reason and `dedupe`, or without that by the message. `single`: another message
+        with the same object and reason replaces the message of the existing event.
         """
         of_reason = (ref.kind, ref.namespace, ref.name, ref.uid, reason)
         key = (*of_reason, *(dedupe or (message,)))
@@ -193,7 +192,7 @@ class EventRecorder:
         self._wake.set()
 
     def step(self) -> Pause:
-        """Send the event that waits longest; the pause before the next."""
+        """Send the oldest event; the pause before the next."""
         self._wake.clear()
         if not self._waiting:
             if self._ends.is_set():
@@ -203,10 +202,10 @@ class EventRecorder:
         try:
             self._send(pending)
             self.published += 1
-            self._complained = False
+            self._warned = False
         except KubeError as error:
             self._give_up(pending, error)
-        except Exception:  # noqa: BLE001 - an event is never worth a crash
+        except Exception:  # noqa: BLE001 - a lost event must not end the worker
             self.dropped += 1
             _log.exception("Event could not be written", reason=pending.reason, object=pending.ref.name)
         return Pause(self._pace.reserve())
@@ -218,13 +217,13 @@ class EventRecorder:
             self._wake.wait(pause.seconds)
 
     def _give_up(self, pending: _Pending, error: KubeError) -> None:
-        """Once a row of failures, not once an event."""
+        """Count a lost event, and log the first of several in a row."""
         self.dropped += 1
-        if isinstance(error, NamespaceEndsError):
-            return  # nobody is left to read it
-        if not self._complained:
+        if isinstance(error, NamespaceTerminatingError):
+            return  # its objects go with the namespace
+        if not self._warned:
             _log.warning("Events cannot be written", reason=pending.reason, object=pending.ref.name, error=str(error))
-        self._complained = True
+        self._warned = True
 
     def _send(self, pending: _Pending) -> None:
         with self._lock:

@@ -1,9 +1,9 @@
-"""Leader election on a Lease, by the rules of the Go client: one process acts, the others stand by.
+"""Leader election on a Lease by client-go's rules: one process acts, the others stand by.
 
-A holder renews every `retry_seconds`; if it could not for `renew_deadline_seconds` it must stop acting, and since
-another may take over `lease_duration_seconds` after the last renewal, it has the difference to do so: the process ends.
-Others judge a lease by how long they have seen it unchanged on their own clock, so that clocks need not agree. Unlike
-the peer we release the lease when we stop, and the same identity takes its own lease over at once.
+A holder renews every `retry_seconds`. When it could not for `renew_deadline_seconds` it must stop acting before another
+takes over, which may happen `lease_duration_seconds` after the last renewal: the process exits. Others judge a lease by
+how long they have seen it unchanged on their own clock, so that clocks need not agree. Unlike Karpenter v0.27 the lease
+is released at exit, and a process with the holder's identity takes it over at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEASE_NAME = "karpenter-leader-election"
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """The Go client's times."""
+    """client-go's default durations."""
 
     lease_duration_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
@@ -43,7 +43,7 @@ class LeaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """A lease's content as first seen, on our own monotonic clock."""
+    """A lease's content, and when it was first seen, on this process's monotonic clock."""
 
     holder: str
     renewed: str
@@ -63,7 +63,7 @@ class LeaderElector:
         options: LeaseOptions | None = None,
         run: Run = Worker.start,
     ) -> None:
-        """`identity` must be this process' alone, but the same when it is restarted in its place (the pod's name)."""
+        """`identity` is unique to the process, but the same after a restart in place (the pod's name)."""
         self.identity = identity
         self.options = options or LeaseOptions()
         self.client = client.with_options(
@@ -78,8 +78,8 @@ class LeaderElector:
         self._renewed_at = self._renewal_tried_at = 0.0
         self._leading = False
         self.follows_a_crash = False
-        """Whether the lease still named this identity when it was taken: its process ended without giving it up, and
-        nobody waited for the lease to run out."""
+        """Whether the lease still named this identity when it was taken: the process before this one ended without
+        releasing it, and the lease did not have to expire first."""
         self._failing = False
         self._on_lost: Callable[[], None] = lambda: None
         self._stop = threading.Event()
@@ -93,7 +93,7 @@ class LeaderElector:
         return self._leading and self.clock.monotonic() - self._renewed_at < self.options.renew_deadline_seconds
 
     def acquire(self, stop: threading.Event) -> bool:
-        """Wait until the lease is ours (True), or `stop` is set (False). Outages are waited out, and said once."""
+        """Wait until the lease is held (True), or `stop` is set (False). Outages are waited out, and logged once."""
         waiting_for = ""
         while not stop.is_set():
             if self.renew_once():
@@ -103,7 +103,7 @@ class LeaderElector:
             holder = self._observed.holder if self._observed else ""
             if holder and holder != waiting_for:
                 waiting_for = holder
-                _log.info("Stands by, another process leads", lease=self._name, holder=holder)
+                _log.info("Standing by: another process leads", lease=self._name, holder=holder)
             self.clock.wait(stop, self.options.retry_seconds)
         return False
 
@@ -121,7 +121,7 @@ class LeaderElector:
             self._run(worker)
 
     def release(self) -> None:
-        """Stop renewing and give the lease up, so that another takes over at once."""
+        """Stop renewing and release the lease, so that another process takes over at once."""
         self._stop.set()
         for worker in self._workers:
             worker.join(self.options.renew_deadline_seconds)
@@ -133,9 +133,9 @@ class LeaderElector:
             if lease["spec"].get("holderIdentity") == self.identity:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
                 self.client.update(LEASES, lease, self._namespace)
-                _log.info("Gave up the lead", lease=self._name)
+                _log.info("Released the lease", lease=self._name)
         except KubeError as error:
-            _log.warning("Lease was not released and will run out", lease=self._name, error=str(error))
+            _log.warning("Lease was not released and will expire", lease=self._name, error=str(error))
 
     def _renew(self) -> float:
         """Renew when the last renewal is a retry period ago; seconds until the next."""
@@ -165,12 +165,12 @@ class LeaderElector:
         self._on_lost()
 
     def renew_once(self) -> bool:
-        """Take or renew the lease once. False when it is another's or the server fails us."""
+        """Take or renew the lease once. False when another process holds it or the API server fails."""
         self._renewal_tried_at = asked_at = self.clock.monotonic()
         try:
             held = self._take()
         except (ConflictError, AlreadyExistsError):
-            return False  # another candidate was quicker; the next look tells who
+            return False  # another candidate was quicker
         except KubeError as error:
             if not self._failing:
                 _log.warning("Lease cannot be read or written", lease=self._name, error=str(error))
@@ -192,12 +192,12 @@ class LeaderElector:
             return True
         self._observe(lease)
         spec = lease.get("spec") or {}
-        mine = spec.get("holderIdentity") == self.identity
-        if not mine and not self._expired(spec):
+        own = spec.get("holderIdentity") == self.identity
+        if not own and not self._expired(spec):
             return False
-        self.follows_a_crash |= mine and not self._leading
-        transitions = int(spec.get("leaseTransitions") or 0) + (0 if mine else 1)
-        acquired = spec.get("acquireTime") if mine else None
+        self.follows_a_crash |= own and not self._leading
+        transitions = int(spec.get("leaseTransitions") or 0) + (0 if own else 1)
+        acquired = spec.get("acquireTime") if own else None
         lease["spec"] = {**spec, **self._spec(transitions, acquired or self._now())}
         self._observe(self.client.update(LEASES, lease, self._namespace))
         return True
@@ -210,11 +210,11 @@ class LeaderElector:
             self._observed = _Observed(holder, renewed, self.clock.monotonic())
 
     def _expired(self, spec: dict[str, Any]) -> bool:
-        """Whether nobody holds the lease, or its holder was not seen to renew it for as long as it promised."""
+        """Whether nobody holds the lease, or its holder was not seen to renew it for the lease's own duration."""
         if not spec.get("holderIdentity") or self._observed is None:
             return True
-        promised = float(spec.get("leaseDurationSeconds") or self.options.lease_duration_seconds)
-        return self.clock.monotonic() - self._observed.at >= promised
+        duration = float(spec.get("leaseDurationSeconds") or self.options.lease_duration_seconds)
+        return self.clock.monotonic() - self._observed.at >= duration
 
     def _spec(self, transitions: int, acquired: str) -> dict[str, Any]:
         return {

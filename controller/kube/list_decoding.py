@@ -1,8 +1,8 @@
-"""Decoding lists and events: each object by itself, and of pods only what is read.
+"""Decode lists and watch events: each object by itself, and of pods only the fields that are read.
 
-A list's members stay raw bytes until each is decoded alone, so that one odd object cannot spoil the others. A pod is
-some 7 kB of JSON of which scheduling reads a tenth; the rest (managedFields, container states, environments, probes) is
-skipped by the decoder without becoming Python objects.
+A list's items stay raw bytes until each is decoded alone, so that one malformed object does not fail the others. A pod
+is about 7 kB of JSON of which scheduling reads a tenth; the decoder skips the rest (managedFields, container states,
+environments, probes) without making Python objects of it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _PodStatus(TypedDict, total=False):
 
 
 class PodDocument(TypedDict, total=False):
-    """All of a pod that `controller.core.api.parse.parse_pod` reads; what is Any is kept whole."""
+    """The fields of a pod that `controller.core.api.parse.parse_pod` reads; those of type Any are kept whole."""
 
     apiVersion: str
     kind: str
@@ -104,12 +104,12 @@ _POD = msgspec.json.Decoder(PodDocument)
 
 
 def decode_list(body: bytes) -> RawList:
-    """Raises msgspec.MsgspecError when the body is not a list."""
+    """A page of a list. Raises msgspec.MsgspecError when the body is not a list."""
     return _LIST.decode(body)
 
 
 def decode_object(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
-    """Every field. Raises msgspec.MsgspecError when it is not a JSON object."""
+    """An object with every field. Raises msgspec.MsgspecError when it is not a JSON object."""
     return _ANY.decode(raw)
 
 
@@ -117,9 +117,9 @@ def _decode_pod(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
     try:
         return _POD.decode(raw)
     except msgspec.ValidationError:
-        return decode_object(raw)  # a field of an unforeseen type, or no pod at all: the parser judges it
+        return decode_object(raw)  # a field of another type, or no pod: the parser reports it
 
 
 def decoder_of(resource: Resource) -> Decode:
-    """How the watched objects of a resource are decoded."""
+    """The decoder for a resource's objects in lists and watches."""
     return _decode_pod if resource == PODS else decode_object

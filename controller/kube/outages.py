@@ -1,4 +1,4 @@
-"""Says each outage once when it begins and once when it ends, however many watches suffer from it."""
+"""Log each outage once at its onset and once at its recovery, however many watches it affects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _log = structlog.get_logger("kube")
 @dataclass(slots=True)
 class _Outage:
     begun: float
-    suffering: set[str] = field(default_factory=set)
-    total: set[str] = field(default_factory=set)
+    failing: set[str] = field(default_factory=set)
+    """Kinds whose watch fails now."""
+    affected: set[str] = field(default_factory=set)
+    """Kinds whose watch failed at any time of the outage."""
     failures: int = 0
 
 
@@ -45,7 +47,7 @@ class Outages:
         self._outages: dict[str, _Outage] = {}
 
     def begin(self, kind: str, error: KubeError) -> None:
-        """A watcher failed. Trouble of one sort is one outage; a refusal is an outage of its kind alone."""
+        """Note that a kind's watch failed. Failures of one sort are one outage; a refusal is one of its kind alone."""
         sort = _sort(error)
         subject = f"{sort}/{kind}" if sort == "refused" else sort
         with self._lock:
@@ -53,35 +55,35 @@ class Outages:
             first = outage is None
             if outage is None:
                 outage = self._outages[subject] = _Outage(self._clock.monotonic())
-            outage.suffering.add(kind)
-            outage.total.add(kind)
+            outage.failing.add(kind)
+            outage.affected.add(kind)
             outage.failures += 1
         if first:
             say = _log.info if sort == "expired" else _log.warning
             say(_WORDS[sort].begins, kind=kind, error=str(error))
 
     def end(self, kind: str, *, silent: bool = True) -> None:
-        """A watcher works. An outage ends when all that suffered from it work.
+        """Note that a kind's watch works. An outage ends when every watch that it affects works.
 
-        `silent` False: it is connected, but nothing came yet, which proves nothing about silence.
+        `silent` False: the watch is connected but has received nothing yet, which does not end an outage by silence.
         """
         if not self._outages:
             return
-        over: list[tuple[str, _Outage]] = []
+        ended: list[tuple[str, _Outage]] = []
         with self._lock:
             for subject, outage in list(self._outages.items()):
                 if subject == "silent" and not silent:
                     continue
-                outage.suffering.discard(kind)
-                if not outage.suffering:
-                    over.append((subject, self._outages.pop(subject)))
-        for subject, outage in over:
+                outage.failing.discard(kind)
+                if not outage.failing:
+                    ended.append((subject, self._outages.pop(subject)))
+        for subject, outage in ended:
             seconds = round(self._clock.monotonic() - outage.begun, 1)
             words = _WORDS[subject.partition("/")[0]]
-            _log.info(words.ends, after_seconds=seconds, failures=outage.failures, kinds=sorted(outage.total))
+            _log.info(words.ends, after_seconds=seconds, failures=outage.failures, kinds=sorted(outage.affected))
 
     def current(self) -> tuple[str, ...]:
-        """The outages that last, sorted: for health pages."""
+        """The outages that have not ended, sorted."""
         with self._lock:
             return tuple(sorted(self._outages))
 

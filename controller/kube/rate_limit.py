@@ -1,4 +1,4 @@
-"""Token buckets: the client's queries per second, and how many events of one reason may go out."""
+"""Token buckets: they limit the client's queries per second, and events per second by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The API server's refusals as our errors: https://kubernetes.io/docs/reference/using-api/api-concepts/ (Status)."""
+"""Translate the API server's error answers into KubeErrors.
+
+An answer's body is a Status: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from controller.errors import (
     GoneError,
     InvalidObjectError,
     KubeError,
-    NamespaceEndsError,
+    NamespaceTerminatingError,
     NotFoundError,
     TooManyRequestsError,
     UnavailableError,
@@ -35,15 +38,15 @@ _BY_STATUS: Mapping[int, type[KubeError]] = {
 
 
 class NotSentError(UnavailableError):
-    """No connection was made: the server has seen nothing of the request, so that any verb may be repeated."""
+    """No connection was made: the server has seen nothing of the request, so any verb may be repeated."""
 
 
 class SilentStreamError(UnavailableError):
-    """A watch sent nothing, not even a bookmark, for longer than it should."""
+    """A watch sent nothing, not even a bookmark, for longer than its read timeout."""
 
 
 def error_of(status: int, body: bytes, what: str, retry_after: str = "") -> KubeError:
-    """The error for an HTTP status and body. `what` says which call on which object failed."""
+    """The error for an HTTP status and body. `what` names the call and its object."""
     try:
         document = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -67,7 +70,7 @@ def error_of_status(document: Mapping[str, Any], what: str, retry_after: str = "
     if reason == "Expired":
         return GoneError(text, status, reason)
     if status == 403 and "NamespaceTerminating" in _causes(document):
-        return NamespaceEndsError(text, status, reason)
+        return NamespaceTerminatingError(text, status, reason)
     if status >= 500 or status == 408:
         return UnavailableError(text, status, reason)
     return _BY_STATUS.get(status, KubeError)(text, status, reason)
@@ -81,7 +84,7 @@ def _causes(document: Mapping[str, Any]) -> list[str]:
 
 
 def _seconds(retry_after: str, document: Mapping[str, Any]) -> float:
-    """Retry-After in seconds: the header, or Status.details.retryAfterSeconds; 0 when neither says."""
+    """Retry-After in seconds: the header, or Status.details.retryAfterSeconds; 0 without either."""
     if retry_after.strip().isdecimal():
         return float(retry_after)
     details = document.get("details")

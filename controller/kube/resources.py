@@ -82,4 +82,4 @@ CLUSTER_STATE = (
     CSI_NODES,
     NAMESPACES,
 )
-"""What the cluster state watches."""
+"""The resources that the cluster state watches."""

@@ -1,4 +1,4 @@
-"""A running watch: one JSON document a line, for as long as the server cares to send."""
+"""A running watch: one JSON document a line, until the server or the reader ends it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class WatchEvent:
 class WatchStream:
     """Iterate for events; ends when the server ends the watch. `close()` from any thread ends it at once.
 
-    Iteration raises GoneError when the server says that the resource version is too old, SilentStreamError when nothing
-    came for the read timeout, UnavailableError for a cut connection, and other KubeErrors that the server puts in.
+    Iteration raises GoneError when the resource version is too old, SilentStreamError when nothing came for the read
+    timeout, UnavailableError for a cut connection, and other KubeErrors that the server sends as events.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WatchStream:
         self._response.close()
 
     def close(self) -> None:
-        """End the watch: a reader that waits stops waiting."""
+        """End the watch and any wait for its next event."""
         self._closed.set()
         try:
             self._response.shutdown()
@@ -87,7 +87,7 @@ class WatchStream:
             raise UnavailableError(f"{self._what}: the stream broke off within an event")
 
     def _read(self) -> bytes:
-        """What has arrived; empty at the end."""
+        """The bytes that have arrived; empty at the end."""
         if self._closed.is_set():
             return b""
         try:

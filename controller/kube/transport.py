@@ -1,4 +1,4 @@
-"""One HTTP exchange with the API server: credentials, rate limit, timeouts, repetition, refusals as errors."""
+"""HTTP exchanges with the API server: credentials, rate limit, timeouts, repetition, errors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from controller.runtime.clock import Clock, ServerClock
 from controller.runtime.metrics import REST_REQUESTS, SILENT, Recorder
 
 NO_ANSWER = "<error>"
-"""The code that client-go counts a request under that got no answer."""
+"""The `code` label that client-go gives requests without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How the client treats the API server. The rates are the peer's KUBE_CLIENT_QPS and KUBE_CLIENT_BURST."""
+    """Timeouts, rate limit and repetition. The rates are Karpenter v0.27's KUBE_CLIENT_QPS and KUBE_CLIENT_BURST."""
 
     qps: float = 200.0
     burst: int = 300
@@ -41,7 +41,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send. `what` says for messages which call on which object it is."""
+    """A request. `what` names the call and its object, for messages."""
 
     method: str
     path: str
@@ -51,9 +51,9 @@ class Request:
     body: bytes | None = None
     content_type: str = "application/json"
     idempotent: bool = True
-    """It may go out again although nobody knows whether it was carried out."""
+    """It may be repeated although it is not known whether it was carried out."""
     repeat_busy: bool = True
-    """It may go out again after a 429."""
+    """It may be repeated after a 429."""
 
 
 class Transport:
@@ -78,16 +78,16 @@ class Transport:
     def exchange(self, request: Request) -> bytes:
         """The answer's body; the request is repeated where that is safe."""
 
-        def worth(error: KubeError) -> bool:
+        def retry_if(error: KubeError) -> bool:
             return retry.repeatable(error, request.idempotent) and (request.repeat_busy or error.status != 429)
 
         def once() -> bytes:
             return self._send(request, self.options.timeout_seconds, preload=True).data
 
-        return retry.call(once, self.options.backoff, self.clock, self.stop, worth)
+        return retry.call(once, self.options.backoff, self.clock, self.stop, retry_if)
 
     def stream(self, request: Request, read_timeout_seconds: float) -> urllib3.BaseHTTPResponse:
-        """An answer that is still to be read. Not repeated."""
+        """An answer whose body is still to be read. Not repeated."""
         return self._send(request, read_timeout_seconds, preload=False)
 
     def _send(self, request: Request, read_timeout_seconds: float, *, preload: bool) -> urllib3.BaseHTTPResponse:
@@ -112,7 +112,7 @@ class Transport:
                 preload_content=preload,
             )
             self._count(str(response.status), request)
-            self._tell_time(response.headers.get("Date", ""), self.clock.monotonic() - began)
+            self._compare_clocks(response.headers.get("Date", ""), self.clock.monotonic() - began)
             if response.status < 400:
                 return response
             body = response.data
@@ -124,13 +124,13 @@ class Transport:
             raise UnavailableError(f"{what}: no answer from {server}: {error}") from error
         raise error_of(response.status, body, what, response.headers.get("Retry-After", ""))
 
-    def _tell_time(self, date: str, took_seconds: float) -> None:
+    def _compare_clocks(self, date: str, took_seconds: float) -> None:
         if not isinstance(self.clock, ServerClock):
             return
         try:
-            self.clock.told(parsedate_to_datetime(date).timestamp(), took_seconds)
+            self.clock.compare(parsedate_to_datetime(date).timestamp(), took_seconds)
         except ValueError:
-            return  # an answer without a date, or from whoever stands between: nobody knows more than before
+            return  # an answer without a date, from a proxy say
 
     def _count(self, code: str, request: Request) -> None:
         host = urlsplit(self.connection.server).netloc

@@ -1,12 +1,12 @@
-"""One thread that keeps one resource in view: list, watch from there, and start over when it must.
+"""Watch one resource: list it, watch from that version on, and list again when the watch cannot go on.
 
     list ──REPLACED──▶ watch ──ADDED/MODIFIED/DELETED──▶ ... stream ends ──▶ watch from the last version
       ▲                  │
       └── 410, or three streams in a row that failed without an event
 
-A stream that says nothing for `read_timeout_seconds` (not even a bookmark; the API server sends one a minute) hangs
-half open, and is given up. Trouble is waited out with exponential back-off and jitter. What was known before an outage
-stands until the next list: nothing is deleted because data is absent (invariant 5).
+A stream without a byte for `read_timeout_seconds` (the API server sends at least a bookmark a minute) is taken for
+half open and closed. Failures are retried with exponential back-off and jitter. Objects known before an outage stay
+until the next list: nothing is deleted because data is absent (invariant 5).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class WatchOptions:
     """How a watch is kept. Tests compress the times; the defaults fit a real API server."""
 
     min_timeout_seconds: float = 300.0
-    """The server ends a watch after a random time between this one and twice this, as it does with the Go clients'."""
+    """The server ends a watch after a random time between this and twice this, as with client-go."""
     read_timeout_seconds: float = 150.0
-    """A silent stream is given up after this; bookmarks come every minute."""
+    """A silent stream is closed after this; bookmarks come every minute."""
     backoff: Backoff = field(default_factory=lambda: Backoff(initial_seconds=0.5, max_seconds=10.0))
-    """The longest wait is also how late an outage's end may be noticed."""
+    """The longest wait is also how late the end of an outage may be noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class _Scope:
 
 
 class Watcher:
-    """Gives every change of a resource to `sink`, from its own thread, in the server's order.
+    """Gives every change of a resource to `sink`, on its own thread, in the server's order.
 
-    `sink` must be quick and thread-safe (a queue's put). `namespace` and the selectors narrow what is watched.
+    `sink` must be quick and thread-safe. `namespace` and the selectors narrow the watch.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Watcher:
         return self._worker.alive
 
     def _step(self) -> float:
-        """List if need be, and follow one stream to its end; seconds to wait before the next."""
+        """List if there is no version to watch from, and follow one stream to its end; seconds before the next call."""
         received, asked_seconds = self._received, 0.0
         try:
             if not self._resource_version:
@@ -127,14 +127,14 @@ class Watcher:
             self._failures = 1 if self._received != received else self._failures + 1
             asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
             self._give_up(error, self._failures)
-        except Exception:  # noqa: BLE001 - a fault of ours must not blind the controller
+        except Exception:  # noqa: BLE001 - a bug must not end the watch
             _log.exception("Watch failed unexpectedly", kind=self.resource.kind)
             self._failures += 1
             self._resource_version = ""
         return max(asked_seconds, self._options.backoff.wait_seconds(self._failures)) if self._failures else 0.0
 
     def _give_up(self, error: KubeError, failures: int) -> None:
-        """Decide how to go on: from the last version, or with a new list."""
+        """Note the failure, and forget the version when the next watch must begin with a list."""
         self._outages.begin(self.resource.kind, error)
         trusted = isinstance(error, UnavailableError | TooManyRequestsError)
         if not trusted or failures % _RELIST_AFTER_FAILURES == 0:
@@ -150,7 +150,7 @@ class Watcher:
         self._outages.end(self.resource.kind)
 
     def _follow(self) -> bool:
-        """One stream, to its end. Returns whether it lasted: one that the server ends at once is no good."""
+        """Follow one stream to its end. False when the server ended it at once, which counts as a failure."""
         begun = self._clock.monotonic()
         options, scope = self._options, self._scope
         stream = self._client.watch(

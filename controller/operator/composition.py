@@ -54,7 +54,7 @@ from controller.runtime.executors import Executors, ThreadExecutors
 from controller.runtime.loops import BackoffTimes, Loop, Reconciler
 from controller.runtime.workers import Run, Worker
 from controller.settings import Settings
-from controller.telemetry.cluster_series import StateText
+from controller.telemetry.cluster_series import ClusterSeries
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.health import Health
 from controller.telemetry.measured_cloud import MeasuredCloud
@@ -113,7 +113,7 @@ class Operator:
         """Learned memory and the ledger are kept in ConfigMaps of `namespace`; without one, not at all."""
         self._edges, self._namespace, self._times = edges, namespace, times or OperatorTimes()
         self._recorder, self._clock = edges.ledger.recorder, edges.clock
-        self._state_text, self._leads = StateText(), False
+        self._series, self._leads = ClusterSeries(), False
         self.informers = Informers(edges.kube, Cluster(), edges.clock, run=edges.run)
         self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
         cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
@@ -233,9 +233,9 @@ class Operator:
         snapshot = self.informers.snapshot()
         return snapshot, self._catalogs.view(snapshot).types
 
-    def state_text(self) -> bytes:
-        """Nodes, pods and Provisioners for Prometheus, of whoever leads alone: two replicas would tell all twice."""
-        return self._state_text.render(self.informers.snapshot()) if self._leads else b""
+    def cluster_series(self) -> bytes:
+        """Series about nodes, pods and Provisioners, from the leader alone: two replicas would double every sum."""
+        return self._series.render(self.informers.snapshot()) if self._leads else b""
 
     def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
         """End everything after `stop` was set; False when some action at hand did not end in time."""

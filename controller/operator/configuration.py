@@ -1,9 +1,8 @@
-"""The ConfigMaps of settings and of log levels are looked at again and again; a change of them needs nobody's hand.
+"""Follow the ConfigMaps of settings and of log levels.
 
-What can change while the controller runs does so at once. For the rest the process ends in peace after a while, so that
-its Deployment starts it anew: the leader later than the others, lest all are away at the same time. A stack that rolls
-its pods is quicker. What breaks a rule is refused with every key and remedy, in the log, in an event on the ConfigMap
-and in a metric, and the last good settings hold.
+A live setting holds at once. For the others the process exits after a while, so that its Deployment restarts it: the
+leader later than the others, so that not all are down at the same time. Settings that break a rule are refused with
+every key and remedy, in the log, in an event on the ConfigMap and in a metric, and the last good settings hold.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from controller.telemetry.structured_logging import set_levels
 
 LEVEL_PREFIX: Final = "loglevel."
 EVERYTHING: Final = "controller"
-"""The component that means all of ours that are not named themselves."""
+"""The component that stands for all that are not named."""
 ZAP_CONFIG: Final = "zap-logger-config"
-"""Karpenter v0.27's key for a JSON document, of which `level` is what can change while it runs."""
+"""Karpenter v0.27's key for a JSON document, of which `level` may change while the process runs."""
 
 REFUSED: Final = "Configuration refused; the last good one holds"
 
@@ -41,14 +40,14 @@ _log = structlog.get_logger("configuration")
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationTimes:
-    """`restart_seconds`: how long settings that are read at start alone must have held; twice that for the leader."""
+    """`restart_seconds`: how long settings that need a restart must be unchanged; twice that for the leader."""
 
     look_seconds: float = 10.0
     restart_seconds: float = 60.0
 
 
 def log_levels(data: Mapping[str, str], otherwise: str) -> dict[str, str]:
-    """Level by component out of `config-logging`; "" is everything that is not named.
+    """Log level by component from `config-logging`; "" is for all that are not named.
 
     `loglevel.COMPONENT` names a logger of ours (`webhook`, `provisioning`, …), `loglevel.controller` all others.
     Raises ValidationError with all problems.
@@ -85,7 +84,7 @@ def _check(report: Report, path: str, level: str) -> None:
 
 
 class Configuration:
-    """One thread. `adopt` gets settings of which only what can change while it runs has changed."""
+    """One worker reads both ConfigMaps periodically."""
 
     def __init__(
         self,
@@ -99,7 +98,7 @@ class Configuration:
         times: ConfigurationTimes | None = None,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`level` is what the ConfigMap of log levels need not say; `stop` is set where a restart must follow."""
+        """`level` is the log level where the ConfigMap has none; `stop` is set for a restart."""
         self._kube = kube
         self._namespace, self._logging_name, self._level = namespace, logging_name, level
         self._clock = clock
@@ -112,13 +111,13 @@ class Configuration:
         self._recorder = recorder
         self._refused: dict[str, bool] = {}
         self._uids: dict[str, str] = {}
-        self._waits: tuple[Settings, float] | None = None
-        """Settings that a restart will bring, and since when they are there (monotonic)."""
-        self._said: dict[str, str] = {}
+        self._pending_restart: tuple[Settings, float] | None = None
+        """Settings that need a restart, and since when (monotonic) they are in the ConfigMap."""
+        self._logged: dict[str, str] = {}
         self._levels: dict[str, str] | None = None
 
     def start(self) -> None:
-        """Look at log levels from now on, and at settings as soon as `follow` tells which there are."""
+        """Follow log levels from now on, and settings once `follow` has told those that hold."""
         periodic("configuration", self.look, self._clock, self._stop).start()
 
     def follow(
@@ -128,8 +127,8 @@ class Configuration:
         leads: Callable[[], bool],
         events: EventRecorder | None = None,
     ) -> None:
-        """From now on changes of `settings` go to `adopt`; `leads` tells whether this process acts: it alone publishes
-        what is refused, in `events`."""
+        """Give changes of the live part of `settings` to `adopt` from now on. `leads`: whether this process leads; only
+        the leader publishes an event about refused settings."""
         self._adopt, self._leads, self._events = adopt, leads, events
         self._settings = settings
 
@@ -139,38 +138,38 @@ class Configuration:
             try:
                 take(name)
             except NotFoundError:
-                self._fine(name)  # the stack's levels are not there, or the settings are being replaced
+                self._accept(name)  # no log levels are configured, or the settings are being replaced
             except ValidationError as error:
                 self._refuse(name, [str(problem) for problem in error.problems])
             except KubeError as error:
-                self._say(name, "Configuration cannot be read; the last one holds", error=str(error))
+                self._log_once(name, "Configuration cannot be read; the last one holds", error=str(error))
             else:
-                self._fine(name)
+                self._accept(name)
         self._recorder.replace(CONFIGURATION_REFUSED, {(name,): float(bad) for name, bad in self._refused.items()})
         return self._times.look_seconds
 
-    def _fine(self, name: str) -> None:
+    def _accept(self, name: str) -> None:
         self._refused[name] = False
-        self._say(name, "")
+        self._log_once(name, "")
 
     def _refuse(self, name: str, problems: Sequence[str]) -> None:
         self._refused[name] = True
-        self._say(name, REFUSED, problems=problems)
+        self._log_once(name, REFUSED, problems=problems)
         if self._events is not None and self._leads():
             ref = ObjectRef(CONFIG_MAPS.api_version, CONFIG_MAPS.kind, name, self._uids.get(name, ""), self._namespace)
             message = f"{REFUSED}: {' | '.join(sorted(problems, key=len))}"  # the long ones may be cut
             self._events.publish(ref, "Warning", "ConfigurationRefused", message)
 
-    def _say(self, name: str, message: str, **fields: object) -> None:
+    def _log_once(self, name: str, message: str, **fields: object) -> None:
         text = f"{message} {fields}" if message else ""
-        if message and self._said.get(name) != text:
+        if message and self._logged.get(name) != text:
             _log.error(message, config_map=f"{self._namespace}/{name}", **fields)
-        self._said[name] = text
+        self._logged[name] = text
 
     def _data(self, name: str) -> dict[str, str]:
-        found = self._kube.get(CONFIG_MAPS, name, self._namespace)
-        self._uids[name] = found.get("metadata", {}).get("uid", "")
-        return found.get("data") or {}
+        document = self._kube.get(CONFIG_MAPS, name, self._namespace)
+        self._uids[name] = document.get("metadata", {}).get("uid", "")
+        return document.get("data") or {}
 
     def _take_levels(self, name: str) -> None:
         levels = log_levels(self._data(name), self._level)
@@ -184,24 +183,24 @@ class Configuration:
         if held is None:
             return
         wanted = Settings.parse(self._data(name))
-        now_held = held.with_live_part_of(wanted)
-        if now_held != held:
-            self._adopt(now_held)
-            self._settings = now_held
-            _log.info("Settings changed", keys=held.keys_that_differ(now_held))
-        self._restart_for(wanted, now_held)
+        updated = held.with_live_part_of(wanted)
+        if updated != held:
+            self._adopt(updated)
+            self._settings = updated
+            _log.info("Settings changed", keys=held.keys_that_differ(updated))
+        self._restart_for(wanted, updated)
 
     def _restart_for(self, wanted: Settings, held: Settings) -> None:
         if wanted == held:
-            if self._waits is not None:
-                _log.info("No restart follows: the settings are as they were")
-            self._waits = None
+            if self._pending_restart is not None:
+                _log.info("No restart follows: the settings are as before")
+            self._pending_restart = None
             return
         now, keys = self._clock.monotonic(), held.keys_that_differ(wanted)
-        patience = self._times.restart_seconds * (2 if self._leads() else 1)
-        if self._waits is None or self._waits[0] != wanted:
-            self._waits = (wanted, now)
-            _log.warning("Settings changed that are read at start alone: a restart follows", keys=keys, after=patience)
-        elif now - self._waits[1] >= patience:
-            _log.warning("Ends, to be started with the new settings", keys=keys)
+        delay_seconds = self._times.restart_seconds * (2 if self._leads() else 1)
+        if self._pending_restart is None or self._pending_restart[0] != wanted:
+            self._pending_restart = (wanted, now)
+            _log.warning("Settings changed that need one: a restart follows", keys=keys, after=delay_seconds)
+        elif now - self._pending_restart[1] >= delay_seconds:
+            _log.warning("Exits, to be restarted with the new settings", keys=keys)
             self._stop.set()

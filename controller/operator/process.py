@@ -1,7 +1,7 @@
-"""The process: settings awaited, clients made, probes and metrics served, the lease taken, signals heard.
+"""The process: wait for settings, make clients, serve probes and metrics, take the lease, handle signals.
 
-Start-up waits out an API server or an AWS that does not answer, and says so once. A lost lease ends the process at
-once: another may act already (invariant 7). SIGTERM lets every loop finish the action at hand.
+Start-up waits for the API server and AWS, and logs that once. A lost lease ends the process at once, as another may act
+already (invariant 7). SIGTERM lets every loop finish its current action.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.kube.resources import SERVICES
 from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.operator.configuration import Configuration
 from controller.operator.options import Options
-from controller.operator.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
+from controller.operator.startup import refuse_old_kubernetes, wait_for_answer, wait_for_settings
 from controller.runtime.clock import Clock, ServerClock
 from controller.runtime.memory import collect_seldom, watch_memory
 from controller.runtime.metrics import Recorder
@@ -37,20 +37,20 @@ from controller.telemetry.open_ports import Serving
 from controller.webhook.serving import Place, Webhook
 
 LEAST_CONNECTIONS = 64
-"""Kept open to the API server: one a watch and a loop; where a burst of requests may be larger, as many as that."""
+"""Connections kept open to the API server, at least: one a watch and a loop."""
 EXIT_SECONDS = 28.0
-"""After SIGTERM; then the process ends whatever is at hand."""
+"""After SIGTERM; then the process exits, whatever still runs."""
 
 _log = structlog.get_logger("operator")
 
 
 def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: OperatorTimes | None = None) -> int:
-    """Run until SIGTERM, SIGINT, or settings that need a restart; the process' exit code.
+    """Run until SIGTERM, SIGINT, or settings that need a restart; the exit code.
 
-    `level` is logged where the ConfigMap of log levels does not say.
+    `level`: the log level where the ConfigMap of log levels has none.
 
-    Raises ValidationError for bad settings and for a port that is taken, UnavailableError without any Kubernetes
-    configuration, and CloudUnauthorizedError without a region: what waiting would not mend.
+    Raises what waiting would not mend: ValidationError for bad settings, for a port that is taken and without any
+    Kubernetes configuration, and CloudUnauthorizedError without a region.
     """
     collect_seldom()
     serving = Serving(
@@ -58,7 +58,7 @@ def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: O
         health_probe_port=options.health_probe_port,
         profiling=options.enable_profiling,
     )
-    serving.health.add_ready("caches", lambda: "the process waits for its settings, and for AWS to answer")
+    serving.health.add_ready("caches", lambda: "waiting for settings and for AWS")
     serving.start()
     try:
         return _run(options, kubeconfig, level, times or OperatorTimes(), serving)
@@ -92,13 +92,13 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     if settings is None:
         return 0
     provider = make_provider(settings, kube, clock, stop, serving.metrics)
-    until_it_works(lambda: check(provider), "AWS", clock, stop)
+    wait_for_answer(lambda: check(provider), "AWS", clock, stop)
     if not settings.interruption_queue_name:
         _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
     edges = Edges(kube, provider, clock, ledger, stop)
     operator = Operator(settings, edges, namespace=options.system_namespace, times=times)
     operator.checks(serving.health)
-    serving.metrics.add_part(operator.state_text)
+    serving.metrics.add_part(operator.cluster_series)
     operator.watch()
     configuration.follow(settings, operator.tune, operator.leads, operator.events)
     elector = _lead(options, kube, clock, stop, times)
@@ -118,16 +118,16 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
 
 
 def connection(options: Options, kubeconfig: str) -> Connection:
-    """To the API server, with room for as many requests at a time as a burst may have; see `connect`."""
+    """Connect to the API server, with as many connections as a burst may have requests; see `connect`."""
     return connect(kubeconfig, pool_size=max(LEAST_CONNECTIONS, options.kube_client_burst))
 
 
 def serve_webhook(
     options: Options, kube: KubeClient, clock: Clock, times: OperatorTimes, health: Health
 ) -> Webhook | None:
-    """On every replica, and before anything that has to be waited for; None where none is wanted.
+    """Serve admission on every replica, before anything that start-up waits for; None where it is disabled.
 
-    No replica is ready before its webhook may be called: what is applied after the controller finds it there.
+    A replica is not ready before its webhook answers: whoever waits for the Deployment may then apply Provisioners.
     """
     if options.disable_webhook or not options.karpenter_service:
         because = "DISABLE_WEBHOOK is set" if options.disable_webhook else "KARPENTER_SERVICE is not set"
@@ -141,12 +141,12 @@ def serve_webhook(
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    """SIGTERM and SIGINT set `stop`, and the process ends in time even if a call to AWS hangs in its retries."""
+    """Let SIGTERM and SIGINT set `stop`, and end the process in time even if a call to AWS hangs in its retries."""
 
     def handle(*_: object) -> None:
         if not stop.is_set():
             stop.set()
-            limit = threading.Timer(EXIT_SECONDS, _end_at_once, ["an action at hand does not end"])
+            limit = threading.Timer(EXIT_SECONDS, _end_at_once, ["an action does not end"])
             limit.daemon = True
             limit.start()
 
@@ -157,14 +157,14 @@ def _stop_on_signals(stop: threading.Event) -> None:
 def make_provider(
     settings: Settings, kube: KubeClient, clock: Clock, stop: threading.Event, recorder: Recorder
 ) -> CloudProvider:
-    """The cloud provider. Raises CloudUnauthorizedError when no region is configured."""
+    """Make the cloud provider. Raises CloudUnauthorizedError when no region is configured."""
     logger = structlog.get_logger("aws")
     clients = make_clients(version=controller.__version__)
     return AWSProvider(settings, clients, clock, logger, dns_ip=_dns_ip(kube), stop=stop, recorder=recorder)
 
 
 def check(provider: CloudProvider) -> None:
-    """Say now which permissions are missing. Nodes that exist are looked after all the same, so the process goes on.
+    """Log which permissions are missing. The process goes on: existing nodes need it all the same.
 
     Raises CloudErrors when AWS does not answer.
     """
@@ -175,7 +175,7 @@ def check(provider: CloudProvider) -> None:
 
 
 def _dns_ip(kube: KubeClient) -> str:
-    """The ClusterIP of kube-dns, empty when it cannot be had: nodes then find it by their own defaults."""
+    """The ClusterIP of kube-dns; empty when it is not known: nodes then use their own default."""
     try:
         address = kube.get(SERVICES, "kube-dns", "kube-system").get("spec", {}).get("clusterIP", "")
     except KubeError as error:
@@ -187,7 +187,7 @@ def _dns_ip(kube: KubeClient) -> str:
 def _lead(
     options: Options, kube: KubeClient, clock: Clock, stop: threading.Event, times: OperatorTimes
 ) -> LeaderElector | None:
-    """Wait for the lease, if there is to be one."""
+    """Wait for the lease; None without leader election."""
     if not options.leader_elect:
         return None
     identity = options.pod_name or f"{socket.gethostname()}_{uuid.uuid4()}"
@@ -198,6 +198,6 @@ def _lead(
 
 
 def _end_at_once(because: str) -> None:
-    """End without tidying up: what is half done, the next process finds and repairs."""
-    _log.error("Ends at once", because=because)
+    """Exit without cleaning up: the next process finds and finishes what is half done."""
+    _log.error("Exits at once", because=because)
     os._exit(1)

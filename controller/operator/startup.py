@@ -1,4 +1,4 @@
-"""Starting while others are not there yet: what does not answer is waited for, and that is said once."""
+"""Wait at start-up for what does not answer yet, and log that once."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from controller.settings import CONFIG_MAP, Settings
 T = TypeVar("T")
 
 SETTINGS_POLL_SECONDS = 0.5
-"""The peer's interval while the ConfigMap does not exist."""
+"""Between two looks for the ConfigMap, as in Karpenter v0.27."""
 
 _log = structlog.get_logger("startup")
 
 
 def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: threading.Event) -> Settings | None:
-    """The settings once their ConfigMap exists; None when `stop` comes first. Raises ValidationError."""
-    said = False
+    """The settings, once their ConfigMap exists; None when `stop` is set before. Raises ValidationError."""
+    logged = False
     while not stop.is_set():
-        found = until_it_works(lambda: _config_map(kube, namespace), "Kubernetes", clock, stop)
-        if found:
-            return Settings.parse(found[0])
-        if found is not None and not said:
+        data = wait_for_answer(lambda: _config_map(kube, namespace), "Kubernetes", clock, stop)
+        if data:
+            return Settings.parse(data[0])
+        if data is not None and not logged:
             _log.warning("Waits for the settings", config_map=f"{namespace}/{CONFIG_MAP}")
-            said = True
+            logged = True
         clock.wait(stop, SETTINGS_POLL_SECONDS)
     return None
 
 
 def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: threading.Event) -> None:
     """Wait for the API server, and raise ValidationError when it is older than `least`."""
-    found = until_it_works(kube.version, "Kubernetes", clock, stop)
-    if found is None:
+    answer = wait_for_answer(kube.version, "Kubernetes", clock, stop)
+    if answer is None:
         return
-    version = str(found.get("gitVersion", ""))
+    version = str(answer.get("gitVersion", ""))
     try:
         old = version_of(version) < version_of(least)
     except ValueError as error:
@@ -56,27 +56,30 @@ def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: thre
 
 
 def _config_map(kube: KubeClient, namespace: str) -> Sequence[dict[str, str]]:
-    """Its data in a list of one; an empty list when there is no such ConfigMap."""
+    """The ConfigMap's data in a list of one; an empty list when it does not exist."""
     try:
         return [kube.get(CONFIG_MAPS, CONFIG_MAP, namespace).get("data") or {}]
     except NotFoundError:
         return []
 
 
-def until_it_works(
+def wait_for_answer(
     ask: Callable[[], T], what: str, clock: Clock, stop: threading.Event, backoff: BackoffTimes | None = None
 ) -> T | None:
-    """Ask until there is an answer; None when `stop` is set before. An outage is said once, and its end."""
+    """Call `ask` until it raises no KubeError or CloudError; None when `stop` is set before.
+
+    A failure is logged once for each kind of error, and the recovery once.
+    """
     backoff = backoff or BackoffTimes(0.5, 10.0)
-    failures, said = 0, ""
+    failures, logged = 0, ""
     while not stop.is_set():
         try:
             answer = ask()
         except (KubeError, CloudError) as error:
             failures += 1
-            if (kind := type(error).__name__) != said:
-                _log.warning("No answer as it should be; trying again", of=what, error=f"{kind}: {error}")
-                said = kind
+            if (kind := type(error).__name__) != logged:
+                _log.warning("No usable answer; trying again", of=what, error=f"{kind}: {error}")
+                logged = kind
             clock.wait(stop, backoff.delay_seconds(failures))
         else:
             if failures:

@@ -1,4 +1,4 @@
-"""The shell's clock. The core never reads one: it takes `now` as an argument."""
+"""The clock of everything outside the core, which takes `now` as an argument instead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final, Protocol
 import structlog
 
 CLOSE_SECONDS: Final = 2.0
-"""Clocks that differ by less are taken for the same: HTTP tells whole seconds, and answers take their time."""
+"""Smaller differences between two clocks are ignored: HTTP dates are whole seconds, and answers take time."""
 
 
 class Clock(Protocol):
-    """Wall and monotonic time, and an interruptible wait; tests pass one that they turn by hand."""
+    """Wall and monotonic time, and an interruptible wait; tests and simulations turn their own by hand."""
 
     def now(self) -> float:
         """Unix time in seconds."""
@@ -40,31 +40,31 @@ class SystemClock:
 
 
 class ServerClock(SystemClock):
-    """The machine's clock, put right where the API server's differs.
+    """The machine's clock, corrected by its difference from the API server's.
 
-    Ages and deadlines are counted from times in objects, and those are the server's: a machine that is ten minutes
-    ahead would let nodes expire, and give up pods that still end, ten minutes too soon.
+    Ages and deadlines are counted from timestamps in objects, which are the server's: a machine whose clock is ten
+    minutes fast would let nodes expire ten minutes early.
     """
 
     def __init__(self, local: Callable[[], float] | None = None) -> None:
-        """`local`: the machine's Unix time in seconds, if it is not what it says itself."""
+        """`local`: Unix time in seconds, instead of the machine's."""
         self._local = local or super().now
-        self._behind = 0.0
+        self._offset_seconds = 0.0
         self._log = structlog.get_logger("clock")
 
     def now(self) -> float:
-        return self._local() + self._behind
+        return self._local() + self._offset_seconds
 
-    def told(self, server_time: float, took_seconds: float) -> None:
-        """An answer that took so long said, in whole seconds (rounded down), what time it is at the server."""
+    def compare(self, server_time: float, took_seconds: float) -> None:
+        """Compare with the server's time in an answer, in whole seconds (rounded down), that took `took_seconds`."""
         if took_seconds > CLOSE_SECONDS / 2:
-            return  # nobody knows when in between it was said
-        found = server_time + 0.5 - (self._local() - took_seconds / 2)
-        if abs(found - self._behind) <= CLOSE_SECONDS:
+            return  # the answer may have been written at any time since
+        offset_seconds = server_time + 0.5 - (self._local() - took_seconds / 2)
+        if abs(offset_seconds - self._offset_seconds) <= CLOSE_SECONDS:
             return
-        self._behind = found if abs(found) > CLOSE_SECONDS else 0.0
-        if self._behind:
-            text = "This machine's clock is not the API server's, which counts"
-            self._log.warning(text, behind_seconds=round(self._behind, 1))
+        self._offset_seconds = offset_seconds if abs(offset_seconds) > CLOSE_SECONDS else 0.0
+        if self._offset_seconds:
+            text = "This machine's clock differs from the API server's, which is used"
+            self._log.warning(text, behind_seconds=round(self._offset_seconds, 1))
         else:
             self._log.info("This machine's clock agrees with the API server's again")

@@ -1,7 +1,7 @@
-"""What is measured: every metric's name, labels and meaning, and the seam by which the shell tells of it.
+"""Every metric's name, labels and help, and the Recorder that takes measurements.
 
 Names, labels and buckets of `karpenter_*` and `controller_runtime_*` are Karpenter v0.27's, so that public dashboards
-work; as there, counters carry no `_total`. `nodeless_*` are ours. Where the peer's meaning is a mistake we differ:
+work; as there, counters have no `_total`. `nodeless_*` are ours. Two differ from Karpenter v0.27 on purpose:
 `eligible_machines` falls back to 0 and has a label for the method, and evaluation durations contain no waiting.
 """
 
@@ -19,19 +19,19 @@ DURATIONS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5),
     *(1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0),
 )
-"""Upper bounds in seconds, the peer's."""
+"""Upper bounds in seconds, Karpenter v0.27's."""
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Prometheus' own, which the peer leaves in place where it says nothing."""
+"""Prometheus' own, which Karpenter v0.27 uses for some metrics."""
 SIZES: Final = (
     *(1.0, 2.0, 4.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 125.0, 150.0, 175.0),
     *(200.0, 225.0, 250.0, 275.0, 300.0, 350.0, 400.0, 450.0, 500.0, 550.0, 600.0, 700.0, 800.0, 900.0, 1000.0),
 )
-"""Of batches, the peer's."""
+"""Upper bounds of batch sizes, Karpenter v0.27's."""
 QUANTILES: Final = (0.0, 0.5, 0.9, 0.99, 1.0)
 """Of summaries, over the last ten minutes."""
 
 NODE_KEYS: Final = tuple(sorted(WELL_KNOWN))
-"""Labels of nodes that become labels of their series, as in the peer: the well-known ones."""
+"""Node labels that become labels of the node's series, as in Karpenter v0.27: the well-known ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,20 @@ class Metric:
 
 
 class Recorder(Protocol):
-    """Takes what the shell measures; thread-safe, never raises for a value, never waits."""
+    """Takes measurements; thread-safe, never raises for a value, never blocks."""
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
         """Add to a counter. `labels` are the values, in the order of the metric's."""
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """One observation of a histogram or a summary."""
+        """Add an observation to a histogram or a summary."""
 
     def replace(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
-        """All values of a gauge there are, by label values: what is not among them is gone."""
+        """Set all values of a gauge, by label values; series that are not among them are removed."""
 
 
 class Silent:
-    """A recorder that takes nothing in."""
+    """A recorder that ignores everything."""
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
         """See Recorder."""
@@ -75,7 +75,7 @@ SILENT: Final[Recorder] = Silent()
 
 
 def label_name(key: str) -> str:
-    """A node label's name as a label of a series: the part after the slash, with underscores."""
+    """The series label for a node label: the part after the slash, with underscores."""
     return key.rpartition("/")[2].replace("-", "_").replace(".", "_")
 
 
@@ -96,7 +96,9 @@ def _summary(name: str, text: str, *labels: str) -> Metric:
 
 
 EVALUATION_DURATION = _histogram(
-    "karpenter_deprovisioning_evaluation_duration_seconds", "How long a method looked for nodes to remove.", "method"
+    "karpenter_deprovisioning_evaluation_duration_seconds",
+    "Duration of a search for nodes to remove.",
+    "method",
 )
 REPLACEMENT_INITIALIZED = _histogram(
     "karpenter_deprovisioning_replacement_node_initialized_seconds",
@@ -108,14 +110,16 @@ ACTIONS_PERFORMED = _counter(
     *("action", "deprovisioner"),
 )
 ELIGIBLE_MACHINES = _gauge(
-    "karpenter_deprovisioning_eligible_machines", "Nodes that a method would remove if it could.", "deprovisioner"
+    "karpenter_deprovisioning_eligible_machines",
+    "Nodes that a method would remove if allowed.",
+    "deprovisioner",
 )
 NODES_CREATED = _counter(
     "karpenter_nodes_created", "Nodes launched. reason: provisioning or METHOD/replace.", "reason", "provisioner"
 )
 NODES_TERMINATED = _counter(
     "karpenter_nodes_terminated",
-    "Nodes whose removal we began. reason: METHOD/delete, METHOD/replace or interruption.",
+    "Nodes whose removal began. reason: METHOD/delete, METHOD/replace or interruption.",
     *("reason", "provisioner"),
 )
 TERMINATION_TIME = _summary(
@@ -127,76 +131,77 @@ _NODE_LABELS = (
     *(label_name(key) for key in NODE_KEYS),
 )
 NODES_ALLOCATABLE = _gauge(
-    "karpenter_nodes_allocatable", "What nodes have for pods. CPU in cores, memory in bytes.", *_NODE_LABELS
+    "karpenter_nodes_allocatable", "Allocatable resources of nodes. CPU in cores, memory in bytes.", *_NODE_LABELS
 )
 NODES_POD_REQUESTS = _gauge(
-    "karpenter_nodes_total_pod_requests", "Requests of pods on the node, DaemonSets' left out.", *_NODE_LABELS
+    "karpenter_nodes_total_pod_requests", "Requests of pods on the node, without DaemonSet pods.", *_NODE_LABELS
 )
 NODES_POD_LIMITS = _gauge(
-    "karpenter_nodes_total_pod_limits", "Limits of pods on the node, DaemonSets' left out.", *_NODE_LABELS
+    "karpenter_nodes_total_pod_limits", "Limits of pods on the node, without DaemonSet pods.", *_NODE_LABELS
 )
 NODES_DAEMON_REQUESTS = _gauge(
-    "karpenter_nodes_total_daemon_requests", "Requests of DaemonSets' pods on the node.", *_NODE_LABELS
+    "karpenter_nodes_total_daemon_requests", "Requests of DaemonSet pods on the node.", *_NODE_LABELS
 )
 NODES_DAEMON_LIMITS = _gauge(
-    "karpenter_nodes_total_daemon_limits", "Limits of DaemonSets' pods on the node.", *_NODE_LABELS
+    "karpenter_nodes_total_daemon_limits", "Limits of DaemonSet pods on the node.", *_NODE_LABELS
 )
-NODES_OVERHEAD = _gauge("karpenter_nodes_system_overhead", "Capacity less allocatable.", *_NODE_LABELS)
+NODES_OVERHEAD = _gauge("karpenter_nodes_system_overhead", "Capacity minus allocatable.", *_NODE_LABELS)
 
 PODS_STATE = _gauge(
     "karpenter_pods_state",
-    "1 for every pod. owner: the path of its first owner; N/A where the node is not known.",
+    "1 for every pod. owner: the path of its first owner. N/A: the node is not known.",
     *("name", "namespace", "owner", "node", "provisioner", "zone", "arch", "capacity_type", "instance_type", "phase"),
 )
 PODS_STARTUP_TIME = _summary(
-    "karpenter_pods_startup_time_seconds", "From a pod's creation to its being ready; pods that were seen pending."
+    "karpenter_pods_startup_time_seconds",
+    "From a pod's creation to its readiness; pods that were seen pending.",
 )
 PROVISIONER_LIMIT = _gauge("karpenter_provisioner_limit", "spec.limits.resources.", "resource_type", "provisioner")
 PROVISIONER_USAGE = _gauge(
-    "karpenter_provisioner_usage", "Capacity of the Provisioner's nodes.", "resource_type", "provisioner"
+    "karpenter_provisioner_usage", "Total capacity of the Provisioner's nodes.", "resource_type", "provisioner"
 )
 PROVISIONER_USAGE_PCT = _gauge(
-    "karpenter_provisioner_usage_pct", "Usage in percent of the limit.", "resource_type", "provisioner"
+    "karpenter_provisioner_usage_pct", "Usage as a percentage of the limit.", "resource_type", "provisioner"
 )
 SCHEDULING_DURATION = _histogram(
-    "karpenter_provisioner_scheduling_duration_seconds", "How long the solver took for a batch of pending pods."
+    "karpenter_provisioner_scheduling_duration_seconds", "Duration of the solver for a batch of pending pods."
 )
 CONSISTENCY_CHECKS: Final = (
-    *("FailedInit", "Termination", "NodeShape"),  # the peer's
+    *("FailedInit", "Termination", "NodeShape"),  # Karpenter v0.27's
     *("FailedRegistration", "InstanceGone", "LeakedInstance"),
 )
 CONSISTENCY_ERRORS = _counter(
     "karpenter_consistency_errors",
-    f"Nodes found not to be what they should be. check: {', '.join(CONSISTENCY_CHECKS)}.",
+    f"Nodes that failed a consistency check. check: {', '.join(CONSISTENCY_CHECKS)}.",
     "check",
 )
 CLOUD_DURATION = _histogram(
     "karpenter_cloudprovider_duration_seconds",
-    "How long the cloud provider's methods took.",
+    "Duration of the cloud provider's methods.",
     *("controller", "method", "provider"),
     buckets=DEFAULT_BUCKETS,
 )
 CLOUD_ERRORS = _counter(
     "nodeless_cloudprovider_errors",
-    "Calls of the cloud provider that failed, by the error's kind.",
+    "Failed calls of the cloud provider, by type of error.",
     *("controller", "method", "error"),
 )
 BATCH_TIME = _histogram(
-    "karpenter_cloudprovider_batcher_batch_time_seconds", "How long a batch of calls was open.", "batcher"
+    "karpenter_cloudprovider_batcher_batch_time_seconds", "How long a batch collected calls.", "batcher"
 )
 BATCH_SIZE = _histogram(
-    "karpenter_cloudprovider_batcher_batch_size", "Calls that one batch merged.", "batcher", buckets=SIZES
+    "karpenter_cloudprovider_batcher_batch_size", "Calls merged into one batch.", "batcher", buckets=SIZES
 )
 INTERRUPTION_RECEIVED = _counter(
-    "karpenter_interruption_received_messages", "Messages taken from the queue.", "message_type"
+    "karpenter_interruption_received_messages", "Messages received from the queue.", "message_type"
 )
 INTERRUPTION_DELETED = _counter("karpenter_interruption_deleted_messages", "Messages handled and deleted.")
 INTERRUPTION_LATENCY = _histogram(
-    "karpenter_interruption_message_latency_time_seconds", "From AWS's event to the message being handled."
+    "karpenter_interruption_message_latency_time_seconds", "From the event in AWS to the end of the message's handling."
 )
 INTERRUPTION_ACTIONS = _counter(
     "karpenter_interruption_actions_performed",
-    "What messages brought about, once a node. action_type: CordonAndDrain or NoAction.",
+    "Actions on nodes for messages. action_type: CordonAndDrain or NoAction.",
     "action_type",
 )
 
@@ -204,9 +209,9 @@ RECONCILE_TOTAL = _counter(
     "controller_runtime_reconcile_total", "Passes of a loop. result: success or error.", "controller", "result"
 )
 RECONCILE_ERRORS = _counter("controller_runtime_reconcile_errors_total", "Passes that failed.", "controller")
-RECONCILE_TIME = _histogram("controller_runtime_reconcile_time_seconds", "How long a pass took.", "controller")
+RECONCILE_TIME = _histogram("controller_runtime_reconcile_time_seconds", "Duration of a pass.", "controller")
 MOST_WORKERS = _gauge(
-    "controller_runtime_max_concurrent_reconciles", "Passes that the loop may make at once: one.", "controller"
+    "controller_runtime_max_concurrent_reconciles", "Concurrent passes of a loop: always one.", "controller"
 )
 ACTIVE_WORKERS = _gauge("controller_runtime_active_workers", "1 while the loop runs in this process.", "controller")
 REST_REQUESTS = _counter(
@@ -218,26 +223,24 @@ LEADER = _gauge("leader_election_master_status", "1 while this process leads, el
 
 FLEET_PRICE = _gauge(
     "nodeless_fleet_price_per_hour",
-    "$ an hour of our nodes, at the prices that we decide by.",
+    "$ an hour of NodeLess' nodes, at the prices that decisions use.",
     *("provisioner", "capacity_type", "zone"),
 )
 FLEET_NODES = _gauge(
     "nodeless_fleet_nodes",
-    "Our nodes. state: starting, initialized, leaving.",
+    "NodeLess' nodes. state: starting, initialized, leaving.",
     *("provisioner", "capacity_type", "zone", "state"),
 )
-FLEET_UNPRICED = _gauge("nodeless_fleet_unpriced_nodes", "Our nodes whose price nobody knows.")
-FRESH_PACK_PRICE = _gauge(
-    "nodeless_fresh_pack_price_per_hour", "$ an hour of nodes for the same pods, were all packed anew."
-)
-FRESH_PACK_RATIO = _gauge("nodeless_fleet_price_over_fresh_pack", "What the fleet costs, as a multiple of that.")
-BOUND_PRICE = _gauge("nodeless_lower_bound_price_per_hour", "$ an hour that no packing of the same pods undercuts.")
-BOUND_RATIO = _gauge("nodeless_fleet_price_over_lower_bound", "What the fleet costs, as a multiple of that.")
-COMPARISON_AGE = _gauge("nodeless_price_comparison_age_seconds", "Since fresh pack and lower bound were worked out.")
-COMPARISON_TIME = _histogram("nodeless_price_comparison_duration_seconds", "How long working them out took.")
+FLEET_UNPRICED = _gauge("nodeless_fleet_unpriced_nodes", "NodeLess' nodes without a known price.")
+FRESH_PACK_PRICE = _gauge("nodeless_fresh_pack_price_per_hour", "$ an hour of a new plan for all pods, on new nodes.")
+FRESH_PACK_RATIO = _gauge("nodeless_fleet_price_over_fresh_pack", "Price of the fleet over that of the fresh pack.")
+BOUND_PRICE = _gauge("nodeless_lower_bound_price_per_hour", "$ an hour below which no plan for the same pods can cost.")
+BOUND_RATIO = _gauge("nodeless_fleet_price_over_lower_bound", "Price of the fleet over the lower bound.")
+COMPARISON_AGE = _gauge("nodeless_price_comparison_age_seconds", "Since fresh pack and lower bound were computed.")
+COMPARISON_TIME = _histogram("nodeless_price_comparison_duration_seconds", "Duration of computing the two.")
 UNAVAILABLE_OFFERINGS = _gauge(
     "nodeless_unavailable_offerings",
-    "Offerings that are not planned because EC2 had no capacity for them a while ago.",
+    "Offerings left out of plans because EC2 recently had no capacity for them.",
     *("capacity_type", "zone"),
 )
 DECISIONS = _counter(
@@ -250,16 +253,16 @@ GUARD_REFUSALS = _counter(
 )
 HEADROOM_UNITS = _gauge(
     "nodeless_headroom_units",
-    "Units of room that a Provisioner is to keep free. state: wanted, or kept on nodes that there are.",
+    "Units of headroom of a Provisioner. state: wanted, or kept on existing nodes.",
     *("provisioner", "state"),
 )
 QUEUE_LENGTH = _gauge(
-    "nodeless_queue_length", "What waits: pods for a node, nodes to come up, nodes to end, commands.", "queue"
+    "nodeless_queue_length", "Length of a queue: pending pods, starting nodes, leaving nodes, commands.", "queue"
 )
-QUEUE_AGE = _gauge("nodeless_queue_oldest_age_seconds", "How long the oldest of a queue has waited.", "queue")
+QUEUE_AGE = _gauge("nodeless_queue_oldest_age_seconds", "Age of the oldest entry of a queue.", "queue")
 CONFIGURATION_REFUSED = _gauge(
     "nodeless_configuration_refused",
-    "1 while a ConfigMap breaks a rule, so that what it said before holds.",
+    "1 while a ConfigMap breaks a rule and its last good content holds.",
     "config_map",
 )
 DROPPED_SERIES = _gauge(
@@ -267,4 +270,4 @@ DROPPED_SERIES = _gauge(
 )
 
 ALL: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-"""Every metric of ours. Those of the process itself (process_*, python_*) come from Prometheus' client."""
+"""Every metric but those of the process (process_*, python_*), which come from Prometheus' client."""

@@ -1,8 +1,8 @@
-"""What the cluster looks like, as series: nodes, pods and Provisioners of one snapshot.
+"""Series about the cluster's nodes, pods and Provisioners, written from one snapshot at each scrape.
 
-Worked out when somebody asks, from the snapshot of that moment: what is gone has no series. With a thousand nodes these
-are tens of thousands of lines with thirty labels each, so that the text of a node's labels is kept while the node stays
-as it is, and the lines are written here rather than by Prometheus' client (a fortieth of its time).
+A thousand nodes have tens of thousands of lines with thirty labels each. The text of a node's labels is cached while
+the node does not change, and the lines are written here instead of by Prometheus' client, which takes forty times as
+long.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from controller.runtime import metrics
 from controller.runtime.metrics import Metric
 
 MOST_POD_SERIES = 20_000
-"""More pods than that are not told one by one; nodeless_metrics_dropped_series says how many are left out."""
+"""Pods beyond this number have no series; nodeless_metrics_dropped_series counts them."""
 UNKNOWN = "N/A"
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class StateText:
-    """Writes a snapshot's series. Not thread-safe by itself: a race costs work, and no result."""
+class ClusterSeries:
+    """Writes the series of snapshots. A race of two scrapes repeats work, and changes no result."""
 
     def __init__(self) -> None:
         self._labels: dict[str, tuple[Node, bool, str]] = {}
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """Prometheus' text format."""
+        """The series in Prometheus' text format."""
         self._labels = {name: entry for name, entry in self._labels.items() if name in snapshot.nodes}
         dropped = max(0, len(snapshot.pods) - MOST_POD_SERIES)
         parts = [
@@ -72,7 +72,7 @@ class StateText:
 
 
 def phase(node: StateNode) -> str:
-    """Pending until initialized (Ready, where the node is not ours), Running, Terminated while it leaves."""
+    """Pending until initialized (other nodes: until Ready), Running, Terminated while it is deleted."""
     if node.leaving:
         return "Terminated"
     up = node.initialized if node.provisioner_name else node.node.ready
@@ -105,7 +105,7 @@ def _pod_values(pod: Pod, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _owner(pod: Pod) -> str:
-    """The path that the peer makes up of the first owner."""
+    """The path of the first owner, in Karpenter v0.27's form."""
     if not pod.owners:
         return ""
     owner = pod.owners[0]
@@ -133,7 +133,7 @@ def _amounts(metric: Metric, amounts: Mapping[str, Resources]) -> Iterator[str]:
 
 
 def _amount(resource: str, value: int) -> str:
-    """CPU in cores (kept in thousandths), all else in its own unit."""
+    """CPU in cores (amounts are in millicores), everything else in its own unit."""
     return f"{value / 1000:g}" if resource == "cpu" else str(value)
 
 

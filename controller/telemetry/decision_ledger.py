@@ -1,8 +1,7 @@
 """The decision ledger: the last launches, skips and removals, each with its inputs' digest, its reason and its price.
 
-The newest are in memory, served as JSON on the metrics port, and kept compactly in the cluster, so that who leads next
-still knows them. One and the same decision made again (a pod that stays pending for one reason) is one entry that
-counts.
+The newest are kept in memory, served as JSON on the metrics port, and stored in a ConfigMap for the next leader. A
+decision that is repeated (a pod that stays pending for the same reason) is one entry with a count.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from controller.telemetry.http_server import Page
 
 MOST_ENTRIES = 2000
 MOST_BYTES = 192 * 1024
-"""Of the compact form: a ConfigMap has room for 1 MiB, and etcd keeps every version for a while."""
+"""Of the compact form: a ConfigMap has room for 1 MiB, and etcd keeps old versions for a while."""
 MOST_SHOWN = 2000
 _FILTERS = ("kind", "method", "subject", "provisioner", "since", "limit")
 
@@ -38,10 +37,9 @@ class Ledger:
     def __init__(self, clock: Clock, recorder: Recorder = SILENT, most_entries: int = MOST_ENTRIES) -> None:
         self._clock = clock
         self.recorder = recorder
-        """Where what is decided is counted; for other measures of who decides, too."""
+        """Counts decisions; reconcilers record their other metrics with it, too."""
         self.look: Callable[[], tuple[Snapshot, Catalog]] | None = None
-        """The newest snapshot and the offerings now: what is decided without a plan is on record with their digest and
-        prices. Set once, at the start."""
+        """Returns the newest snapshot and catalog: a decision without a plan gets its digest and prices from them."""
         self._standing: Standing | None = None
         self._most = most_entries
         self._lock = threading.Lock()
@@ -54,7 +52,7 @@ class Ledger:
         """Changes whenever an entry does."""
 
     def record(self, decision: Decision) -> Entry:
-        """Put a decision on record."""
+        """Record a decision, and count it."""
         decision = shortened(self._completed(decision))
         self._count(decision)
         now = self._clock.now()
@@ -62,7 +60,7 @@ class Ledger:
             self.version += 1
             known = self._entries.get(self._latest.get(decision.subject, 0))
             if known is not None and _same(known.decision, decision):
-                # What was said of this subject last is said again: prices and inputs are those of now.
+                # The subject's last decision is made again; prices and inputs are the new ones.
                 entry = replace(known, decision=decision, times=known.times + 1, last_at=now)
             else:
                 self._numbers += 1
@@ -79,7 +77,7 @@ class Ledger:
         return standing.completed(decision, self.removed())
 
     def removed(self) -> frozenset[str]:
-        """Names of nodes whose removal was the last that was decided of them."""
+        """Names of nodes whose latest decision is a removal."""
         with self._lock:
             latest = [self._entries[number].decision for number in self._latest.values()]
         return frozenset(each.subject.partition("/")[2] for each in latest if each.kind == "remove")
@@ -110,8 +108,8 @@ class Ledger:
         since: int = 0,
         limit: int = MOST_SHOWN,
     ) -> tuple[Entry, ...]:
-        """The newest that match, oldest first. `since`: numbers above it alone. `subject` matches a whole subject, its
-        name alone, and the pods that a decision is about."""
+        """The newest matches, oldest first. `since`: only numbers above it. `subject` matches a whole subject, its name
+        alone, and the pods that a decision is about."""
         with self._lock:
             known = list(self._entries.values())
 
@@ -151,16 +149,16 @@ class Ledger:
             del lines[: max(1, len(lines) // 4)]
 
     def restore(self, packed: bytes) -> int:
-        """Take in what another process had on record, before what this one has; how many entries that are.
+        """Insert the entries that another process stored before those of this one; their number.
 
-        What cannot be read is left out: an old record is never worth a controller that does not start.
+        Unreadable ones are skipped: a damaged record must not keep the controller from starting.
         """
         found = sorted(_read(packed), key=lambda entry: entry.number)
         with self._lock:
             own = list(self._entries.values())
             last = found[-1].number if found else 0
             self._entries, self._latest = {}, {}
-            # Those that this process recorded before it read the record come after it.
+            # Entries that this process made before it read the stored ones come after those.
             for entry in (*found, *(replace(entry, number=last + place) for place, entry in enumerate(own, 1))):
                 self._keep(entry)
             self._numbers = max(self._numbers, last + len(own))
@@ -169,7 +167,7 @@ class Ledger:
 
 
 def _same(known: Decision, new: Decision) -> bool:
-    """A skip for the reason that was given before. Launches and removals happen once each."""
+    """Whether a skip repeats the reason of the one before. Launches and removals happen once each."""
     return new.kind == known.kind == "skip" and (new.method, new.reason) == (known.method, known.reason)
 
 

@@ -1,8 +1,4 @@
-"""What the probes ask: does everything move (/healthz), and may others count on this process (/readyz).
-
-A check answers with what is wrong, or with nothing. The page lists every check, as Kubernetes' own components do, so
-that `kubectl describe pod` and a curl tell which one it was.
-"""
+"""Liveness (/healthz) and readiness (/readyz): named checks, listed on a page as Kubernetes' own components do."""
 
 from __future__ import annotations
 
@@ -11,22 +7,22 @@ from collections.abc import Callable, Mapping
 from controller.telemetry.http_server import Page
 
 Check = Callable[[], str]
-"""Empty when all is well, else what is wrong."""
+"""Returns what is wrong; empty when nothing is."""
 
 
 class Health:
-    """Checks by name. They may be added while the probes already ask; one that raises counts as failed."""
+    """Checks by name. They may be added while probes are served; a check that raises has failed."""
 
     def __init__(self) -> None:
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
 
     def add_live(self, name: str, check: Check) -> None:
-        """A check whose failure is mended by a restart alone."""
+        """Add a check whose failure needs a restart."""
         self._live = {**self._live, name: check}
 
     def add_ready(self, name: str, check: Check) -> None:
-        """A check whose failure will pass, or is another's to mend; the same name again replaces it."""
+        """Add or replace a check whose failure passes without a restart."""
         self._ready = {**self._ready, name: check}
 
     def healthz(self, _query: Mapping[str, str]) -> Page:
@@ -49,5 +45,5 @@ def _page(what: str, checks: Mapping[str, Check]) -> Page:
 def _result(check: Check) -> str:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001 - a check that cannot tell is a check that fails, and says why
+    except Exception as error:  # noqa: BLE001 - a check that raises has failed, and its page says why
         return f"{type(error).__name__}: {error}"

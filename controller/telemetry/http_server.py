@@ -1,7 +1,6 @@
-"""A small HTTP server for what others read of the controller: probes on one port, metrics and decisions on another.
+"""A small HTTP server of pages by path, for GET and HEAD: probes on one port, metrics and decisions on another.
 
-Pages by path, GET and HEAD alone. Each request has a thread, so that a scrape never waits for another; a client that
-says nothing is let go after a while.
+Each request has a thread, so that no scrape waits for another. An idle client is disconnected after a while.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ import structlog
 from controller.errors import Problem, ValidationError
 
 CLIENT_SECONDS = 10.0
-"""How long a client may take to say what it wants."""
+"""How long a client may take to send its request."""
 
 _log = structlog.get_logger("telemetry")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer."""
+    """The answer to a request."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -34,16 +33,16 @@ class Page:
 
 
 Route = Callable[[Mapping[str, str]], Page]
-"""From the query's parameters to the page. Raises ValueError, with words for the caller, for a bad query."""
+"""From the query's parameters to the page. Raises ValueError with a message for the caller for a bad query."""
 
 
 class PageServer:
     """Serves pages on a port until `stop`. Routes may be added while it runs."""
 
     def __init__(self, port: int, name: str, routes: Mapping[str, Route] | None = None) -> None:
-        """Listen on `port` of all addresses; 0: on a free one, see `port`. `name` is for logs and errors.
+        """Listen on `port` of all addresses; 0: on a free port, see `port`. `name` is for logs and errors.
 
-        Raises ValidationError when the port cannot be had.
+        Raises ValidationError when it cannot listen.
         """
         self._name = name
         self.routes: dict[str, Route] = dict(routes or {})
@@ -61,7 +60,7 @@ class PageServer:
         _log.info("Serves", what=self._name, port=self.port, paths=sorted(self.routes))
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._thread.ident is not None:
             self._server.shutdown()
         self._server.server_close()
@@ -82,7 +81,7 @@ class _Server(ThreadingHTTPServer):
         super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
-        """A client that goes away in the middle is its own affair; what else happens is said."""
+        """Log for debugging alone: as a rule the client has closed the connection."""
         _log.debug("Request not answered", client=str(client_address), exc_info=True)
 
 
@@ -118,13 +117,13 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(page.body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Probes and scrapes come every few seconds: not worth a line."""
+            """Nothing: probes and scrapes come every few seconds."""
 
     return Handler
 
 
 def answer(routes: Mapping[str, Route], target: str) -> Page:
-    """The page for a request target (path and query): 404 with the paths there are, 400 for a query that is wrong."""
+    """The page for a request target (path and query): 404 with the known paths, 400 for a bad query."""
     parts = urlsplit(target)
     route = routes.get(parts.path.rstrip("/") or "/")
     if route is None:
@@ -133,6 +132,6 @@ def answer(routes: Mapping[str, Route], target: str) -> Page:
         return route(dict(parse_qsl(parts.query, keep_blank_values=True)))
     except ValueError as error:
         return Page(f"{error}\n".encode(), status=400)
-    except Exception:  # noqa: BLE001 - a page that fails is not the controller's end; the trace is logged
+    except Exception:  # noqa: BLE001 - a page that fails must not end the controller
         _log.exception("Page failed", path=parts.path)
         return Page(b"internal error; the controller's log has the trace\n", status=500)

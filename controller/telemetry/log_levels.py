@@ -1,4 +1,4 @@
-"""The names of log levels; apart from the logging itself, so that `nodeless --help` is quick."""
+"""The names of log levels, apart from structlog, whose import would slow `nodeless --help` down."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ LEVELS: Mapping[str, int] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-"""The names that `--log-level` and `config-logging` know."""
+"""Levels by the names that `--log-level` and the ConfigMap `config-logging` accept."""

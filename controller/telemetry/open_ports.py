@@ -42,7 +42,7 @@ class Serving:
         self.pages.start()
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self.pages.stop()
         self.probes.stop()
 

@@ -1,7 +1,7 @@
-"""Where measures go until Prometheus reads them: counters, gauges, histograms and summaries of one process.
+"""Counters, gauges, histograms and summaries of one process, until Prometheus scrapes them.
 
 Prometheus' client keeps histograms and writes the text. Counters and summaries are kept here: the client appends
-`_total` to a counter's name, which the peer's have not, and its summaries know no quantiles.
+`_total` to a counter's name, which Karpenter v0.27's counters do not have, and its summaries have no quantiles.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from controller.telemetry.http_server import Page
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every histogram, that no dashboard asks for
 
 WINDOW_SECONDS = 600.0
-"""What a summary's quantiles are of (the Go client's default)."""
+"""The age of observations that quantiles are taken of (default of Prometheus' Go client)."""
 MOST_OBSERVATIONS = 4096
-"""Kept per series of a summary: the newest."""
+"""The newest observations kept per series of a summary."""
 
 Values = dict[tuple[str, ...], float]
 
@@ -46,7 +46,7 @@ class _Summary:
     """(when, value)."""
 
     def quantiles(self, since: float) -> Iterator[tuple[float, float]]:
-        """(quantile, value) of what was observed after `since`; not a number when nothing was."""
+        """(quantile, value) of the observations after `since`; NaN without any."""
         values = sorted(value for at, value in self.recent if at >= since)
         for quantile in metrics.QUANTILES:
             index = round(quantile * (len(values) - 1))
@@ -54,7 +54,7 @@ class _Summary:
 
 
 class Metrics:
-    """A Recorder, and the page that shows it. Nothing is global: two operators in one process do not mix."""
+    """A Recorder and its page. Nothing is global: two operators in one process have separate metrics."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -101,7 +101,7 @@ class Metrics:
             self._gauges[metric] = dict(values)
 
     def collect(self) -> Iterable[Family]:
-        """What Prometheus' registry asks for. A metric that has no series yet is there by name all the same."""
+        """All series, for Prometheus' registry. A metric without a series yet has its help and type all the same."""
         since = self._clock.monotonic() - WINDOW_SECONDS
         with self._lock:
             yield from [self._counter(each) for each in metrics.ALL if each.kind == "counter"]
@@ -122,7 +122,7 @@ class Metrics:
         return made
 
     def page(self, _query: Mapping[str, str]) -> Page:
-        """The text format, counters under the names that they were declared with."""
+        """Prometheus' text format, with counters under the names of their declarations."""
         text = generate_latest(self.registry)
         for metric in metrics.ALL:
             if metric.kind == "counter" and not metric.name.endswith("_total"):
@@ -131,7 +131,7 @@ class Metrics:
         return Page(text + b"".join(part() for part in self._parts), CONTENT_TYPE_LATEST)
 
     def add_part(self, part: Callable[[], bytes]) -> None:
-        """Show more metrics, that are worked out when they are asked for: text in Prometheus' format."""
+        """Append `part` to the page: text in Prometheus' format, computed at each scrape."""
         self._parts = (*self._parts, part)
 
 

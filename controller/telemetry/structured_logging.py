@@ -1,7 +1,7 @@
-"""Structured logs on standard output: a constant message, capital first, and fields.
+"""Structured logs on standard output: a constant message that begins with a capital, and fields.
 
-JSON lines for a cluster, a console format for a person at a terminal. Modules ask structlog for a logger by the name
-of their part (`structlog.get_logger("provisioning")`); it comes out as `logger`. The JSON keys are the peer's: time,
+JSON lines in a cluster, a console format at a terminal. Modules ask structlog for a logger by the name of their part
+(`structlog.get_logger("provisioning")`), which becomes the field `logger`. The JSON keys are Karpenter v0.27's: time,
 level, logger, message.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
 import structlog
 from cachetools import LRUCache
 
+from controller.core.api.pod import PodKey
 from controller.errors import Problem, ValidationError
 from controller.runtime.clock import Clock, SystemClock
 from controller.telemetry.log_levels import LEVELS
@@ -24,11 +25,13 @@ Format = Literal["auto", "json", "console"]
 
 REPEAT_SECONDS = 60.0
 _MAX_REMEMBERED = 8192
+MOST_LOGGED_PODS = 200
+"""Names in a line, of usual length: container runtimes split lines of more than 16 KiB."""
 _METHOD_LEVELS = {**LEVELS, "exception": logging.ERROR, "critical": logging.CRITICAL, "fatal": logging.CRITICAL}
 
 
 class _Threshold:
-    """The level below which nothing is said; it may change while the process runs."""
+    """Drops lines below a level, which may change while the process runs."""
 
     def __init__(self) -> None:
         self.level = logging.INFO
@@ -45,7 +48,7 @@ _threshold = _Threshold()
 
 
 class _Logger(structlog.PrintLogger):
-    """Writes lines whole, and knows the name it was asked for by."""
+    """Writes whole lines, and has the name that it was asked for by."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         super().__init__(stream)
@@ -55,7 +58,7 @@ class _Logger(structlog.PrintLogger):
 def configure(
     level: str = "info", style: Format = "auto", stream: TextIO | None = None, clock: Clock | None = None
 ) -> None:
-    """Set up logging for the process; `auto` is console on a terminal and JSON elsewhere. Repeats are thinned out.
+    """Set up logging for the process; `auto` is console on a terminal and JSON elsewhere. Repeated lines are dropped.
 
     Raises ValidationError for a level that does not exist.
     """
@@ -66,7 +69,7 @@ def configure(
         processors=[
             _threshold,
             structlog.contextvars.merge_contextvars,
-            _Thinned(clock or SystemClock()),
+            _WithoutRepeats(clock or SystemClock()),
             _name,
             *(_console(out) if console else _json()),
         ],
@@ -78,7 +81,7 @@ def configure(
 
 
 class _Bridge(logging.Handler):
-    """What libraries say through the standard library's logging, from warnings on, in our format."""
+    """Writes warnings and errors that libraries log by the standard library in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
@@ -95,7 +98,7 @@ def _bridge_libraries() -> None:
 
 
 def set_level(level: str) -> None:
-    """Change what is said from now on. Raises ValidationError for a level that does not exist; the old one stays."""
+    """Change the level of all loggers. Raises ValidationError for an unknown level; the old one stays."""
     if level.lower() not in LEVELS:
         problem = Problem("level", f"{level!r} is no log level", f"use one of {', '.join(LEVELS)}")
         raise ValidationError("logging", [problem])
@@ -104,7 +107,7 @@ def set_level(level: str) -> None:
 
 
 def set_levels(levels: Mapping[str, str]) -> None:
-    """Levels by a logger's name, "" for all that are not named. Raises ValidationError; the old ones stay."""
+    """Set levels by a logger's name, "" for all others. Raises ValidationError for unknown ones; the old ones stay."""
     unknown = [(name, level) for name, level in levels.items() if level.lower() not in LEVELS]
     if unknown:
         remedy = f"use one of {', '.join(LEVELS)}"
@@ -116,15 +119,15 @@ def set_levels(levels: Mapping[str, str]) -> None:
     _threshold.by_name = found
 
 
-class _Thinned:
-    """The same line, to the last field, is said once in REPEAT_SECONDS; the next one says how many it stands for."""
+class _WithoutRepeats:
+    """Passes an identical line (message and fields) once in REPEAT_SECONDS; the next has the count in `repeats`."""
 
     def __init__(self, clock: Clock) -> None:
         self._repeats = Repeats(REPEAT_SECONDS, clock)
 
     def __call__(self, logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         if method == "debug":
-            return event  # who asked for all gets all
+            return event  # who debugs wants every line
         trace = sys.exc_info()[1] if event.get("exc_info") is True else None
         times = self._repeats.admit((getattr(logger, "name", ""), method, repr(trace), repr(sorted(event.items()))))
         if not times:
@@ -135,7 +138,7 @@ class _Thinned:
 
 
 class Repeats:
-    """Thins out what would be said again and again: each key once in `seconds`.
+    """Admits each key once in `seconds`.
 
     >>> if times := repeats.admit(("throttled", zone)):
     ...     log.warning("Throttled", zone=zone, times=times)
@@ -145,18 +148,23 @@ class Repeats:
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_REMEMBERED)
+        self._admitted: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_REMEMBERED)
 
     def admit(self, key: Hashable) -> int:
-        """0: not now. Else say it: the number of times that this happened since it was last said, this one included."""
+        """0 to drop the line; else how many lines this one stands for: those dropped since the last, and itself."""
         now = self._clock.monotonic()
         with self._lock:
-            said_at, held_back = self._said.get(key, (None, 0))
+            said_at, held_back = self._admitted.get(key, (None, 0))
             if said_at is not None and now - said_at < self._seconds:
-                self._said[key] = (said_at, held_back + 1)
+                self._admitted[key] = (said_at, held_back + 1)
                 return 0
-            self._said[key] = (now, 0)
+            self._admitted[key] = (now, 0)
             return held_back + 1
+
+
+def pod_names(keys: Sequence[PodKey]) -> list[str]:
+    """NAMESPACE/NAME of the first MOST_LOGGED_PODS, for a field `pods`; the field `pod_count` counts all."""
+    return ["/".join(key) for key in keys[:MOST_LOGGED_PODS]]
 
 
 def _name(logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -14,7 +14,7 @@ from controller.errors import (
     ForbiddenError,
     InvalidObjectError,
     KubeError,
-    NamespaceEndsError,
+    NamespaceTerminatingError,
     NotFoundError,
     TooManyRequestsError,
     UnavailableError,
@@ -147,7 +147,7 @@ def test_a_namespace_that_ends_is_no_missing_right(client: KubeClient) -> None:
     held["metadata"]["finalizers"] = ["example.com/hold"]
     uid = client.create(PODS, held, "ending")["metadata"]["uid"]
     client.delete(NAMESPACES, "ending")
-    with pytest.raises(NamespaceEndsError, match="being terminated"):
+    with pytest.raises(NamespaceTerminatingError, match="being terminated"):
         client.evict("ending", "held", uid)
     with capture_logs() as logs:
         recorder = EventRecorder(client, ManualClock())

@@ -33,7 +33,7 @@ def sent(recorder: EventRecorder, count: int) -> Callable[[], bool]:
     return lambda: recorder.published == count
 
 
-def test_an_event_is_on_its_object_with_the_peers_source(client: KubeClient) -> None:
+def test_an_event_is_on_its_object_with_karpenters_source(client: KubeClient) -> None:
     clock = ManualClock(1_800_000_000.0)
     document = client.create(PODS, fresh(pod_object(name="p1")), "default")
     with recording(client, clock) as recorder:
@@ -121,7 +121,7 @@ def test_a_single_event_tells_the_last_of_its_messages(client: KubeClient) -> No
 
 
 def test_a_reason_with_a_limit_has_its_burst_and_then_its_rate(client: KubeClient) -> None:
-    """With the peer's own numbers: of a burst of 100, 10; then 5 a second."""
+    """With Karpenter v0.27's own numbers: of a burst of 100, 10; then 5 a second."""
     clock = ManualClock()
     recorder = EventRecorder(client, clock, limits={"Nominated": EventLimit(per_second=5, burst=10)})
 

@@ -91,7 +91,7 @@ def test_the_server_is_not_there_yet_when_we_start(server: Server, client: KubeC
 
 
 def test_watches_fall_silent(server: Server, client: KubeClient) -> None:
-    """The sockets stay open and nothing comes, as with a peer that vanished."""
+    """The sockets stay open and nothing comes, as with a host that vanished."""
     with capture_logs() as logs, informing(client, CORE_STATE) as informers:
         listening(client, informers)
         server.fault(kind="silent-watches")

@@ -25,7 +25,7 @@ from controller.errors import CloudError, CloudUnauthorizedError, UnavailableErr
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.operator.process import check
-from controller.operator.startup import refuse_old_kubernetes, until_it_works, wait_for_settings
+from controller.operator.startup import refuse_old_kubernetes, wait_for_answer, wait_for_settings
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageTimes
 from controller.reconcilers.nodes.termination_reconciler import TerminationTimes
 from controller.runtime.clock import SystemClock
@@ -98,7 +98,7 @@ def test_a_whole_life(world: World, serving: Serving) -> None:
     metrics = serving.metrics
     ledger = Ledger(world.clock, metrics)
     with acting(world, recorder=metrics, ledger=ledger) as operator:
-        metrics.add_part(operator.state_text)
+        metrics.add_part(operator.cluster_series)
         world.add_pod("a", spec={"containers": [LIMITED]})
         snapshot = world.until(lambda s: s.nodes, "a node")
         (name,) = snapshot.nodes
@@ -155,7 +155,7 @@ def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
     edges = Edges(world.kube, world.cloud, world.clock, Ledger(world.clock), stop)
     operator = Operator(SETTINGS, edges, times=QUICK)
     operator.checks(health)
-    assert operator.state_text() == b"", "who stands by leaves that to the leader"
+    assert operator.cluster_series() == b"", "a replica that stands by has none"
     assert health.readyz({}).status == 500
     assert health.healthz({}).status == 200, "to wait for the lease is no fault"
     operator.watch()
@@ -339,12 +339,12 @@ def test_an_api_server_that_is_too_old_is_refused_with_a_remedy(world: World) ->
 def test_an_outage_at_the_start_is_said_once_and_its_end_too() -> None:
     answers: list[Callable[[], str]] = [_down, _down, lambda: "up"]
     with capture_logs() as logs:
-        found = until_it_works(
+        found = wait_for_answer(
             lambda: answers.pop(0)(), "Kubernetes", SystemClock(), threading.Event(), BackoffTimes(0.001, 0.002)
         )
     assert found == "up"
     assert [(entry["event"], entry["of"]) for entry in logs] == [
-        ("No answer as it should be; trying again", "Kubernetes"),
+        ("No usable answer; trying again", "Kubernetes"),
         ("Answers again", "Kubernetes"),
     ]
 
@@ -352,7 +352,7 @@ def test_an_outage_at_the_start_is_said_once_and_its_end_too() -> None:
 def test_a_stop_ends_the_waiting_at_once() -> None:
     stop = threading.Event()
     stop.set()
-    assert until_it_works(_down, "Kubernetes", SystemClock(), stop) is None
+    assert wait_for_answer(_down, "Kubernetes", SystemClock(), stop) is None
 
 
 def test_missing_permissions_are_said_and_do_not_keep_the_rest_from_working() -> None:

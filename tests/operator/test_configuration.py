@@ -136,7 +136,7 @@ def test_the_leader_restarts_later_so_that_not_all_are_away(process: Process) ->
 def test_a_change_that_is_taken_back_or_changed_again_starts_anew(process: Process) -> None:
     process.look(**{"aws.isolatedVPC": "true"})
     process.clock.advance(50)
-    assert [entry["event"] for entry in process.look()] == ["No restart follows: the settings are as they were"]
+    assert [entry["event"] for entry in process.look()] == ["No restart follows: the settings are as before"]
     process.clock.advance(50)
     process.look(**{"aws.isolatedVPC": "true"})
     process.clock.advance(50)
@@ -229,7 +229,7 @@ def test_log_levels_change_while_it_runs_by_component(process: Process, capsys: 
     assert said() == ["webhook info", "provisioning info"]
 
 
-def test_the_peers_form_is_read_and_a_components_own_level_goes_over_it() -> None:
+def test_karpenters_form_is_read_and_a_components_own_level_has_priority() -> None:
     assert log_levels({"zap-logger-config": '{"level": "error", "encoding": "console"}'}, "info") == {"": "error"}
     found = log_levels({"zap-logger-config": '{"level": "error"}', "loglevel.controller": "debug"}, "info")
     assert found == {"": "debug"}

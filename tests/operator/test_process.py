@@ -132,7 +132,7 @@ def test_each_option_reaches_what_it_is_for(server: Server, monkeypatch: pytest.
             assert "memory" in {thread.name for thread in threading.enumerate()}
             await_page(port, "/metrics", 'nodeless_configuration_refused{config_map="levels"} 1.0')
             ready = await_page(ports["health-probe"], "/readyz", "[+]webhook ok")
-            assert "[-]caches failed: the process waits for its settings" in ready
+            assert "[-]caches failed: waiting for settings and for AWS" in ready
             looked.append(clock.now())
             refuse_old_kubernetes(kube, least, clock, stop)
         finally:

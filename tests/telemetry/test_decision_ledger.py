@@ -113,7 +113,7 @@ def test_the_compact_form_keeps_to_its_bound_and_drops_the_oldest(monkeypatch: p
     assert later.entries()[-1].decision.subject == "Node/n299"
 
 
-def test_what_is_decided_is_counted_under_the_peers_names() -> None:
+def test_decisions_are_counted_under_karpenters_metric_names() -> None:
     metrics = Metrics()
     ledger = Ledger(ManualClock(), metrics)
     ledger.record(launch())

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads: the peer's names and types, quantiles of the last while, nothing of what is gone."""
+"""The metrics page: Karpenter v0.27's names and types, quantiles over a window, no series of deleted objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.core.api.pod import Resources
 from controller.core.state.snapshot import Snapshot
 from controller.runtime import metrics as names
 from controller.telemetry import cluster_series
-from controller.telemetry.cluster_series import StateText
+from controller.telemetry.cluster_series import ClusterSeries
 from controller.telemetry.registry import MOST_OBSERVATIONS, WINDOW_SECONDS, Metrics
 from tests import factories
 from tests.manual_clock import ManualClock
@@ -65,7 +65,7 @@ def values(text: bytes, name: str, *by: str) -> dict[tuple[str, ...], float]:
     return {tuple(sample.labels[label] for label in by): sample.value for sample in samples(text, name)}
 
 
-def test_the_peers_metrics_have_the_peers_names() -> None:
+def test_karpenters_metrics_have_karpenters_names() -> None:
     declared = {metric.name for metric in names.ALL}
     assert declared >= PEERS
     assert len(declared) == len(names.ALL), "no name twice"
@@ -102,7 +102,7 @@ def test_quantiles_are_of_the_last_while_and_sums_of_all_time() -> None:
     assert values(text, f"{names.TERMINATION_TIME.name}_sum") == {(): 6050.0}
     clock.advance(WINDOW_SECONDS + 1)
     later = values(metrics.page({}).body, names.TERMINATION_TIME.name, "quantile")
-    assert all(value != value for value in later.values()), "nothing happened: not a number, as in the peer"
+    assert all(value != value for value in later.values()), "nothing happened: not a number, as in Karpenter v0.27"
 
 
 def test_memory_for_a_summary_is_bounded() -> None:
@@ -161,7 +161,7 @@ def world(nodes: Iterable[str] = ("n1", "n2")) -> Snapshot:
 
 
 def test_nodes_are_told_with_their_labels_and_cpu_in_cores() -> None:
-    text = StateText().render(world())
+    text = ClusterSeries().render(world())
     found = [each for each in samples(text, names.NODES_ALLOCATABLE.name) if each.labels["node_name"] == "n1"]
     assert {each.labels["resource_type"]: each.value for each in found} == {"cpu": 1.9, "memory": 7 * 2**30}
     labels = found[0].labels
@@ -183,7 +183,9 @@ def test_nodes_are_told_with_their_labels_and_cpu_in_cores() -> None:
 
 
 def test_pods_are_told_with_where_they_run_and_who_owns_them() -> None:
-    found = {each.labels["name"]: each.labels for each in samples(StateText().render(world()), names.PODS_STATE.name)}
+    found = {
+        each.labels["name"]: each.labels for each in samples(ClusterSeries().render(world()), names.PODS_STATE.name)
+    }
     assert set(found) == {"waits", *(f"{kind}-{node}" for kind in ("web", "free", "ds") for node in ("n1", "n2"))}
     assert (found["waits"]["node"], found["waits"]["zone"], found["waits"]["phase"]) == ("N/A", "N/A", "Pending")
     assert found["waits"]["owner"] == "/apis/apps/v1/namespaces/default/replicasets/web"
@@ -192,7 +194,7 @@ def test_pods_are_told_with_where_they_run_and_who_owns_them() -> None:
 
 
 def test_provisioners_are_told_with_use_and_limits() -> None:
-    text = StateText().render(world())
+    text = ClusterSeries().render(world())
     assert values(text, names.PROVISIONER_LIMIT.name, "provisioner", "resource_type") == {
         ("default", "cpu"): 10.0,
         ("default", "nvidia.com/gpu"): 0.0,
@@ -203,7 +205,7 @@ def test_provisioners_are_told_with_use_and_limits() -> None:
 
 
 def test_what_is_gone_has_no_series_and_what_changed_has_its_new_labels() -> None:
-    page = StateText()
+    page = ClusterSeries()
     page.render(world())
     text = page.render(world(["n2"]))
     assert {each.labels["node_name"] for each in samples(text, names.NODES_ALLOCATABLE.name)} == {"n2", "fargate"}
@@ -215,12 +217,12 @@ def test_what_is_gone_has_no_series_and_what_changed_has_its_new_labels() -> Non
 
 def test_pods_beyond_the_bound_are_counted_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_series, "MOST_POD_SERIES", 2)
-    text = StateText().render(world())
+    text = ClusterSeries().render(world())
     assert len(samples(text, names.PODS_STATE.name)) == 2
     assert values(text, names.DROPPED_SERIES.name, "metric") == {(names.PODS_STATE.name,): 5.0}
 
 
 def test_odd_characters_in_labels_do_not_break_the_page() -> None:
     node = factories.node(name="n", labels={keys.ZONE: 'a"b\\c\nd'})
-    text = StateText().render(factories.snapshot(nodes=[factories.state_node(node=node)]))
+    text = ClusterSeries().render(factories.snapshot(nodes=[factories.state_node(node=node)]))
     assert {each.labels["zone"] for each in samples(text, names.NODES_ALLOCATABLE.name)} == {'a"b\\c\nd'}

@@ -32,7 +32,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_json_line_has_the_peers_keys_and_the_fields() -> None:
+def test_a_json_line_has_karpenters_keys_and_the_fields() -> None:
     stream = io.StringIO()
     configure(stream=stream)
     structlog.get_logger("provisioning").info("Launched node", node="n1", price_per_hour=0.1)

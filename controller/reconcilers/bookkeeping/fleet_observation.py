@@ -24,7 +24,7 @@ from controller.reconcilers.context import LiveSettings
 from controller.runtime import metrics
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import Recorder
-from controller.telemetry.logged_pods import named
+from controller.telemetry.structured_logging import pod_names
 
 MEASURE_SECONDS = 15.0
 COMPARE_SECONDS = 300.0
@@ -101,7 +101,7 @@ class ObservationReconciler:
             slowest = max(now - pod.created for pod in pods)
             keys = [pod.key for pod in pods]
             self._log.info(
-                "Pods run", node=node, pods=named(keys), pod_count=len(keys), slowest_seconds=round(slowest, 1)
+                "Pods run", node=node, pods=pod_names(keys), pod_count=len(keys), slowest_seconds=round(slowest, 1)
             )
 
     def _measure(self, snapshot: Snapshot, view: CatalogView) -> None:

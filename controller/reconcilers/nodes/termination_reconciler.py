@@ -22,7 +22,7 @@ from controller.errors import (
     ConflictError,
     InstanceNotFoundError,
     KubeError,
-    NamespaceEndsError,
+    NamespaceTerminatingError,
     NodelessError,
     NotFoundError,
     TooManyRequestsError,
@@ -33,7 +33,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.executors import Job
 from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.runtime.metrics import TERMINATION_TIME
-from controller.telemetry.logged_pods import named
+from controller.telemetry.structured_logging import pod_names
 
 GOING = frozenset({"shutting-down", "terminated"})
 """Instance states from which there is no way back."""
@@ -116,7 +116,7 @@ class TerminationReconciler:
             if self._instance_gone(node.node):
                 keys = [pod.key for pod in step.waiting]
                 text = "Instance is gone before its node was drained"
-                self._log.info(text, node=node.name, pods=named(keys), pod_count=len(keys))
+                self._log.info(text, node=node.name, pods=pod_names(keys), pod_count=len(keys))
                 self._release(node.node)
                 return
             for pod in step.evict:
@@ -150,7 +150,7 @@ class TerminationReconciler:
             self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
             return  # gone, or another pod has the name: either way this one holds nothing
-        except NamespaceEndsError:
+        except NamespaceTerminatingError:
             return  # whatever is in it is deleted, within seconds
         except KubeError as error:
             self._say_blocked(node, pod, error)
@@ -176,7 +176,7 @@ class TerminationReconciler:
             self._events.publish(ObjectRef.of(node), "Warning", "FailedDraining", message, (node.uid, "deadline"))
             keys = [pod.key for pod in pods]
             text = "Deadline over before the node was drained"
-            self._log.warning(text, node=node.name, pods=named(keys), pod_count=len(keys))
+            self._log.warning(text, node=node.name, pods=pod_names(keys), pod_count=len(keys))
 
     def _waits_for_volumes(self, node: Node, pods: list[Pod], snapshot: Snapshot) -> bool:
         """Whether the instance must stay a little longer, so that volumes are detached from it in order."""

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from controller.core.api.pod import Pod, PodKey
 from controller.core.provisioning.plan import SchedulingPlan, UnplacedPod
 from controller.runtime.executors import Lock
-from controller.telemetry.logged_pods import named
+from controller.telemetry.structured_logging import pod_names
 
 MOST_REMEMBERED = 50_000
 _NUMBER: Final = re.compile(r"\d+")
@@ -49,7 +49,7 @@ class PlanLog:
         oldest = min((pod.created for pod in pods), default=now)
         (self._log.info if news else self._log.debug)(
             "Computed plan",
-            pods=named([pod.key for pod in pods]),
+            pods=pod_names([pod.key for pod in pods]),
             pod_count=len(pods),
             oldest_waits_seconds=round(max(0.0, now - oldest), 1),
             new_nodes=len(plan.new_nodes),
@@ -61,17 +61,17 @@ class PlanLog:
     def on_its_way(self, node: str, pods: Sequence[PodKey]) -> None:
         """A node was launched for them; that they still have room on it is no news."""
         self._news(pods, node)
-        self._log.info("Pods have a node on its way", node=node, pods=named(pods), pod_count=len(pods))
+        self._log.info("Pods have a node on its way", node=node, pods=pod_names(pods), pod_count=len(pods))
 
     def have_room(self, node: str, pods: Iterable[PodKey]) -> None:
         """They fit on a node that there is."""
         if news := self._news(pods, node):
-            self._log.info("Pods have room on a node", node=node, pods=named(news), pod_count=len(news))
+            self._log.info("Pods have room on a node", node=node, pods=pod_names(news), pod_count=len(news))
 
     def stay_pending(self, pods: Iterable[PodKey], because: str) -> None:
         """They get no node now. A reason in which only numbers differ is the same one."""
         if news := self._news(pods, _NUMBER.sub("#", because)):
-            self._log.info("Pods stay pending", pods=named(news), pod_count=len(news), because=because)
+            self._log.info("Pods stay pending", pods=pod_names(news), pod_count=len(news), because=because)
 
     def _news(self, pods: Iterable[PodKey], text: str) -> list[PodKey]:
         with self._lock:

@@ -44,7 +44,7 @@ from controller.reconcilers.provisioning.preference_events import PreferenceNews
 from controller.runtime.failure_log import FailureLog
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
-from controller.telemetry.logged_pods import named
+from controller.telemetry.structured_logging import pod_names
 
 LAUNCH_WORKERS = 100
 """Launches at a time. The cloud provider may merge as many that ask for the same into one call."""
@@ -241,7 +241,7 @@ class ProvisioningReconciler:
             error,
             provisioner=planned.provisioner,
             instance_type=planned.offering.instance_type,
-            pods=named(planned.pods),
+            pods=pod_names(planned.pods),
             pod_count=len(planned.pods),
         )
         launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
