@@ -8,9 +8,10 @@ files, the environment or the network: mappings come in, frozen values go out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Final
 
+from controller.core.api import readers
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.readers import Reader
 from controller.core.api.settings_table import CONFIG_MAP as CONFIG_MAP
@@ -29,14 +30,14 @@ def _setting(key: str, parse: Reader | None = None) -> Any:
     read = parse or row.read
     assert read is not None, f"{key} has no reader"
     default = None if row.default is None else read(row.default)
-    return field(default=MISSING if row.required else default, metadata={"setting": row, "read": read})
+    return field(default=default, metadata={"setting": row, "read": read})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The values; field by field documented in `settings_table`."""
 
-    cluster_name: str = _setting("aws.clusterName")
+    cluster_name: str = field(metadata={"setting": SETTINGS["aws.clusterName"], "read": readers.name})
     batch_max_duration_seconds: float = _setting("batchMaxDuration")
     batch_idle_duration_seconds: float = _setting("batchIdleDuration")
     drift_enabled: bool = _setting("featureGates.driftEnabled")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from controller.core.deprovisioning.budgets import Budget
 from controller.core.guards.spending import LaunchLimits
 from controller.core.price_rules import PriceRule
 from controller.errors import ValidationError
+from controller.operator.options import Options
 from controller.settings import Settings
 
 SOURCE = Path(inspect.getfile(Settings))
@@ -29,25 +29,33 @@ def problems(data: dict[str, str]) -> dict[str, str]:
     return {problem.path: str(problem) for problem in caught.value.problems}
 
 
-def reads_of_settings() -> set[str]:
-    """Attributes that the controller's code takes of something called settings, or solve_options of its own."""
+def reads_of(word: str) -> set[str]:
+    """Attributes that the controller's code takes of something called `word`, such as settings or self._settings."""
     texts = [path.read_text() for path in SOURCE.parent.rglob("*.py") if path != SOURCE]
-    trees = [ast.parse(text) for text in texts if "settings." in text]
-    reads = {
+    return {
         node.attr
-        for node in itertools.chain.from_iterable(map(ast.walk, trees))
-        if isinstance(node, ast.Attribute) and re.search(r"(^|[._])settings(\.current)?$", ast.unparse(node.value))
+        for text in texts
+        if f"{word}." in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute) and re.search(rf"(^|[._]){word}(\.current)?$", ast.unparse(node.value))
     }
+
+
+def passed_on_to_the_solver() -> set[str]:
     functions = [each for each in ast.walk(ast.parse(SOURCE.read_text())) if isinstance(each, ast.FunctionDef)]
     options = next(each for each in functions if each.name == "solve_options")
-    return reads | {node.attr for node in ast.walk(options) if isinstance(node, ast.Attribute)}
+    return {node.attr for node in ast.walk(options) if isinstance(node, ast.Attribute)}
 
 
 def test_every_row_of_the_table_is_a_field_and_somebody_reads_it() -> None:
     """A key that is parsed, documented and then forgotten is worse than none."""
     keys = {each.name: each.metadata["setting"].key for each in dataclasses.fields(Settings)}
     assert list(keys.values()) == list(SETTINGS)
-    assert set(keys) - reads_of_settings() == set()
+    assert set(keys) - reads_of("settings") - passed_on_to_the_solver() == set()
+
+
+def test_every_option_of_the_process_is_read() -> None:
+    assert {each.name for each in dataclasses.fields(Options)} - reads_of("options") == set()
 
 
 def test_the_defaults_of_the_table_can_be_written_into_the_config_map() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from controller.core.api.readers import Reader, boolean, integer, positive
@@ -39,7 +39,7 @@ class Option:
         return self.variable.lower().replace("_", "-")
 
 
-def _option(variable: str, read: Reader, default: Any = MISSING, *, doc: str, flag: bool = True) -> Any:
+def _option(variable: str, read: Reader, default: Any, *, doc: str, flag: bool = True) -> Any:
     return field(default=default, metadata={"option": Option(variable, read, doc, flag)})
 
 
@@ -68,8 +68,8 @@ class Options:
     """Flags and environment of the process; a flag wins over the environment."""
 
     # fmt: off
-    system_namespace: str = _option("SYSTEM_NAMESPACE", str, flag=False,
-        doc="Namespace of the ConfigMaps, the Lease and the certificate's Secret.")
+    system_namespace: str = field(metadata={"option": Option("SYSTEM_NAMESPACE", str,
+        "Namespace of the ConfigMaps, the Lease and the certificate's Secret.", has_flag=False)})
     karpenter_service: str = _option("KARPENTER_SERVICE", str, "",
         doc="The webhook's Service; its certificate is in the Secret SERVICE-cert.")
     disable_webhook: bool = _option("DISABLE_WEBHOOK", boolean, False, doc="Serve no admission webhooks.")

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
+from controller.core.api.front_end import ApiKind
 from controller.core.api.v1alpha5 import V1ALPHA5, nodetemplate_rules, provisioner_rules
 from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS
 from tests.core.api.v1alpha5.test_nodetemplate_rules import ACCEPTED as TEMPLATES
@@ -61,6 +62,13 @@ def test_category_scope_and_status_subresource(name: str) -> None:
         ["karpenter"],
         {"status": {}},
     )
+
+
+@pytest.mark.parametrize(("file", "kind"), zip(FILES, (V1ALPHA5.pool, V1ALPHA5.node_template), strict=True))
+def test_the_front_end_names_the_kinds_as_the_crds_do(file: str, kind: ApiKind[Any]) -> None:
+    spec = crd(file)["spec"]
+    names = (spec["group"], spec["versions"][0]["name"], spec["names"]["plural"], spec["names"]["kind"])
+    assert (kind.group, kind.version, kind.plural, kind.name) == names
 
 
 def test_provisioner_fields_are_those_that_are_read() -> None:
