@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from controller.core.deprovisioning.backoff import resting
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.consolidation_search import BEGIN, SearchResult, consolidatable, find, judge
+from controller.core.deprovisioning.consolidation_search import (
+    BEGIN,
+    MOST_SIMULATIONS,
+    SearchResult,
+    consolidatable,
+    find,
+    judge,
+)
 from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
 from controller.core.state.snapshot import Snapshot
@@ -31,8 +38,9 @@ class Consolidation:
 
     name = CONSOLIDATION
 
-    def __init__(self, times: ConsolidationTimes | None = None) -> None:
+    def __init__(self, times: ConsolidationTimes | None = None, most_simulations: int = MOST_SIMULATIONS) -> None:
         self._times = times or ConsolidationTimes()
+        self._most = most_simulations
         self._cursor = BEGIN
         self._settling: dict[frozenset[str], tuple[Command, float]] = {}
         """Removals that were found, by names of their nodes, oldest first, each with the time at which it was found."""
@@ -77,7 +85,7 @@ class Consolidation:
         free = [
             each for each in given.candidates if each.name not in given.held_back and each.name not in given.required
         ]
-        result = find(free, given.simulator, given.gate, resting(given.snapshot, given.now), self._cursor)
+        result = find(free, given.simulator, given.gate, resting(given.snapshot, given.now), self._cursor, self._most)
         self._cursor = result.cursor
         for command in result.commands:
             self._settling[frozenset(each.name for each in command.candidates)] = (command, given.monotonic)

@@ -1,4 +1,4 @@
-"""The launches of a command's replacements: what is asked for, and how each of them ended in this process."""
+"""Launches of replacements: which ones a command needs, and how those of this process ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORKERS = 10
 
 
 class Replacements:
-    """Launches by command id. What another process launched is known by the tokens on record alone."""
+    """Launches of this process, by command id. Those of an earlier one are known by the tokens on record only."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._informers, self._events, self._ledger = context.informers, RemovalEvents(context.events), context.ledger
@@ -31,7 +31,7 @@ class Replacements:
         self._launches: dict[str, tuple[Job[None], ...]] = {}
 
     def begin(self, command_id: str, launches: Iterable[Launch], method: str, text: str) -> None:
-        """Launch all of them side by side. `text` is the command in words."""
+        """Launch all of them side by side. `text`: the command in words."""
         self._launches[command_id] = self._pipeline.begin(launches, partial(self._launched, method, text))
 
     def began(self, command_id: str) -> bool:
@@ -39,18 +39,18 @@ class Replacements:
         return command_id in self._launches
 
     def under_way(self, command_id: str) -> bool:
-        """Whether a launch of this process has not ended."""
+        """Whether a launch for the command has not ended."""
         return not all(job.done() for job in self._launches.get(command_id, ()))
 
     def failure(self, command_id: str) -> str:
-        """What the first launch that failed says; empty when none did."""
+        """The error of the first launch that failed; empty when none did."""
         for job in self._launches.get(command_id, ()):
             if job.done() and (error := job.exception()) is not None:
                 return str(error)
         return ""
 
     def keep(self, command_ids: Collection[str]) -> None:
-        """Forget the launches of commands that are over."""
+        """Forget commands other than these, once their launches have ended."""
         self._launches = {
             key: jobs for key, jobs in self._launches.items() if key in command_ids or self.under_way(key)
         }

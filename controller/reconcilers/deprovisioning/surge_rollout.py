@@ -1,4 +1,4 @@
-"""Single-replica Deployments on nodes that are to go: their pods start elsewhere first, by a rollout."""
+"""Rollouts of single-replica Deployments, so that their pods start elsewhere before a node is removed."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from controller.kube.resources import DEPLOYMENTS, REPLICA_SETS
 
 
 class Surge:
-    """Asks for rollouts, once a command and Deployment, whoever leads: the Deployment has the command's id."""
+    """Begins rollouts, one for each command and Deployment: the command's id is written on the Deployment."""
 
     def __init__(self, kube: KubeClient, events: EventRecorder) -> None:
         self._kube = kube
         self._events = events
         self._log = structlog.get_logger("deprovisioning")
         self._owners: dict[str, str] = {}
-        """Name of the Deployment by the uid of its ReplicaSet; empty: it has none."""
+        """Name of the Deployment by the uid of its ReplicaSet; empty: the ReplicaSet has none."""
         self._settled: set[tuple[str, str]] = set()
-        """(command, ReplicaSet) whose pods are evicted like any others."""
+        """(command id, ReplicaSet uid) whose pods are evicted like any others."""
 
     def waits_for(self, record: Record, nodes: Iterable[StateNode]) -> tuple[str, ...]:
-        """Pods that are still to start elsewhere, by rollouts under way; none: the nodes may go. Raises KubeError."""
-        found: list[str] = []
+        """Begin the rollouts that are due; pods that have not started elsewhere yet. Raises KubeError."""
+        waiting: list[str] = []
         for pod in (pod for node in nodes for pod in leaving_pods(node) if may_surge(pod)):
             key = (record.id, pod.owners[0].uid if pod.owners else "")
             deployment = None if key in self._settled else self._deployment(pod)
             if deployment is None or not surges(deployment):
                 self._settled.add(key)
                 continue
-            found.append(f"{pod.namespace}/{pod.name}")
+            waiting.append(f"{pod.namespace}/{pod.name}")
             if restarted_for(deployment) != record.id:
                 name = deployment["metadata"]["name"]
                 self._kube.patch(DEPLOYMENTS, name, restart_patch(record.id), namespace=pod.namespace)
                 message = f"Starts anew on another node before this one goes: rollout of Deployment {name}"
                 self._events.publish(ObjectRef.of(pod), "Normal", "Surging", message, (pod.uid, record.id))
                 self._log.info("Asked for a rollout", id=record.id, deployment=f"{pod.namespace}/{name}", pod=pod.name)
-        return tuple(sorted(found))
+        return tuple(sorted(waiting))
 
     def keep(self, command_ids: Collection[str]) -> None:
-        """Forget what is known for commands that are over."""
+        """Forget commands other than these."""
         self._settled = {key for key in self._settled if key[0] in command_ids}
         if not command_ids:
             self._owners.clear()

@@ -7,6 +7,7 @@ from typing import Any
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import PodAffinityTerm
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
@@ -71,6 +72,21 @@ def standing(
     more = fields.pop("pods", ())
     node = factories.node(name=name, instance_type=kind, allocatable=room, created=NOW - 9000, **fields)
     return factories.state_node(node=node, pods=[*pods, *more])
+
+
+def keeping_apart(name: str, kind: str = "c5.large", cpu: str = "1900m", **fields: Any) -> StateNode:
+    """A node with a pod that shares no host with others of its app: only a simulation knows, the cost screen does not.
+
+    Beside a large one of them with free room, the removal of a full small one needs a simulation, which refuses it.
+    """
+    term = PodAffinityTerm(keys.HOSTNAME, factories.selector(app="web"))
+    labels, requests = FrozenMap({"app": "web"}), {"cpu": cpu}
+    pod = factories.running_pod(node=name, labels=labels, required_pod_anti_affinity=(term,), requests=requests)
+    return standing(name, kind, pods=[pod], **fields)
+
+
+ROOM = keeping_apart("z", "c5.2xlarge", "100m", provisioner="")
+"""Not ours, with room that no pod of the others may use."""
 
 
 def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from controller.core.deprovisioning.consolidation import Consolidation, Consolid
 from controller.core.deprovisioning.method import Proposal
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
-from tests.core.deprovisioning.builders import method_input, owner, reasons, removed, standing
+from tests.core.deprovisioning.builders import ROOM, keeping_apart, method_input, owner, reasons, removed, standing
 
 TIMES = ConsolidationTimes(settle_seconds=15.0, quiet_seconds=300.0, search_seconds=2.0)
 DEAR = standing("a", "c5.2xlarge", {"cpu": "1"})
@@ -55,9 +56,24 @@ def test_where_nothing_changed_no_new_search_begins() -> None:
 
 
 def test_nodes_that_a_guard_needs_stay_with_its_reason_and_nodes_held_back_without_any() -> None:
-    proposal = decide(Consolidation(TIMES), cluster(DEAR), 100.0, required={"a": "it is to be on demand"})
+    method, required = Consolidation(TIMES), {"a": "it is to be on demand"}
+    proposal = decide(method, cluster(DEAR), 100.0, required=required)
     assert [(candidate.name, reason) for candidate, reason in proposal.kept] == [("a", "it is to be on demand")]
+    assert removed(decide(method, cluster(DEAR), 115.0, required=required)) == []
     method = Consolidation(TIMES)
     held = frozenset({"a"})
     assert decide(method, cluster(DEAR), 100.0, held_back=held).kept == ()
     assert removed(decide(method, cluster(DEAR), 115.0, held_back=held)) == []
+
+
+def test_each_look_of_a_search_goes_on_where_the_last_one_ended() -> None:
+    """Each node needs a simulation to be judged."""
+    names = [f"n{number}" for number in range(10)]
+    view = cluster(ROOM, *map(keeping_apart, names))
+    method = Consolidation(TIMES, most_simulations=6)
+    looks = [decide(method, view, at) for at in (100.0, 102.0, 104.0)]
+    judged = [{candidate.name for candidate, _ in proposal.kept} for proposal in looks]
+    assert looks[0].again_seconds == TIMES.search_seconds
+    assert [proposal.again_seconds for proposal in looks].index(math.inf) > 0
+    assert set().union(*judged) == set(names)
+    assert sum(map(len, judged)) == len(names), "no node is judged twice"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.api.node import Taint
 from controller.core.api.pod import Pod
 from controller.core.deprovisioning.consolidation_search import BEGIN, judge
-from controller.core.state.snapshot import StateNode
 from tests import factories
 from tests.core.deprovisioning.builders import (
     MARKET,
+    ROOM,
+    keeping_apart,
     look,
     only,
     owner,
@@ -23,21 +23,15 @@ from tests.core.deprovisioning.builders import (
 )
 
 
-def room_that_nobody_may_use() -> StateNode:
-    """Not ours, and tainted: what is told by amounts alone takes it for room."""
-    return standing("z", "c5.2xlarge", provisioner="", taints=[Taint("mine")])
-
-
 @pytest.mark.parametrize("pools", [1, 5])
 def test_no_node_is_never_looked_at(pools: int) -> None:
     """ks#3305: each look goes on where the last one ended; in the end every node has been judged."""
     owners = [owner(name=f"pool-{i}") for i in range(pools)]
-    full = {"cpu": "1900m"}
-    nodes = [standing(f"n{i:02}", "c5.large", full, provisioner=f"pool-{i % pools}") for i in range(16)]
+    nodes = [keeping_apart(f"n{i:02}", provisioner=f"pool-{i % pools}") for i in range(16)]
     seen: set[str] = set()
     cursor = BEGIN
     for _ in range(20):
-        found = look([*nodes, room_that_nobody_may_use()], MARKET, owners, cursor=cursor, most=6)
+        found = look([*nodes, ROOM], MARKET, owners, cursor=cursor, most=6)
         assert found.simulations <= 6
         seen.update(candidate.name for candidate, _ in found.kept)
         cursor = found.cursor
@@ -49,13 +43,14 @@ def test_no_node_is_never_looked_at(pools: int) -> None:
 
 def test_nodes_that_come_and_go_between_two_looks_hide_no_other() -> None:
     """The search goes on by name: with an index, as many nodes were passed over as had gone from before it."""
-    nodes = [standing(f"n{i:02}", "c5.large", {"cpu": "1900m"}) for i in range(16)]
-    first = look([*nodes, room_that_nobody_may_use()], most=8)
+    nodes = [keeping_apart(f"n{i:02}") for i in range(16)]
+    first = look([*nodes, ROOM], most=8)
+    assert first.cursor != BEGIN
     judged = {candidate.name for candidate, _ in first.kept}
     left = [node for node in nodes if node.name not in sorted(judged)[:4]]
     cursor, simulations = first.cursor, 0
     while cursor != BEGIN:
-        found = look([*left, room_that_nobody_may_use()], cursor=cursor, most=8)
+        found = look([*left, ROOM], cursor=cursor, most=8)
         simulations += found.simulations
         judged.update(candidate.name for candidate, _ in found.kept)
         cursor = found.cursor
