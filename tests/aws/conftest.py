@@ -26,6 +26,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
+from controller.errors import CloudError
 from controller.runtime.clock import SystemClock
 from controller.settings import Settings
 from sandbox.aws import Aws, AwsSettings, Delays, serve
@@ -88,7 +89,7 @@ class Cloud:
 
     def restarted(self, provider: AWSProvider, settings: Settings = SETTINGS, **options: Any) -> AWSProvider:
         """A new process's provider that has read the catalog already (it is the slow part, and no part of the test)."""
-        return well_read(self.provider(settings, **options), provider)
+        return copy_catalog(provider, self.provider(settings, **options))
 
     def calls(self, action: str) -> int:
         """How often an action was called."""
@@ -118,12 +119,12 @@ class Cloud:
 # test would take a second each.
 
 
-def well_read(fresh: AWSProvider, elder: AWSProvider) -> AWSProvider:
-    """`fresh`, knowing what `elder` read of types and prices, and not about to read it again."""
-    catalog, known = market(fresh)._catalog, market(elder)._catalog
+def copy_catalog(loaded: AWSProvider, fresh: AWSProvider) -> AWSProvider:
+    """Give `fresh` the types and prices that `loaded` has read; nothing is due to be read again."""
+    catalog, known = market(fresh)._catalog, market(loaded)._catalog
     catalog._sold = known.sold
     catalog._answers.update(known._answers)
-    pricing, prices = market(fresh)._pricing, market(elder)._pricing.prices
+    pricing, prices = market(fresh)._pricing, market(loaded)._pricing.prices
     book = pricing.prices.book
     pricing._prices = prices if book == prices.book else replace(prices, book=book, version=prices.version + 1)
     fresh._schedule._due_at = dict.fromkeys(fresh._schedule._reads, float("inf"))
@@ -143,6 +144,11 @@ def make_due(provider: AWSProvider, what: str) -> None:
 def set_prices(provider: AWSProvider, prices: Mapping[str, float]) -> None:
     """On-demand prices by instance type."""
     market(provider)._pricing._publish(on_demand=prices)
+
+
+def terminate_together(provider: AWSProvider, ids: list[str]) -> dict[str, CloudError | None]:
+    """One batch of terminations: errors by id."""
+    return provider._instances._terminate(ids)
 
 
 def let_threads_meet(provider: AWSProvider) -> None:
@@ -227,17 +233,17 @@ def cloud(running: Cloud) -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="session")
-def elder(running: Cloud) -> AWSProvider:
-    """A provider that has read the catalog; tests that change a provider's mind take `restarted(elder)`."""
+def loaded(running: Cloud) -> AWSProvider:
+    """A provider that has read the catalog; tests that change a provider's state take `restarted(loaded)`."""
     provider = running.provider()
     provider.instance_types(provisioner(), template())
     return provider
 
 
 @pytest.fixture
-def provider(cloud: Cloud, elder: AWSProvider) -> AWSProvider:
+def provider(cloud: Cloud, loaded: AWSProvider) -> AWSProvider:
     """A new process's provider."""
-    fresh = cloud.restarted(elder)
+    fresh = cloud.restarted(loaded)
     fresh.instance_types(provisioner(), template())
     cloud.aws.calls.clear()
     return fresh

@@ -30,17 +30,17 @@ def test_families_are_counted_as_service_quotas_counts_them(instance_type: str, 
     assert family_class(instance_type) == family
 
 
-def looked(cloud: Cloud, elder: AWSProvider, *, queue: str = "nowhere", **changes: object) -> dict[str, list[Finding]]:
+def looked(cloud: Cloud, loaded: AWSProvider, *, queue: str = "nowhere", **changes: object) -> dict[str, list[Finding]]:
     snapshot = Snapshot(provisioners={"default": provisioner()}, node_templates={"default": template(**changes)})
     settings = replace(SETTINGS, interruption_queue_name=queue)
     found: dict[str, list[Finding]] = {}
-    for each in collect(AwsCheck(cloud.clients, cloud.restarted(elder, settings), settings, snapshot).checks()):
+    for each in collect(AwsCheck(cloud.clients, cloud.restarted(loaded, settings), settings, snapshot).checks()):
         found.setdefault(each.subject, []).append(each)
     return found
 
 
-def test_account_is_told_apart_by_what_works_and_what_does_not(cloud: Cloud, elder: AWSProvider) -> None:
-    found = looked(cloud, elder)
+def test_account_is_told_apart_by_what_works_and_what_does_not(cloud: Cloud, loaded: AWSProvider) -> None:
+    found = looked(cloud, loaded)
     assert found["AWS"][0].text.startswith("arn:aws:sts::")
     assert found["Permissions"][0].level is Level.OK
     assert found["AWSNodeTemplate default"][0].level is Level.OK
@@ -50,9 +50,9 @@ def test_account_is_told_apart_by_what_works_and_what_does_not(cloud: Cloud, eld
     assert "create-service-linked-role" in found["Spot"][0].remedy
 
 
-def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, elder: AWSProvider) -> None:
+def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, loaded: AWSProvider) -> None:
     nothing = FrozenMap({"no": "such"})
-    found = looked(cloud, elder, subnet_selector=nothing, security_group_selector=nothing)["AWSNodeTemplate default"]
+    found = looked(cloud, loaded, subnet_selector=nothing, security_group_selector=nothing)["AWSNodeTemplate default"]
     assert [each.level for each in found] == [Level.PROBLEM, Level.PROBLEM]
     assert "subnetSelector" in found[0].text
     assert "securityGroupSelector" in found[1].text
@@ -67,10 +67,10 @@ def quotas(cloud: Cloud) -> Iterator[dict[str, float]]:
     values.update(before)
 
 
-def test_quotas_that_leave_room_are_read_and_shown_with_what_runs(cloud: Cloud, elder: AWSProvider) -> None:
-    types = elder.instance_types(provisioner(), template())
-    elder.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
-    found = looked(cloud, elder)
+def test_quotas_that_leave_room_are_read_and_shown_with_what_runs(cloud: Cloud, loaded: AWSProvider) -> None:
+    types = loaded.instance_types(provisioner(), template())
+    loaded.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
+    found = looked(cloud, loaded)
     assert found["Quota standard on-demand"] == [Finding(Level.OK, "Quota standard on-demand", "8 of 1152 vCPUs run")]
     assert {each for each in found if each.startswith("Quota")} == {
         f"Quota {family} {kind}" for family in ("standard", "g", "p") for kind in ("on-demand", "spot")
@@ -79,28 +79,28 @@ def test_quotas_that_leave_room_are_read_and_shown_with_what_runs(cloud: Cloud, 
 
 @pytest.mark.parametrize(("limit", "level"), [(9.0, Level.WARNING), (8.0, Level.WARNING), (11.0, Level.OK)])
 def test_quota_that_is_nearly_used_up_says_where_to_ask_for_more(
-    cloud: Cloud, elder: AWSProvider, quotas: dict[str, float], limit: float, level: Level
+    cloud: Cloud, loaded: AWSProvider, quotas: dict[str, float], limit: float, level: Level
 ) -> None:
-    types = elder.instance_types(provisioner(), template())
-    elder.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
+    types = loaded.instance_types(provisioner(), template())
+    loaded.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
     quotas["L-1216C47A"] = limit
-    (found,) = looked(cloud, elder)["Quota standard on-demand"]
+    (found,) = looked(cloud, loaded)["Quota standard on-demand"]
     assert found.level is level
     assert ("Service Quotas" in found.remedy) is (level is Level.WARNING)
 
 
-def test_what_may_not_be_asked_is_unknown_and_no_problem(cloud: Cloud, elder: AWSProvider) -> None:
+def test_what_may_not_be_asked_is_unknown_and_no_problem(cloud: Cloud, loaded: AWSProvider) -> None:
     cloud.aws.faults.add(Fault(service="servicequotas", code="AccessDeniedException", message="not yours"))
-    (found,) = looked(cloud, elder)["Quotas"]
+    (found,) = looked(cloud, loaded)["Quotas"]
     assert found.level is Level.UNKNOWN
     assert "servicequotas:GetServiceQuota" in found.text
 
 
 def test_permission_that_is_refused_is_named_with_the_statement_that_allows_it(
-    cloud: Cloud, elder: AWSProvider
+    cloud: Cloud, loaded: AWSProvider
 ) -> None:
     cloud.aws.faults.add(Fault(service="ec2", action="DescribeSubnets", code="UnauthorizedOperation", message="no"))
-    (found,) = looked(cloud, elder)["Permissions"]
+    (found,) = looked(cloud, loaded)["Permissions"]
     assert found.level is Level.PROBLEM
     assert "ec2:DescribeSubnets" in found.text
     assert "controller's pod" in found.remedy
@@ -111,42 +111,42 @@ def test_permission_that_is_refused_is_named_with_the_statement_that_allows_it(
     [("ec2", "CreateFleet", "launch templates alone"), ("pricing", "GetProducts", "aws.isolatedVPC")],
 )
 def test_permission_that_may_be_refused_is_a_warning_that_says_when_it_is_none(
-    cloud: Cloud, elder: AWSProvider, service: str, action: str, remedy: str
+    cloud: Cloud, loaded: AWSProvider, service: str, action: str, remedy: str
 ) -> None:
     cloud.aws.faults.add(Fault(service=service, action=action, code="AccessDeniedException", message="no"))
-    (found,) = looked(cloud, elder)["Permissions"]
+    (found,) = looked(cloud, loaded)["Permissions"]
     assert found.level is Level.WARNING
     assert found.text.startswith(f"{service}:{action} is refused")
     assert remedy in found.remedy
 
 
-def test_queue_that_is_there_is_told_by_name_and_none_is_a_warning(cloud: Cloud, elder: AWSProvider) -> None:
+def test_queue_that_is_there_is_told_by_name_and_none_is_a_warning(cloud: Cloud, loaded: AWSProvider) -> None:
     cloud.clients.sqs.create_queue(QueueName="checked")
-    (found,) = looked(cloud, elder, queue="checked")["Queue"]
+    (found,) = looked(cloud, loaded, queue="checked")["Queue"]
     assert (found.level, found.text) == (Level.OK, "checked")
-    (found,) = looked(cloud, elder, queue="")["Queue"]
+    (found,) = looked(cloud, loaded, queue="")["Queue"]
     assert found.level is Level.WARNING
     assert "aws.interruptionQueueName" in found.remedy
 
 
-def test_spot_role_that_is_there_is_enough(cloud: Cloud, elder: AWSProvider) -> None:
+def test_spot_role_that_is_there_is_enough(cloud: Cloud, loaded: AWSProvider) -> None:
     iam = cloud.aws.client("iam")
     iam.create_role(RoleName=SPOT_ROLE, Path="/aws-service-role/spot.amazonaws.com/", AssumeRolePolicyDocument="{}")
     try:
-        (found,) = looked(cloud, elder)["Spot"]
+        (found,) = looked(cloud, loaded)["Spot"]
         assert found.level is Level.OK
     finally:
         iam.delete_role(RoleName=SPOT_ROLE)
 
 
-def test_subnets_of_one_zone_alone_are_a_warning(cloud: Cloud, elder: AWSProvider) -> None:
-    (subnet, _), *_ = elder.template_status(template()).subnets or ()
-    found = looked(cloud, elder, subnet_selector=FrozenMap({"aws-ids": subnet}))["AWSNodeTemplate default"]
+def test_subnets_of_one_zone_alone_are_a_warning(cloud: Cloud, loaded: AWSProvider) -> None:
+    (subnet, _), *_ = loaded.template_status(template()).subnets or ()
+    found = looked(cloud, loaded, subnet_selector=FrozenMap({"aws-ids": subnet}))["AWSNodeTemplate default"]
     assert found[0].level is Level.WARNING
     assert "tag subnets of another zone" in found[0].remedy
 
 
-def test_running_vcpus_are_counted_by_class_and_capacity_type(cloud: Cloud, elder: AWSProvider) -> None:
-    types = elder.instance_types(provisioner(), template())
-    elder.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
+def test_running_vcpus_are_counted_by_class_and_capacity_type(cloud: Cloud, loaded: AWSProvider) -> None:
+    types = loaded.instance_types(provisioner(), template())
+    loaded.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
     assert running_vcpus(cloud.clients)[("standard", "on-demand")] == 8

@@ -48,7 +48,7 @@ from sandbox.aws.faults import Shortage
 from tests import factories
 from tests.aws.catalog.test_capacity import _described, info
 from tests.aws.conftest import Cloud, Types, market, template
-from tests.aws.test_options import told
+from tests.aws.test_options import configured
 from tests.core.provisioning.plans import solved
 
 LINUX = (factories.requirement(keys.OS, "In", "linux"),)
@@ -82,24 +82,24 @@ def devices(name: str, *counts: int) -> list[Pod]:
     return [factories.pending_pod(requests={"cpu": "100m", name: count}) for count in counts]
 
 
-def test_no_more_than_sixty_offerings_are_kept_and_they_are_the_cheapest(elder: AWSProvider) -> None:
-    (node,) = plan(elder, allowing(keys.ON_DEMAND), factories.pending_pod()).new_nodes
+def test_no_more_than_sixty_offerings_are_kept_and_they_are_the_cheapest(loaded: AWSProvider) -> None:
+    (node,) = plan(loaded, allowing(keys.ON_DEMAND), factories.pending_pod()).new_nodes
     prices = [o.price for o in (node.offering, *node.alternatives)]
     assert len(prices) == 60
     assert prices == sorted(prices)
 
 
-def test_metal_and_gpu_types_are_not_what_a_plain_pod_gets(elder: AWSProvider) -> None:
-    (node,) = plan(elder, allowing(keys.ON_DEMAND), factories.pending_pod()).new_nodes
-    kinds = {item.name: item for item in elder.instance_types(allowing(keys.ON_DEMAND), template())}
+def test_metal_and_gpu_types_are_not_what_a_plain_pod_gets(loaded: AWSProvider) -> None:
+    (node,) = plan(loaded, allowing(keys.ON_DEMAND), factories.pending_pod()).new_nodes
+    kinds = {item.name: item for item in loaded.instance_types(allowing(keys.ON_DEMAND), template())}
     for name, _ in offered(node):
         assert "metal" not in name
         assert not {"nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron"} & kinds[name].capacity.keys()
 
 
-def test_metal_is_launched_when_it_is_asked_for(elder: AWSProvider) -> None:
+def test_metal_is_launched_when_it_is_asked_for(loaded: AWSProvider) -> None:
     pod = factories.pending_pod(node_selector={keys.INSTANCE_SIZE: "metal"})
-    (node,) = plan(elder, allowing(keys.ON_DEMAND), pod).new_nodes
+    (node,) = plan(loaded, allowing(keys.ON_DEMAND), pod).new_nodes
     assert node.offering.instance_type.endswith(".metal")
 
 
@@ -107,10 +107,10 @@ def test_metal_is_launched_when_it_is_asked_for(elder: AWSProvider) -> None:
     ("resource", "counts"),
     [("nvidia.com/gpu", (1, 2, 4)), ("aws.amazon.com/neuron", (1, 2, 4)), ("nvidia.com/gpu", (8,))],
 )
-def test_devices_are_counted_and_pods_share_them(elder: AWSProvider, resource: str, counts: tuple[int, ...]) -> None:
-    made = plan(elder, allowing(keys.ON_DEMAND), *devices(resource, *counts))
+def test_devices_are_counted_and_pods_share_them(loaded: AWSProvider, resource: str, counts: tuple[int, ...]) -> None:
+    made = plan(loaded, allowing(keys.ON_DEMAND), *devices(resource, *counts))
     assert not made.unplaced
-    types = {item.name: item for item in elder.instance_types(allowing(keys.ON_DEMAND), template())}
+    types = {item.name: item for item in loaded.instance_types(allowing(keys.ON_DEMAND), template())}
     for node in made.new_nodes:
         assert types[node.offering.instance_type].capacity[resource] >= node.requests[resource]
     assert sum(node.requests[resource] for node in made.new_nodes) == sum(counts)
@@ -197,38 +197,40 @@ class TestLabels:
         assert self.chosen({**self.labels(), key: "999999"}) == []
 
 
-def test_pod_eni_is_had_when_switched_on_and_never_otherwise(cloud: Cloud, elder: AWSProvider) -> None:
+def test_pod_eni_is_had_when_switched_on_and_never_otherwise(cloud: Cloud, loaded: AWSProvider) -> None:
     pods = devices("vpc.amazonaws.com/pod-eni", 1)
-    assert plan(elder, allowing(keys.ON_DEMAND), *pods).unplaced
-    provider = told(cloud, elder, enable_pod_eni=True)
+    assert plan(loaded, allowing(keys.ON_DEMAND), *pods).unplaced
+    provider = configured(cloud, loaded, enable_pod_eni=True)
     (node,) = plan(provider, allowing(keys.ON_DEMAND), *pods).new_nodes
     assert not node.offering.instance_type.startswith("t3.")
 
 
 class TestPodDensity:
     def test_without_the_eni_limit_every_type_has_110_pods_and_with_it_none_of_the_small_ones(
-        self, cloud: Cloud, elder: AWSProvider
+        self, cloud: Cloud, loaded: AWSProvider
     ) -> None:
-        flat = told(cloud, elder, enable_eni_limited_pod_density=False).instance_types(allowing(keys.SPOT), template())
+        flat = configured(cloud, loaded, enable_eni_limited_pod_density=False).instance_types(
+            allowing(keys.SPOT), template()
+        )
         assert {item.capacity["pods"] for item in flat} == {110}
-        assert 110 not in {item.capacity["pods"] for item in elder.instance_types(allowing(keys.SPOT), template())}
+        assert 110 not in {item.capacity["pods"] for item in loaded.instance_types(allowing(keys.SPOT), template())}
 
 
 class TestEphemeralStorage:
     @pytest.mark.parametrize("storage", ["1G", "10Gi", "16Gi"])
-    def test_what_fits_beside_the_overhead_is_placed(self, elder: AWSProvider, storage: str) -> None:
+    def test_what_fits_beside_the_overhead_is_placed(self, loaded: AWSProvider, storage: str) -> None:
         pod = factories.pending_pod(requests={"cpu": "1", "ephemeral-storage": storage})
-        assert len(plan(elder, allowing(keys.ON_DEMAND), pod).new_nodes) == 1
+        assert len(plan(loaded, allowing(keys.ON_DEMAND), pod).new_nodes) == 1
 
     @pytest.mark.parametrize("storage", ["19Gi", "150Gi"])
-    def test_what_does_not_fit_stays_and_the_reason_names_the_resource(self, elder: AWSProvider, storage: str) -> None:
+    def test_what_does_not_fit_stays_and_the_reason_names_the_resource(self, loaded: AWSProvider, storage: str) -> None:
         pod = factories.pending_pod(requests={"cpu": "1", "ephemeral-storage": storage})
-        (left,) = plan(elder, allowing(keys.ON_DEMAND), pod).unplaced
+        (left,) = plan(loaded, allowing(keys.ON_DEMAND), pod).unplaced
         assert "ephemeral-storage" in left.reason
 
-    def test_two_pods_of_ten_gibibytes_need_two_nodes(self, elder: AWSProvider) -> None:
+    def test_two_pods_of_ten_gibibytes_need_two_nodes(self, loaded: AWSProvider) -> None:
         pods = [factories.pending_pod(requests={"cpu": "1", "ephemeral-storage": "10Gi"}) for _ in range(2)]
-        assert len(plan(elder, allowing(keys.ON_DEMAND), *pods).new_nodes) == 2
+        assert len(plan(loaded, allowing(keys.ON_DEMAND), *pods).new_nodes) == 2
 
 
 class TestShortages:

@@ -25,9 +25,9 @@ from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 
 
-def told(cloud: Cloud, elder: AWSProvider, **settings: object) -> AWSProvider:
+def configured(cloud: Cloud, loaded: AWSProvider, **settings: object) -> AWSProvider:
     """A new process with other settings, the catalog and prices read already."""
-    return cloud.restarted(elder, replace(SETTINGS, **settings))  # type: ignore[arg-type]
+    return cloud.restarted(loaded, replace(SETTINGS, **settings))  # type: ignore[arg-type]
 
 
 class TestPrefixDelegation:
@@ -36,19 +36,19 @@ class TestPrefixDelegation:
         [("t3.micro", 34), ("m5.large", 110), ("m5.4xlarge", 110), ("m5.8xlarge", 250), ("m4.large", 20)],
     )
     def test_nitro_types_take_sixteen_times_the_addresses_up_to_what_aws_advises(
-        self, elder: AWSProvider, name: str, pods: int
+        self, loaded: AWSProvider, name: str, pods: int
     ) -> None:
-        info = market(elder).sold_types().types[name]
+        info = market(loaded).sold_types().types[name]
         assert pod_capacity(info, CapacityRules(prefix_delegation=True)) == pods
 
-    def test_max_pods_and_the_flat_110_still_win(self, elder: AWSProvider) -> None:
-        info = market(elder).sold_types().types["m5.8xlarge"]
+    def test_max_pods_and_the_flat_110_still_win(self, loaded: AWSProvider) -> None:
+        info = market(loaded).sold_types().types["m5.8xlarge"]
         kubelet = KubeletConfiguration(max_pods=5)
         assert pod_capacity(info, CapacityRules(prefix_delegation=True, kubelet=kubelet)) == 5
         assert pod_capacity(info, CapacityRules(prefix_delegation=True, eni_limited_pods=False)) == 110
 
-    def test_the_kubelet_is_told_because_the_image_counts_addresses(self, cloud: Cloud, elder: AWSProvider) -> None:
-        provider = told(cloud, elder, enable_prefix_delegation=True)
+    def test_the_kubelet_is_told_because_the_image_counts_addresses(self, cloud: Cloud, loaded: AWSProvider) -> None:
+        provider = configured(cloud, loaded, enable_prefix_delegation=True)
         types = provider.instance_types(provisioner(), template())
         for name in ("t3.micro", "m5.large"):
             instance = provider.create(request(types, names=(name,)))
@@ -60,18 +60,22 @@ class TestPrefixDelegation:
 
 class TestInstanceStore:
     def test_it_is_the_data_device_of_types_that_have_one_and_the_volume_that_of_others(
-        self, cloud: Cloud, elder: AWSProvider
+        self, cloud: Cloud, loaded: AWSProvider
     ) -> None:
-        plain = by_name(elder.instance_types(provisioner(), template()))
-        found = by_name(told(cloud, elder, instance_store_policy="RAID0").instance_types(provisioner(), template()))
+        plain = by_name(loaded.instance_types(provisioner(), template()))
+        found = by_name(
+            configured(cloud, loaded, instance_store_policy="RAID0").instance_types(provisioner(), template())
+        )
         assert plain["m5d.large"].capacity["ephemeral-storage"] == 20 * 2**30
         assert found["m5d.large"].capacity["ephemeral-storage"] == 75 * 10**9
         assert found["m5d.large"].overhead["ephemeral-storage"] == 2**30 + 75 * 10**8
         assert found["m5.large"] == plain["m5.large"]
 
     @pytest.mark.parametrize(("family", "text"), [("AL2", "--local-disks raid0"), ("AL2023", "strategy: RAID0")])
-    def test_the_node_is_told_to_make_one_array(self, cloud: Cloud, elder: AWSProvider, family: str, text: str) -> None:
-        provider = told(cloud, elder, instance_store_policy="RAID0")
+    def test_the_node_is_told_to_make_one_array(
+        self, cloud: Cloud, loaded: AWSProvider, family: str, text: str
+    ) -> None:
+        provider = configured(cloud, loaded, instance_store_policy="RAID0")
         chosen = template(ami_family=family)
         types = provider.instance_types(provisioner(), chosen)
         provider.create(request(types, names=("m5d.large",), template=chosen))
@@ -82,8 +86,10 @@ class TestInstanceStore:
         provider.create(request(types, names=("m5d.large",)))
         assert "raid0" not in cloud.user_data()[0]
 
-    def test_a_family_that_cannot_keeps_the_volume_and_the_user_is_told(self, cloud: Cloud, elder: AWSProvider) -> None:
-        provider = told(cloud, elder, instance_store_policy="RAID0")
+    def test_a_family_that_cannot_keeps_the_volume_and_the_user_is_told(
+        self, cloud: Cloud, loaded: AWSProvider
+    ) -> None:
+        provider = configured(cloud, loaded, instance_store_policy="RAID0")
         chosen = template(ami_family="Bottlerocket")
         types = by_name(provider.instance_types(provisioner(), chosen))
         assert types["m5d.large"].capacity["ephemeral-storage"] == 20 * 2**30
@@ -111,8 +117,8 @@ class TestZoneBalance:
         balance.launched("web", "a")
         assert balance.fewest("web", [self.A, self.B]) == [self.B]
 
-    def test_a_burst_of_launches_is_spread_over_the_zones(self, cloud: Cloud, elder: AWSProvider) -> None:
-        provider = told(cloud, elder, enable_zone_balance=True, alternative_price_tolerance=10.0)
+    def test_a_burst_of_launches_is_spread_over_the_zones(self, cloud: Cloud, loaded: AWSProvider) -> None:
+        provider = configured(cloud, loaded, enable_zone_balance=True, alternative_price_tolerance=10.0)
         types = provider.instance_types(provisioner(), template())
         wanted = [request(types, names=("m5.large",), capacity_types=(keys.ON_DEMAND,)) for _ in range(6)]
         zones = {offering.zone for offering in wanted[0].offerings}
@@ -120,9 +126,9 @@ class TestZoneBalance:
         assert set(launched) == zones
         assert max(launched.values()) - min(launched.values()) <= 1
 
-    def test_it_never_keeps_a_node_from_being_launched(self, cloud: Cloud, elder: AWSProvider) -> None:
+    def test_it_never_keeps_a_node_from_being_launched(self, cloud: Cloud, loaded: AWSProvider) -> None:
         """The zone with fewest instances has no capacity: the next one is taken in the same call."""
-        provider = told(cloud, elder, enable_zone_balance=True, alternative_price_tolerance=10.0)
+        provider = configured(cloud, loaded, enable_zone_balance=True, alternative_price_tolerance=10.0)
         types = provider.instance_types(provisioner(), template())
         wanted = request(types, names=("m5.large",), capacity_types=(keys.ON_DEMAND,))
         empty = wanted.offerings[0].zone
@@ -131,10 +137,10 @@ class TestZoneBalance:
 
 
 class TestPricesOfTheUser:
-    def test_a_discount_changes_what_the_plan_sees(self, cloud: Cloud, elder: AWSProvider) -> None:
+    def test_a_discount_changes_what_the_plan_sees(self, cloud: Cloud, loaded: AWSProvider) -> None:
         rules = (PriceRule(instance_types=("m5.large",), discount_percent=50.0),)
-        listed = by_name(elder.instance_types(provisioner(), template()))
-        found = by_name(told(cloud, elder, price_rules=rules).instance_types(provisioner(), template()))
+        listed = by_name(loaded.instance_types(provisioner(), template()))
+        found = by_name(configured(cloud, loaded, price_rules=rules).instance_types(provisioner(), template()))
         for before, after in zip(listed["m5.large"].offerings, found["m5.large"].offerings, strict=True):
             share = 0.5 if before.capacity_type == keys.ON_DEMAND else 1.0
             assert after.price == pytest.approx(before.price * share)
@@ -146,10 +152,10 @@ class TestPricesOfTheUser:
         assert prices.of(keys.ON_DEMAND, "x9.large", "a") is None
 
     def test_a_commitment_ends_with_the_instances_that_use_it_and_holds_again_after_them(
-        self, cloud: Cloud, elder: AWSProvider
+        self, cloud: Cloud, loaded: AWSProvider
     ) -> None:
         rules = (PriceRule(instance_types=("m5.large",), price_per_hour=0.01, instances=1),)
-        provider = told(cloud, elder, price_rules=rules)
+        provider = configured(cloud, loaded, price_rules=rules)
 
         def price() -> float:
             make_due(provider, "commitments")

@@ -12,7 +12,16 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import CloudProvider
 from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
 from sandbox.aws.faults import Fault
-from tests.aws.conftest import SETTINGS, Cloud, Types, let_threads_meet, provisioner, request, template
+from tests.aws.conftest import (
+    SETTINGS,
+    Cloud,
+    Types,
+    let_threads_meet,
+    provisioner,
+    request,
+    template,
+    terminate_together,
+)
 
 
 def test_it_is_a_cloud_provider(provider: AWSProvider) -> None:
@@ -63,7 +72,7 @@ class TestInstances:
         self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         first, second = (provider.create(request(types, names=("m5.large",))) for _ in range(2))
-        results = provider._instances._terminate([first.id, "i-0123456789abcdef0", second.id])
+        results = terminate_together(provider, [first.id, "i-0123456789abcdef0", second.id])
         assert (results[first.id], results[second.id]) == (None, None)
         assert isinstance(results["i-0123456789abcdef0"], InstanceNotFoundError)
         assert cloud.alive() == []
@@ -73,7 +82,7 @@ class TestInstances:
     ) -> None:
         both = [provider.create(request(types, names=("m5.large",))).id for _ in range(2)]
         cloud.aws.faults.add(Fault(service="ec2", action="TerminateInstances", half=True, times=1))
-        assert provider._instances._terminate(both) == dict.fromkeys(both)
+        assert terminate_together(provider, both) == dict.fromkeys(both)
         assert cloud.alive() == []
 
     def test_nodes_are_named_by_the_resource_where_the_settings_say_so(

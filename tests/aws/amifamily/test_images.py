@@ -72,11 +72,11 @@ class TestBySsm:
             images.of(template(), "1.99")
 
     def test_ubuntu_falls_back_to_the_release_that_has_images(self, cloud: Cloud, images: Images) -> None:
-        elder = FAMILIES["Ubuntu"].aliases[0].parameters[0].format(version="1.34")
+        loaded = FAMILIES["Ubuntu"].aliases[0].parameters[0].format(version="1.34")
         cloud.aws.faults.add(Fault(service="ssm", action="GetParameter", code="ParameterNotFound", times=1))
         (first, _) = images.of(template(ami_family="Ubuntu"), "1.34")
         asked = [call.params["Name"] for call in cloud.aws.calls.calls("GetParameter")]
-        assert asked[0] == elder
+        assert asked[0] == loaded
         assert "22.04" in asked[1]
         assert first.id.startswith("ami-")
 

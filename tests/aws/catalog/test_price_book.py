@@ -96,9 +96,9 @@ class TestShippedTable:
         assert "t3.large" not in branch_interfaces()
 
     def test_an_isolated_vpc_never_asks_the_pricing_api_and_says_which_prices_it_uses(
-        self, cloud: Cloud, elder: AWSProvider
+        self, cloud: Cloud, loaded: AWSProvider
     ) -> None:
-        provider = cloud.restarted(elder, replace(SETTINGS, isolated_vpc=True))
+        provider = cloud.restarted(loaded, replace(SETTINGS, isolated_vpc=True))
         set_prices(provider, shipped_prices("ap-northeast-2").prices)
         provider.refresh()
         (m5,) = [item for item in provider.instance_types(provisioner(), template()) if item.name == "m5.large"]

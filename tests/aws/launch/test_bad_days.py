@@ -33,7 +33,7 @@ from controller.runtime.loops import BackoffTimes
 from controller.telemetry.decision_ledger import Ledger
 from sandbox.aws import Aws, AwsSettings, Delays, serve
 from sandbox.aws.faults import Fault, Shortage
-from tests.aws.conftest import CLUSTER, SETTINGS, make_due, provisioner, template, well_read
+from tests.aws.conftest import CLUSTER, SETTINGS, copy_catalog, make_due, provisioner, template
 from tests.reconcilers.conftest import World, world
 
 __all__ = ["world"]
@@ -148,10 +148,10 @@ def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def day(world: World, cloud: tuple[Aws, Clients], elder: AWSProvider) -> Iterator[Day]:
+def day(world: World, cloud: tuple[Aws, Clients], loaded: AWSProvider) -> Iterator[Day]:
     aws, clients = cloud
-    fresh = well_read(AWSProvider(QUICK, clients, SystemClock(), structlog.get_logger("aws")), elder)
-    types = {item.name: item for item in elder.instance_types(provisioner(), template())}
+    fresh = copy_catalog(loaded, AWSProvider(QUICK, clients, SystemClock(), structlog.get_logger("aws")))
+    types = {item.name: item for item in loaded.instance_types(provisioner(), template())}
     _objects(world)
     with capture_logs() as logs:
         yield Day(world, aws, fresh, types, logs)
