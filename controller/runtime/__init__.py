@@ -1,1 +1,1 @@
-"""Clock, workers, executors, failure log, metrics; the only room with threads of its own."""
+"""Clock, workers that run the loops, executors, failure log, metrics."""
