@@ -1,4 +1,4 @@
-"""Draws docs/captures/dashboard-*.png: both dashboards over a run of the sandbox, by the answers of a real Prometheus.
+"""Draw docs/captures/dashboard-*.png: both dashboards over a run of the sandbox, with a real Prometheus.
 
 uv run python scripts/dashboardpictures.py [--minutes 12]
 
@@ -64,7 +64,7 @@ FLEET: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What happens in the cluster, by hand of this script."""
+    """The changes that this script makes in the cluster."""
 
     kube: KubeClient
     environment: Environment
@@ -80,7 +80,7 @@ class Load:
         self.kube.create(PODS, {"metadata": {"name": "stuck"}, "spec": {"containers": [gpu]}}, "default")
 
     def scale(self, name: str, replicas: int, namespace: str = "shop") -> Callable[[], None]:
-        """An act: so many replicas from now on."""
+        """A change that scales a Deployment."""
         return lambda: _patched(self.kube, name, namespace, replicas)
 
     def interrupt(self) -> None:
@@ -151,7 +151,7 @@ def _free_port() -> int:
 
 
 def _play(load: Load, seconds: float) -> None:
-    """The acts, at their share of the time."""
+    """Make the changes, each at its share of the time."""
     acts: Sequence[tuple[float, Callable[[], None]]] = (
         (0.02, load.begin),
         (0.06, load.scale("web", 24)),

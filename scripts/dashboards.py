@@ -1,4 +1,4 @@
-"""Writes dashboards/*.json: Grafana's dashboards from the few facts that tell their panels apart.
+"""Write dashboards/*.json: Grafana's dashboards, from one line a panel.
 
 uv run python scripts/dashboards.py
 """
@@ -198,7 +198,7 @@ CAPACITY = dashboard(
             stat(
                 "Offerings sold out",
                 "sum(nodeless_unavailable_offerings)",
-                text="Left out of plans because EC2 had no capacity a while ago.",
+                text="Left out of plans because EC2 recently had no capacity for them.",
             ),
         ],
         [
@@ -233,7 +233,7 @@ CAPACITY = dashboard(
             Panel(
                 "Decisions",
                 [(f"sum by (kind, method) (increase(nodeless_decisions[{RATE}]))", "{{kind}} {{method}}")],
-                text="Each is on record with its reason: /decisions on the metrics port.",
+                text="Each is recorded with its reason: /decisions on the metrics port.",
             ),
         ],
         [
@@ -254,7 +254,7 @@ CAPACITY = dashboard(
                 [("sum by (provisioner, state) (nodeless_headroom_units)", "{{provisioner}} {{state}}")],
                 width=12,
                 height=6,
-                text="Units of room to keep free, and those that there are.",
+                text="Units of headroom: wanted, and kept on existing nodes.",
             ),
         ],
         [
@@ -310,14 +310,14 @@ PERFORMANCE = dashboard(
             stat(
                 "Against a fresh pack",
                 "nodeless_fleet_price_over_fresh_pack",
-                text="1: the same pods, all packed anew, would cost what the fleet costs.",
+                text="1: a new plan for the same pods would cost as much as the fleet.",
             ),
             stat(
                 "Against the lower bound",
                 "nodeless_fleet_price_over_lower_bound",
-                text="No packing of these pods undercuts the bound; it may be out of reach.",
+                text="No plan for these pods costs less than the bound; it may not be attainable.",
             ),
-            stat("Leads", "sum(leader_election_master_status)", text="Processes that lead: one."),
+            stat("Leads", "sum(leader_election_master_status)", text="Leading processes: one."),
             stat("Nodes of unknown price", "nodeless_fleet_unpriced_nodes"),
         ],
         [
@@ -348,7 +348,7 @@ PERFORMANCE = dashboard(
                 "Pod startup latency",
                 [("max by (quantile) (karpenter_pods_startup_time_seconds)", "p{{quantile}}")],
                 "s",
-                text="From a pod's creation to its being ready, of pods that were seen pending.",
+                text="From a pod's creation to its readiness, of pods that were seen pending.",
             ),
             Panel(
                 "Node termination latency",
@@ -452,7 +452,7 @@ PERFORMANCE = dashboard(
                     )
                 ],
                 "s",
-                text="From AWS's event to the message being handled; a spot warning leaves two minutes.",
+                text="From the event in AWS to the end of handling; a spot warning leaves two minutes.",
             ),
             Panel(
                 "Interruption actions",

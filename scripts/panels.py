@@ -1,4 +1,4 @@
-"""Draws Grafana's panels from what Prometheus answered: titles, places, units and legends are the dashboard's own.
+"""Draw Grafana's panels from Prometheus' answers; titles, places, units and legends are the dashboard's.
 
 Four kinds, those of scripts/dashboards.py: timeseries, stat, table, bargauge. A panel without data says so.
 """
