@@ -89,6 +89,14 @@ def selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) 
     return selector is not None and all(expression_holds(e, labels.get(e.key)) for e in selector.expressions)
 
 
+def required_labels(selector: LabelSelector | None) -> tuple[tuple[str, str], ...]:
+    """(key, value) pairs of which everything that the selector matches has one; none where nothing so simple holds."""
+    for expression in selector.expressions if selector is not None else ():
+        if expression.operator == "In":
+            return tuple((expression.key, value) for value in dict.fromkeys(expression.values))
+    return ()
+
+
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False

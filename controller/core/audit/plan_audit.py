@@ -1,13 +1,14 @@
 """Judge a plan: every constraint that kube-scheduler would enforce, derived again from the Kubernetes rules.
 
-Independent of the packer on purpose (invariant 2): it shares none of its matching, arithmetic or order. Every plan of
-every test passes through `audit`.
+Independent of the packer on purpose: it shares none of its matching, arithmetic or order. Every plan of every test
+passes through `audit`, and every plan of the running controller through `judge` (docs/adr/0040).
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, PROVISIONER_NAME, ZONE
@@ -15,11 +16,15 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import HostPort, Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.audit.matching import expression_holds, label_of, node_accepted, ports_clash, untolerated
-from controller.core.audit.topology_audit import Board, Place
+from controller.core.audit.topology_audit import Board, Place, TooMuchWorkError
 from controller.core.audit.volume_audit import VolumeRules
 from controller.core.cloud import InstanceType, Offering, PricedOffering
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, UnplacedPod
 from controller.core.state.snapshot import StateNode
+
+
+MOST_WORK = 20_000_000
+"""Units of `Board`'s work that judging one plan may take in the running controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +33,25 @@ class Violation:
 
     subject: str
     rule: str
+    pod: PodKey | None = None
+    """The pod, where the subject is one."""
+    new_node: int | None = None
+    """The index among the plan's new nodes, where the subject is one of them."""
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`plan` is what may be carried out: the plan without the nodes that break a rule, with their pods unplaced."""
+
+    plan: SchedulingPlan
+    violations: tuple[Violation, ...] = ()
+    rejected: tuple[UnplacedPod, ...] = ()
+    """The pods of nodes that break a rule, with the rule; they are among the plan's unplaced pods too."""
+    topology_judged: bool = True
+    """Whether all of spread and pod affinity was judged; False where that took more than the work allowed."""
 
 
 def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, ...]:
@@ -38,8 +59,45 @@ def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, 
     return tuple(_Audit(plan, problem).violations())
 
 
+def judge(plan: SchedulingPlan, problem: SchedulingProblem, most_work: int = MOST_WORK) -> Verdict:
+    """Audit a plan and take out the nodes, new and existing, that a violation is about.
+
+    Violations of a Provisioner's limits reject nothing here: launches are checked against the limits by themselves.
+    """
+    auditor = _Audit(plan, problem, most_work)
+    violations, topology_judged = tuple(auditor.violations()), auditor.topology_judged
+    if not violations:
+        return Verdict(plan, topology_judged=topology_judged)
+    by_node = {each.new_node: each for each in reversed(violations) if each.new_node is not None}
+    by_name = {each.subject: each for each in reversed(violations)}
+    by_pod = {each.pod: each for each in reversed(violations) if each.pod is not None}
+
+    def pod_violation(pods: Sequence[PodKey]) -> Violation | None:
+        return next((by_pod[key] for key in pods if key in by_pod), None)
+
+    new = [by_node.get(index) or pod_violation(node.pods) for index, node in enumerate(plan.new_nodes)]
+    existing = [by_name.get(each.node) or pod_violation(each.pods) for each in plan.existing]
+    judged_pods = [
+        *zip((node.pods for node in plan.new_nodes), new, strict=True),
+        *zip((each.pods for each in plan.existing), existing, strict=True),
+    ]
+    rejected = tuple(
+        UnplacedPod(key, f"the plan for it breaks a rule ({violation}); please report this")
+        for pods, violation in judged_pods
+        if violation is not None
+        for key in pods
+    )
+    kept = replace(
+        plan,
+        new_nodes=tuple(node for node, why in zip(plan.new_nodes, new, strict=True) if why is None),
+        existing=tuple(each for each, why in zip(plan.existing, existing, strict=True) if why is None),
+        unplaced=(*plan.unplaced, *rejected),
+    )
+    return Verdict(kept, violations, rejected, topology_judged)
+
+
 class _Audit:
-    def __init__(self, plan: SchedulingPlan, problem: SchedulingProblem) -> None:
+    def __init__(self, plan: SchedulingPlan, problem: SchedulingProblem, most_work: float = math.inf) -> None:
         self.plan = plan
         self.problem = problem
         self.pods = {pod.key: pod for pod in problem.pending}
@@ -48,6 +106,10 @@ class _Audit:
         self.types = {(name, t.name): t for name, types in problem.catalog.items() for t in types}
         self.daemons = _daemon_pods(problem)
         self.volumes = VolumeRules(problem)
+        self.type_labels: dict[tuple[str, str], dict[str, str]] = {}
+        """By Provisioner and instance type, the labels that follow from the type alone."""
+        self.most_work = most_work
+        self.topology_judged = True
 
     def violations(self) -> Iterator[Violation]:
         yield from self._bookkeeping()
@@ -58,11 +120,14 @@ class _Audit:
         for index, planned in enumerate(self.plan.new_nodes):
             provisioner = self.provisioners.get(planned.provisioner)
             if provisioner is None:
-                yield Violation(f"planned[{index}]", f"its Provisioner {planned.provisioner} is not usable")
+                yield _of_new(index, f"its Provisioner {planned.provisioner} is not usable")
             else:
                 yield from self._planned(index, planned, provisioner)
         yield from self._limits()
-        yield from self._topology()
+        try:
+            yield from self._topology()
+        except TooMuchWorkError:
+            self.topology_judged = False
 
     def _known(self, keys: Iterable[PodKey]) -> list[Pod]:
         return [self.pods[key] for key in keys if key in self.pods]
@@ -73,20 +138,20 @@ class _Audit:
             seen.update(keys)
         for key in sorted(set(seen) | set(self.pods)):
             if key not in self.pods:
-                yield Violation(_name(key), "the plan names a pod that was not pending")
+                yield _of_pod(key, "the plan names a pod that was not pending")
             elif seen[key] != 1:
-                yield Violation(_name(key), f"the plan names it {seen[key]} times, not once")
+                yield _of_pod(key, f"the plan names it {seen[key]} times, not once")
         for unplaced in self.plan.unplaced:
             if not unplaced.reason:
-                yield Violation(_name(unplaced.pod), "it is left pending without a reason")
+                yield _of_pod(unplaced.pod, "it is left pending without a reason")
         for placement in self.plan.existing:
             if placement.node not in self.nodes:
                 yield Violation(placement.node, "the plan uses a node that may not take pods")
         for index, planned in enumerate(self.plan.new_nodes):
             if not planned.pods:
-                yield Violation(f"planned[{index}]", "it would be launched for no pod")
+                yield _of_new(index, "it would be launched for no pod")
             if not planned.reason:
-                yield Violation(f"planned[{index}]", "it carries no reason")
+                yield _of_new(index, "it carries no reason")
 
     def _existing(self, node: StateNode, pods: list[Pod]) -> Iterator[Violation]:
         standing = [p for p in node.pods if p.key not in self.pods]
@@ -96,26 +161,35 @@ class _Audit:
         for pod in pods:
             yield from self._admitted(pod, labels, node.name, node.taints)
             if node.node.unschedulable and untolerated((_CORDONED,), pod.spec.tolerations):
-                yield Violation(_name(pod.key), f"node {node.name} is cordoned")
+                yield _of_pod(pod.key, f"node {node.name} is cordoned")
         yield from _ports(node.name, standing, pods)
         yield from (Violation(node.name, text) for text in self.volumes.over_limit(node.name, standing, pods))
 
     def _planned(self, index: int, planned: PlannedNode, provisioner: Provisioner) -> Iterator[Violation]:
-        subject = f"planned[{index}]"
+        for violation in self._new_node(f"planned[{index}]", planned, provisioner):
+            yield violation if violation.pod is not None else replace(violation, new_node=index)
+
+    def _new_node(self, subject: str, planned: PlannedNode, provisioner: Provisioner) -> Iterator[Violation]:
         pods = self._known(planned.pods)
+        distinct = _distinct(pods)
         missing = [t for t in provisioner.taints if t not in planned.taints]
         if missing:
             yield Violation(subject, f"it leaves out the Provisioner's taint {missing[0].key}")
+        asked = _total(p.spec.requests for p in pods)
+        with_ports = [pod for pod in pods if pod.spec.host_ports]
         for offering in (planned.offering, *planned.alternatives):
             kind = self.types.get((planned.provisioner, offering.instance_type))
             if kind is None:
                 yield Violation(subject, f"{offering.instance_type} is not in the Provisioner's catalog")
                 continue
             yield from self._offered(subject, kind, offering)
-            labels = _planned_labels(planned, kind, offering, f"{subject}.placeholder")
+            labels = self._planned_labels(planned, kind, offering, f"{subject}.placeholder")
             yield from _within_provisioner(subject, provisioner, labels, offering)
-            yield from self._fits(subject, planned, kind, labels, pods)
-            for pod in pods:
+            daemons = self._daemons_on(planned, labels, subject)
+            used = _total((asked, *(daemon.spec.requests for daemon in daemons)))
+            yield from _overfull(f"{subject} as {kind.name}", used, kind.allocatable, asked)
+            yield from _ports(subject, daemons, with_ports)
+            for pod in distinct:
                 yield from self._admitted(pod, labels, subject, planned.taints)
         yield from self._committed(subject, planned, pods)
         yield from (Violation(subject, text) for text in self.volumes.shared_host(pods))
@@ -127,36 +201,29 @@ class _Audit:
         elif all(abs(price - offering.price) > 1e-9 for price in _prices(known[0])):
             yield Violation(subject, f"{kind.name} costs {known[0].price}, not {offering.price}")
 
-    def _fits(
-        self, subject: str, planned: PlannedNode, kind: InstanceType, labels: Mapping[str, str], pods: list[Pod]
-    ) -> Iterator[Violation]:
-        daemons = [
-            d
-            for d in self.daemons
-            if node_accepted(d.spec, labels, subject)
-            and untolerated(planned.taints, d.spec.tolerations, daemon=True) is None
+    def _daemons_on(self, planned: PlannedNode, labels: Mapping[str, str], subject: str) -> list[Pod]:
+        return [
+            daemon
+            for daemon in self.daemons
+            if node_accepted(daemon.spec, labels, subject)
+            and untolerated(planned.taints, daemon.spec.tolerations, daemon=True) is None
         ]
-        asked = _total(p.spec.requests for p in pods)
-        used = _total(p.spec.requests for p in (*daemons, *pods))
-        yield from _overfull(f"{subject} as {kind.name}", used, kind.allocatable, asked)
-        yield from _ports(subject, daemons, pods)
 
     def _admitted(
         self, pod: Pod, labels: Mapping[str, str], node_name: str, taints: tuple[Taint, ...]
     ) -> Iterator[Violation]:
-        subject = _name(pod.key)
         if pod.spec.malformed:
-            yield Violation(subject, f"it is malformed ({pod.spec.malformed[0]}) and may not be placed")
+            yield _of_pod(pod.key, f"it is malformed ({pod.spec.malformed[0]}) and may not be placed")
         if pod.spec.gated:
-            yield Violation(subject, "it has scheduling gates")
+            yield _of_pod(pod.key, "it has scheduling gates")
         if not node_accepted(pod.spec, labels, node_name):
-            yield Violation(subject, f"{node_name} does not match its node selector or required node affinity")
+            yield _of_pod(pod.key, f"{node_name} does not match its node selector or required node affinity")
         taint = untolerated(taints, pod.spec.tolerations)
         if taint is not None:
-            yield Violation(subject, f"it does not tolerate {taint.key}={taint.value}:{taint.effect} of {node_name}")
+            yield _of_pod(pod.key, f"it does not tolerate {taint.key}={taint.value}:{taint.effect} of {node_name}")
         refused = self.volumes.refusal(pod, labels, node_name)
         if refused:
-            yield Violation(subject, f"{node_name}: {refused}")
+            yield _of_pod(pod.key, f"{node_name}: {refused}")
 
     def _committed(self, subject: str, planned: PlannedNode, pods: list[Pod]) -> Iterator[Violation]:
         """A topology key that its pods care for must have one value, whichever offering the fleet gives."""
@@ -165,11 +232,11 @@ class _Audit:
         own = self.types.get((planned.provisioner, planned.offering.instance_type))
         if own is None:
             return
-        labels = _planned_labels(planned, own, planned.offering, subject)
+        labels = self._planned_labels(planned, own, planned.offering, subject)
         for offering, kind in kinds.items():
             if kind is None:
                 continue
-            other = _planned_labels(planned, kind, offering, subject)
+            other = self._planned_labels(planned, kind, offering, subject)
             for key in sorted(keys):
                 if label_of(labels, key) != label_of(other, key):
                     yield Violation(subject, f"its alternatives leave {key} open, on which its pods' topology rests")
@@ -212,11 +279,33 @@ class _Audit:
             if kind is None:
                 continue
             name = f"planned[{index}]"
-            place = Place(name, _planned_labels(planned, kind, planned.offering, name), planned.taints)
+            place = Place(name, self._planned_labels(planned, kind, planned.offering, name), planned.taints)
             places[name] = place
             waiting += [(pod, place) for pod in self._known(planned.pods)]
-        board = Board(places.values(), self.problem.snapshot.namespaces)
+        board = Board(places.values(), self.problem.snapshot.namespaces, self.most_work)
         yield from _stuck(board, waiting)
+
+    def _planned_labels(
+        self, planned: PlannedNode, kind: InstanceType, offering: PricedOffering, hostname: str
+    ) -> dict[str, str]:
+        """The labels that the node will have if the fleet gives this offering."""
+        own = self.type_labels.get((planned.provisioner, kind.name))
+        if own is None:
+            single = {
+                key: next(iter(requirement.values))
+                for key, requirement in kind.requirements.items()
+                if not requirement.complement and len(requirement.values) == 1
+            }
+            own = self.type_labels[planned.provisioner, kind.name] = single
+        return {
+            **own,
+            **planned.labels,
+            INSTANCE_TYPE: kind.name,
+            ZONE: offering.zone,
+            CAPACITY_TYPE: offering.capacity_type,
+            PROVISIONER_NAME: planned.provisioner,
+            HOSTNAME: hostname,
+        }
 
     def _standing_nodes(self) -> list[StateNode]:
         """Nodes whose pods and domains count; kube-scheduler counts a node that is leaving for as long as it stands."""
@@ -242,13 +331,13 @@ def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation
         held_by_spread = [each for each in refused if board.refusal_but_for_spread(*each) is None]
         if not held_by_spread:
             for pod, place in refused:
-                yield Violation(_name(pod.key), f"{place.name}: {board.refusal(pod, place)}")
+                yield _of_pod(pod.key, f"{place.name}: {board.refusal(pod, place)}")
             return
         for pod, place in held_by_spread:
             board.add(pod, place)
         for pod, place in held_by_spread:
             if reason := board.uneven(pod, place):
-                yield Violation(_name(pod.key), f"{place.name}: {reason}")
+                yield _of_pod(pod.key, f"{place.name}: {reason}")
         added = {pod.key for pod, _ in held_by_spread}
         refused = _refused(board, [each for each in refused if each[0].key not in added])
 
@@ -279,6 +368,22 @@ def _name(key: PodKey) -> str:
     return f"{key[0]}/{key[1]}"
 
 
+def _of_pod(key: PodKey, rule: str) -> Violation:
+    return Violation(_name(key), rule, pod=key)
+
+
+def _of_new(index: int, rule: str) -> Violation:
+    return Violation(f"planned[{index}]", rule, new_node=index)
+
+
+def _distinct(pods: Iterable[Pod]) -> list[Pod]:
+    """One of all pods that share a spec and have no volumes, and each pod that has some."""
+    found: dict[object, Pod] = {}
+    for pod in pods:
+        found.setdefault(pod.key if pod.volumes else id(pod.spec), pod)
+    return list(found.values())
+
+
 def _total(many: Iterable[Mapping[str, int]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for resources in many:
@@ -306,22 +411,6 @@ def _node_labels(node: StateNode) -> Mapping[str, str]:
 def _prices(offering: Offering) -> tuple[float, ...]:
     """What an offering may cost in a plan: beyond a commitment it is another price."""
     return (offering.price,) if offering.commitment is None else (offering.price, offering.commitment.otherwise)
-
-
-def _planned_labels(
-    planned: PlannedNode, kind: InstanceType, offering: PricedOffering, hostname: str
-) -> Mapping[str, str]:
-    """The labels that the node will have if the fleet gives this offering."""
-    labels = dict(planned.labels)
-    for key, requirement in kind.requirements.items():
-        if not requirement.complement and len(requirement.values) == 1 and key not in labels:
-            labels[key] = next(iter(requirement.values))
-    labels[INSTANCE_TYPE] = kind.name
-    labels[ZONE] = offering.zone
-    labels[CAPACITY_TYPE] = offering.capacity_type
-    labels[PROVISIONER_NAME] = planned.provisioner
-    labels[HOSTNAME] = hostname
-    return labels
 
 
 def _within_provisioner(

@@ -7,6 +7,7 @@ plan's pods in any order that works, and reports those that no order could place
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from controller.core.api.pod import (
     TopologySpreadConstraint,
 )
 from controller.core.api.workloads import Namespace
-from controller.core.audit.matching import label_of, node_accepted, selector_matches, untolerated
+from controller.core.audit.matching import label_of, node_accepted, required_labels, selector_matches, untolerated
 
 
 @dataclass(slots=True)
@@ -52,6 +53,21 @@ class _Term:
         return inside and selector_matches(self.selector, pod.labels)
 
 
+Where = Callable[[Pod, Place], str | None]
+"""The domain in which a pod on a place counts; None: it does not count."""
+Label = tuple[str, str]
+ANY: Label = ("", "")
+"""Stands for the label of a selector that requires no label that an index could be made by."""
+
+
+def _labels_for(selector: LabelSelector | None) -> tuple[Label, ...]:
+    return required_labels(selector) or (ANY,)
+
+
+def _labels_of(pod: Pod) -> tuple[Label, ...]:
+    return (*pod.labels.items(), ANY)
+
+
 def _with_label_keys(
     selector: LabelSelector | None, labels: Mapping[str, str], same: Iterable[str], different: Iterable[str] = ()
 ) -> LabelSelector | None:
@@ -63,17 +79,31 @@ def _with_label_keys(
     return LabelSelector((*selector.expressions, *added)) if added else selector
 
 
-class Board:
-    """Places and the pods that stand on them."""
+class TooMuchWorkError(Exception):
+    """The board was asked for more than it may do."""
 
-    def __init__(self, places: Iterable[Place], namespaces: Mapping[str, Namespace]) -> None:
+
+class Board:
+    """Places and the pods that stand on them.
+
+    What matches a selector is looked up by a label that the selector requires, so that a plan of many workloads with
+    rules of their own takes time in the number of its pods, not of pairs of pods and rules.
+    """
+
+    def __init__(
+        self, places: Iterable[Place], namespaces: Mapping[str, Namespace], most_work: float = math.inf
+    ) -> None:
+        """`most_work`: so many pods, rules, places and domains may be looked at; then TooMuchWorkError is raised."""
+        self._work_left = most_work
         self._places = tuple(places)
         self._namespaces = namespaces
-        self._repelling: dict[_Term, Counter[str]] = defaultdict(Counter)
-        """Required anti-affinity terms of standing pods: how many carriers a domain has."""
-        self._standing: list[tuple[Pod, Place]] = []
+        self._repelling: dict[Label, dict[_Term, Counter[str]]] = defaultdict(dict)
+        """Required anti-affinity terms of standing pods by a label that they require: carriers by domain."""
+        self._standing: dict[Label, list[tuple[Pod, Place]]] = defaultdict(list)
+        """By each of the pod's labels, and all of them by ANY."""
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
-        self._counting: dict[tuple[object, ...], Callable[[Pod, Place], str | None]] = {}
+        self._counting: dict[Label, list[tuple[Counter[str], Where]]] = defaultdict(list)
+        """The counts to be kept up to date, by a label that what they count has."""
         self._eligible: dict[tuple[object, ...], frozenset[str]] = {}
         self._interned: dict[frozenset[str], frozenset[str]] = {}
         self._domains: dict[tuple[object, ...], frozenset[str]] = {}
@@ -86,19 +116,28 @@ class Board:
         place.pods.append(pod)
         self._stand(pod, place)
 
+    def _work(self, units: int) -> None:
+        self._work_left -= units
+        if self._work_left < 0:
+            raise TooMuchWorkError
+
     def _stand(self, pod: Pod, place: Place) -> None:
-        self._standing.append((pod, place))
+        for label in _labels_of(pod):
+            self._standing[label].append((pod, place))
         self._count_pod(pod, place, 1)
 
     def _count_pod(self, pod: Pod, place: Place, by: int) -> None:
         for term in self._terms(pod, pod.spec.required_pod_anti_affinity):
             domain = place.domain(term.key)
             if domain is not None:
-                self._repelling[term][domain] += by
-        for key, where in self._counting.items():
-            domain = where(pod, place)
-            if domain is not None:
-                self._counts[key][domain] += by
+                for label in _labels_for(term.selector):
+                    self._repelling[label].setdefault(term, Counter())[domain] += by
+        for label in _labels_of(pod):
+            counting = self._counting.get(label, ())
+            self._work(1 + len(counting))
+            for counts, where in counting:
+                if (domain := where(pod, place)) is not None:
+                    counts[domain] += by
 
     def uneven(self, pod: Pod, place: Place) -> str | None:
         """Why a pod that stands here breaks its own spread as things stand now, or None."""
@@ -127,15 +166,17 @@ class Board:
         selected = (n.name for n in self._namespaces.values() if selector_matches(chosen, n.labels))
         return frozenset((*term.namespaces, *selected))
 
-    def _count(self, key: tuple[object, ...], where: Callable[[Pod, Place], str | None]) -> Counter[str]:
-        """Standing pods by domain; `where` gives a pod's domain, or None when it does not count. Kept up to date."""
+    def _count(self, key: tuple[object, ...], selector: LabelSelector | None, where: Where) -> Counter[str]:
+        """Standing pods by domain, kept up to date. `where` counts only what `selector` matches."""
         if key not in self._counts:
             counts: Counter[str] = Counter()
-            for pod, place in self._standing:
-                domain = where(pod, place)
-                if domain is not None:
-                    counts[domain] += 1
-            self._counts[key], self._counting[key] = counts, where
+            for label in _labels_for(selector):
+                standing = self._standing.get(label, ())
+                self._work(1 + len(standing))
+                domains = (where(pod, place) for pod, place in standing)
+                counts.update(domain for domain in domains if domain is not None)
+                self._counting[label].append((counts, where))
+            self._counts[key] = counts
         return self._counts[key]
 
     def refusal(self, pod: Pod, place: Place) -> str | None:
@@ -151,10 +192,13 @@ class Board:
         )
 
     def _refused_by_others(self, pod: Pod, place: Place) -> str | None:
-        for term, counts in self._repelling.items():
-            domain = place.domain(term.key)
-            if domain is not None and counts[domain] > 0 and term.matches(pod):
-                return f"a pod in {term.key}={domain} has required anti-affinity to it"
+        for label in _labels_of(pod):
+            repelling = self._repelling.get(label, {})
+            self._work(1 + len(repelling))
+            for term, counts in repelling.items():
+                domain = place.domain(term.key)
+                if domain is not None and counts[domain] > 0 and term.matches(pod):
+                    return f"a pod in {term.key}={domain} has required anti-affinity to it"
         return None
 
     def _refused_by_own_anti_affinity(self, pod: Pod, place: Place) -> str | None:
@@ -170,7 +214,7 @@ class Board:
         def where(pod: Pod, place: Place) -> str | None:
             return place.domain(term.key) if all(t.matches(pod) for t in all_terms) else None
 
-        return self._count(("affinity", term, all_terms), where)
+        return self._count(("affinity", term, all_terms), term.selector, where)
 
     def _refused_by_affinity(self, pod: Pod, place: Place) -> str | None:
         terms = tuple(self._terms(pod, pod.spec.required_pod_affinity))
@@ -197,6 +241,7 @@ class Board:
             eligible = self._eligible_places(pod.spec, constraint, hard)
             counts = self._spread_counts(pod.namespace, selector, constraint.topology_key, eligible)
             domains = self._eligible_domains(constraint.topology_key, eligible)
+            self._work(len(domains))
             least = min((counts[d] for d in domains), default=0)
             if constraint.min_domains is not None and len(domains) < constraint.min_domains:
                 least = 0
@@ -211,8 +256,16 @@ class Board:
         self, spec: PodSpec, constraint: TopologySpreadConstraint, hard: tuple[TopologySpreadConstraint, ...]
     ) -> frozenset[str]:
         """Names of the places that count for this constraint: they have all the keys and meet its two policies."""
-        key = (id(spec), constraint)
+        key = (
+            frozenset(spec.node_selector.items()),
+            spec.required_node_affinity,
+            spec.tolerations if constraint.node_taints_policy == "Honor" else (),
+            frozenset(each.topology_key for each in hard),
+            constraint.node_affinity_policy,
+            constraint.node_taints_policy,
+        )
         if key not in self._eligible:
+            self._work(len(self._places))
             found = frozenset(p.name for p in self._places if _counts_for(p, spec, constraint, hard))
             self._eligible[key] = self._interned.setdefault(found, found)
         return self._eligible[key]
@@ -232,7 +285,7 @@ class Board:
                 return None
             return place.domain(topology_key) if selector_matches(selector, pod.labels) else None
 
-        return self._count(("spread", namespace, selector, topology_key, eligible), where)
+        return self._count(("spread", namespace, selector, topology_key, eligible), selector, where)
 
 
 def _counts_for(
