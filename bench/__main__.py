@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from bench.generate import write
 from bench.prices import Row, report
 from bench.report import lines, markdown, show
 from bench.runs import Run, document, run
+from controller.core.audit.plan_audit import judge
 from controller.core.provisioning import SolveOptions
 
 PRICES = """# Prices beside the bound and the peer
@@ -76,6 +78,28 @@ def time_values() -> None:
 
     for what, microseconds in figures().items():
         click.echo(f"{microseconds:6.2f}  {what}")
+
+
+@main.command("audit")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
+def audit_plans(files: tuple[Path, ...], budget: float | None) -> None:
+    """Solve FILES and audit the plans as the controller does: CPU seconds of both. Ends with 1 at a violation."""
+    options = SolveOptions() if budget is None else SolveOptions(budget_seconds=budget)
+    violations = 0
+    for file in files:
+        solved = run(file, options)
+        began = time.process_time()
+        verdict = judge(solved.plan, solved.problem)
+        seconds = time.process_time() - began
+        violations += len(verdict.violations)
+        size = f"{len(solved.plan.new_nodes)} nodes for {len(solved.problem.pending)} pods"
+        part = "" if verdict.topology_judged else ", topology in part"
+        times = f"solve {solved.solve_seconds:.2f} s, audit {seconds:.2f} s{part}"
+        click.echo(f"{file.name.removesuffix('.json.gz')}: {times}, {size}, {len(verdict.violations)} violations")
+        for violation in verdict.violations:
+            click.echo(f"  {violation}")
+    sys.exit(1 if violations else 0)
 
 
 @main.command("judge")

@@ -251,6 +251,12 @@ GUARD_REFUSALS = _counter(
     "Launches that a limit forbade. guard: provisioner-price, cluster-price, cluster-resources, launch-rate.",
     *("guard", "provisioner"),
 )
+PLAN_AUDIT_VIOLATIONS = _counter(
+    "nodeless_plan_audit_violations",
+    "Rules that a plan broke when it was audited before its launches. method: what planned. result: violation, or "
+    "audit-failed where the audit itself failed.",
+    *("method", "result"),
+)
 HEADROOM_UNITS = _gauge(
     "nodeless_headroom_units",
     "Units of headroom of a Provisioner. state: wanted, or kept on existing nodes.",

@@ -237,7 +237,7 @@ def _command(removed: Sequence[Candidate], judged: Worth) -> Command:
     because = f"it saves ${judged.saved:.4f} an hour"
     if not math.isinf(judged.score):
         because += f" at a score of {judged.score:.2f}"
-    return Command(CONSOLIDATION, UNDERUTILIZED, because, tuple(removed), judged.replacements)
+    return Command(CONSOLIDATION, UNDERUTILIZED, because, tuple(removed), judged.replacements, judged.solved)
 
 
 def _by_waste(candidate: Candidate) -> tuple[float, float, str]:

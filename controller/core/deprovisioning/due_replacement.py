@@ -47,7 +47,7 @@ class DueReplacement:
             outcome = given.simulator.simulate([candidate.node])
             if not outcome.problem:
                 text = because(candidate)
-                command = Command(self._method, self._reason, text, (candidate,), outcome.replacements)
+                command = Command(self._method, self._reason, text, (candidate,), outcome.replacements, outcome.solved)
                 break
             blocked.append((candidate, outcome.problem))
         self._skip = 0 if command is not None or simulated == 0 else self._skip + simulated

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.provisioning.plan import PlannedNode
+from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
 EXPIRATION: Final = "expiration"
 DRIFT: Final = "drift"
@@ -26,6 +26,8 @@ class Command:
     because: str
     candidates: tuple[Candidate, ...]
     replacements: tuple[PlannedNode, ...] = ()
+    solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
+    """What the replacements were planned in; judged before they are launched."""
 
     @property
     def action(self) -> str:

@@ -15,7 +15,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import Catalog
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolveOptions, UnplacedPod
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolvedProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -32,6 +32,8 @@ class Outcome:
     replacements: tuple[PlannedNode, ...] = ()
     targets: tuple[str, ...] = ()
     problem: str = ""
+    solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
+    """What the replacements were planned in."""
 
     @property
     def price(self) -> float:
@@ -65,25 +67,26 @@ class Simulator:
         names = frozenset(node.name for node in removed)
         others = self._pods_of_other_leaving_nodes(names)
         keys = {pod.key for pod in own}
-        plan = self._solve([*own, *others, *self.snapshot_index.pending], names)
-        if self.snapshot_index.pending and _shares_new_node(plan, keys):
-            plan = self._solve([*own, *others], names)
-        if _shares_new_node(plan, keys):
+        solved = self._solve([*own, *others, *self.snapshot_index.pending], names)
+        if self.snapshot_index.pending and _shares_new_node(solved.plan, keys):
+            solved = self._solve([*own, *others], names)
+        if _shares_new_node(solved.plan, keys):
             return Outcome(problem="its pods would share a new node with those of another command; that one goes first")
-        return self._outcome(plan, keys)
+        return self._outcome(solved, keys)
 
     def _pods_of_other_leaving_nodes(self, removed: AbstractSet[str]) -> list[Pod]:
         names = {node.name for node in self.snapshot_index.leaving} | self.going
         nodes = (self.snapshot.nodes.get(name) for name in sorted(names - removed))
         return [pod for node in nodes if node is not None for pod in leaving_pods(node)]
 
-    def _solve(self, pods: list[Pod], removed: frozenset[str]) -> SchedulingPlan:
+    def _solve(self, pods: list[Pod], removed: frozenset[str]) -> SolvedProblem:
         without = self.going | removed
         problem = build(self.snapshot, self.catalog, pods=pods, without_nodes=without, skipped=self.skipped)
-        return solve(problem, self.options, self.snapshot_index)
+        return SolvedProblem(problem, solve(problem, self.options, self.snapshot_index))
 
-    def _outcome(self, plan: SchedulingPlan, keys: AbstractSet[PodKey]) -> Outcome:
+    def _outcome(self, solved: SolvedProblem, keys: AbstractSet[PodKey]) -> Outcome:
         """What the plan says of the pods in `keys`."""
+        plan = solved.plan
         replacements = tuple(node for node in plan.new_nodes if any(key in keys for key in node.pods))
         targets = tuple(sorted({p.node for p in plan.existing if any(key in keys for key in p.pods)}))
         unplaced = [pod for pod in plan.unplaced if pod.pod in keys]
@@ -97,7 +100,7 @@ class Simulator:
             problems.append(f"pods that ask not to be served would have no place: {named}")
         if starting:
             problems.append(f"not all pods fit: target {', '.join(starting[:MOST_NAMED])} is not initialized")
-        return Outcome(replacements, targets, "; ".join(problems))
+        return Outcome(replacements, targets, "; ".join(problems), solved)
 
 
 def _shares_new_node(plan: SchedulingPlan, keys: AbstractSet[PodKey]) -> bool:

@@ -13,25 +13,26 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.records import RecordedCommand
 from controller.core.deprovisioning.removal_command import CONSOLIDATION
-from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.deprovisioning.removal_simulation import Outcome, Simulator
 from controller.core.deprovisioning.worth import totals_of, worth
-from controller.core.provisioning.plan import PlannedNode
 
 
-def planned_again(command: RecordedCommand, simulator: Simulator, now: float) -> tuple[PlannedNode, ...]:
-    """All replacements of the recorded removal, as they would be planned at `now` (Unix seconds).
+def planned_again(command: RecordedCommand, simulator: Simulator, now: float) -> Outcome:
+    """The outcome of the recorded removal with all of its replacements, as it would be decided at `now` (Unix seconds).
 
-    Replacements that were launched already are left out of the snapshot. Empty: the removal would not be decided now.
+    Replacements that were launched already are left out of the snapshot. There are none where the removal would not be
+    decided now.
     """
     launched = {node.name for node in command.replacements.values()}
     nodes = {name: node for name, node in simulator.snapshot.nodes.items() if name not in launched}
     before = replace(simulator, snapshot=replace(simulator.snapshot, nodes=FrozenMap(nodes)))
     outcome = before.simulate(command.carriers)
     if outcome.problem:
-        return ()
+        return Outcome(problem=outcome.problem)
     if command.record.method != CONSOLIDATION:
-        return outcome.replacements
+        return outcome
     everyone = candidates(before.snapshot, before.catalog, now)
     names = {node.name for node in command.carriers}
     removed = [candidate for candidate in everyone if candidate.name in names]
-    return worth(removed, outcome, totals_of(everyone), before.catalog).replacements
+    judged = worth(removed, outcome, totals_of(everyone), before.catalog)
+    return replace(outcome, replacements=judged.replacements)

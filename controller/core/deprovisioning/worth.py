@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from controller.core.api.labels import INSTANCE_TYPE, SPOT
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, PricedOffering
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.removal_simulation import Outcome
-from controller.core.provisioning.plan import PlannedNode
+from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
 THRESHOLD_ANNOTATION = "karpenter.sh/consolidation-threshold"
 """On a Provisioner: the least score; 0: any saving will do, as in Karpenter v0.27."""
@@ -46,6 +46,8 @@ class Worth:
     score: float = 0.0
     replacements: tuple[PlannedNode, ...] = ()
     refusal: str = ""
+    solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
+    """What the replacements were planned in."""
 
 
 def totals_of(candidates: Iterable[Candidate]) -> Totals:
@@ -112,7 +114,7 @@ def worth(removed: Sequence[Candidate], outcome: Outcome, totals: Totals, catalo
     )
     if (refusal := _spot_refusal(removed, outcome.replacements, cheap, catalog)) != "":
         return Worth(saved, reached, refusal=refusal)
-    return Worth(saved, reached, cheap)
+    return Worth(saved, reached, cheap, solved=outcome.solved)
 
 
 def _keeps_one(removed: Sequence[Candidate], replacements: Sequence[PlannedNode]) -> bool:

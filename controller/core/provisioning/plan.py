@@ -150,3 +150,11 @@ class SchedulingPlan:
     def expected_price_per_hour(self) -> float:
         """$ an hour of the new nodes, as EC2 is expected to choose among their offerings."""
         return sum(node.expected_price for node in self.new_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedProblem:
+    """A problem and its plan, for whoever judges the plan."""
+
+    problem: SchedulingProblem
+    plan: SchedulingPlan

@@ -43,7 +43,7 @@ from controller.errors import KubeError, NodelessError
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.node_writes import NodeWrites
-from controller.reconcilers.deprovisioning.replacement_launches import Replacements, replacement_launches
+from controller.reconcilers.deprovisioning.replacement_launches import Replacements
 from controller.reconcilers.deprovisioning.surge_rollout import Surge
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZED
@@ -175,7 +175,7 @@ class CommandExecutor:
         going = [candidate.node for candidate in command.candidates]
         record = Record(command.id(now), command.method, command.because, tuple(sorted(n.name for n in going)), (), now)
         try:
-            launches = replacement_launches(command.replacements, going, catalogs, snapshot)
+            launches = self._replacements.prepare(command, going, catalogs, snapshot)
         except NodelessError as error:
             for node in going:
                 self._nodes.skipped(node, record, str(error), command.action)
@@ -239,7 +239,7 @@ class CommandExecutor:
             return
         planned = planned_again(seen.command, seen.simulator, self._clock.now())
         try:
-            launches = replacement_launches(
+            launches = self._replacements.prepare(
                 planned, seen.command.carriers, seen.catalogs, seen.snapshot, record.replacements
             )
         except NodelessError as error:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from controller.cloud.catalogs import CatalogView
 from controller.core.decisions.decision import replacement_launched
 from controller.core.decisions.launch_outcome import LaunchOutcome
+from controller.core.deprovisioning.removal_command import Command
+from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.machines.launching import LaunchPolicy
-from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import ConflictError
 from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
+from controller.machines.plan_judge import PlanJudge
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.node_writes import STATE_TIMEOUT_SECONDS
@@ -28,7 +30,34 @@ class Replacements:
         self._informers, self._events, self._ledger = context.informers, RemovalEvents(context.events), context.ledger
         executor = context.executors.executor("replace", WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
+        self._judge = PlanJudge("deprovisioning", context.recorder)
         self._launches: dict[str, tuple[Job[None], ...]] = {}
+
+    def prepare(
+        self,
+        decided: Command | Outcome,
+        leaving: Iterable[StateNode],
+        view: CatalogView,
+        snapshot: Snapshot,
+        own_tokens: Collection[str] = (),
+    ) -> tuple[Launch, ...]:
+        """What to launch in place of the `leaving` nodes; `own_tokens` are those of a command on record.
+
+        Raises ConflictError when one of the replacements may not be launched: a command has all of them or none.
+        """
+        if not decided.replacements:
+            return ()
+        if decided.solved is None:
+            raise ConflictError("Replacement not launched: the plan that it is part of is not known")
+        solved = decided.solved
+        rejected = {each.pod: each.reason for each in self._judge.permitted(solved.plan, solved.problem).unplaced}
+        for key in (key for node in decided.replacements for key in node.pods if key in rejected):
+            raise ConflictError(f"Replacement not launched: {rejected[key]}")
+        policy = LaunchPolicy(frozenset(node.name for node in leaving), frozenset(own_tokens), on_record=True)
+        prepared = prepare(decided.replacements, snapshot, view.types, snapshot.pods, policy)
+        for refusal in prepared.refused:
+            raise ConflictError(f"Replacement not launched: {refusal.reason}")
+        return prepared.launches
 
     def begin(self, command_id: str, launches: Iterable[Launch], method: str, text: str) -> None:
         """Launch all of them side by side. `text`: the command in words."""
@@ -60,21 +89,3 @@ class Replacements:
         node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(outcome.node_name)
         if node is not None:
             self._events.launched(node, text)
-
-
-def replacement_launches(
-    planned: Sequence[PlannedNode],
-    leaving: Iterable[StateNode],
-    view: CatalogView,
-    snapshot: Snapshot,
-    own_tokens: Collection[str] = (),
-) -> tuple[Launch, ...]:
-    """What to launch in place of the `leaving` nodes; `own_tokens` are those of a command on record.
-
-    Raises ConflictError when one of the planned nodes may not be launched: a command has all of its replacements.
-    """
-    policy = LaunchPolicy(frozenset(node.name for node in leaving), frozenset(own_tokens), on_record=True)
-    prepared = prepare(planned, snapshot, view.types, snapshot.pods, policy)
-    for refusal in prepared.refused:
-        raise ConflictError(f"Replacement not launched: {refusal.reason}")
-    return prepared.launches

@@ -36,6 +36,7 @@ from controller.errors import (
 )
 from controller.kube.events import ObjectRef
 from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
+from controller.machines.plan_judge import PlanJudge
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
@@ -90,6 +91,7 @@ class ProvisioningReconciler:
         self._launch_failures = FailureLog(self._clock, self.name)
         executor = context.executors.executor("launch", LAUNCH_WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
+        self._judge = PlanJudge(self.name, context.recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Look for waiting pods; when their window has closed, schedule them."""
@@ -132,6 +134,7 @@ class ProvisioningReconciler:
         stage = replace(known, pods=FrozenMap({**known.pods, **units}))
         problem = build(stage, view.types, pods=units.values(), skipped=view.briefly())
         plan, _ = self._solve(problem, view)
+        plan = self._judge.permitted(plan, problem)
         until = self._clock.now() + 3 * HEADROOM_SECONDS
         for placement in plan.existing:
             self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
@@ -171,6 +174,7 @@ class ProvisioningReconciler:
         began = self._clock.monotonic()
         plan, error = self._solve(problem, view)
         self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
+        plan = self._judge.permitted(plan, problem)
         record = PlanRecord(self._ledger, problem)
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)

@@ -48,7 +48,7 @@ def test_what_was_launched_already_changes_nothing_in_the_plan(launched: tuple[s
     assert len(command.replacements) == len(launched)
     _, simulator, _ = parts(view, SPLIT)
     again = planned_again(command, simulator, NOW + 60)
-    assert [(node.pods, node.offering, node.alternatives) for node in again] == [
+    assert [(node.pods, node.offering, node.alternatives) for node in again.replacements] == [
         (node.pods, node.offering, node.alternatives) for node in planned
     ]
 
@@ -57,6 +57,8 @@ def test_what_is_not_worth_it_any_more_is_not_planned_again() -> None:
     view, _ = begun("one")
     dear = types_of(("m5dn.xlarge", "4", "16Gi", 0.3), ("m5dn.2xlarge", "8", "32Gi", 0.39))
     _, simulator, _ = parts(view, dear)
-    assert planned_again(recorded_commands(view)[0], simulator, NOW) == ()
+    assert planned_again(recorded_commands(view)[0], simulator, NOW).replacements == ()
     _, simulator, _ = parts(view, MARKET)
-    assert planned_again(recorded_commands(view)[0], simulator, NOW) == (), "nor where nobody knows the node's price"
+    assert planned_again(recorded_commands(view)[0], simulator, NOW).replacements == (), (
+        "nor where nobody knows the node's price"
+    )

@@ -1,0 +1,72 @@
+"""From planned nodes to launch requests: what is left out, what is refused, and how removal commands differ."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.provisioner import Provisioner
+from controller.core.machines.launching import LaunchPolicy
+from controller.core.machines.node_documents import LAUNCH_TOKEN
+from controller.core.provisioning.plan import PlannedNode
+from controller.core.state.snapshot import Snapshot
+from controller.errors import StoppingError
+from controller.machines.launch_pipeline import LaunchPipeline, Prepared, prepare
+from controller.runtime.executors import INLINE
+from tests import factories
+from tests.core.machines.test_launching import planned
+from tests.reconcilers.conftest import World
+
+CATALOG = {"default": factories.small_catalog()}
+POD = factories.pending_pod(name="a")
+NODE = planned("m5.large")
+LIMITED = factories.provisioner(limits={"cpu": "2"})
+
+
+def snapshot(*nodes: str, token: str = "", provisioner: Provisioner = LIMITED) -> Snapshot:
+    annotations = FrozenMap({LAUNCH_TOKEN: token} if token else {})
+    standing = [factories.state_node(node=factories.node(name=name, annotations=annotations)) for name in nodes]
+    return factories.snapshot(
+        pending=[POD], nodes=standing, provisioners=[provisioner], node_templates=[factories.node_template()]
+    )
+
+
+def prepared(view: Snapshot, policy: LaunchPolicy | None = None, *nodes: PlannedNode) -> Prepared:
+    return prepare(nodes or (NODE,), view, CATALOG, {POD.key: POD}, policy or LaunchPolicy())
+
+
+def test_nodes_that_leave_do_not_count_in_the_limits() -> None:
+    """A replacement and the node that it replaces may exceed the limit together while both run."""
+    (refusal,) = prepared(snapshot("old")).refused
+    assert "limits.resources.cpu" in refusal.reason
+    (launch,) = prepared(snapshot("old"), LaunchPolicy(leaving=frozenset({"old"}), on_record=True)).launches
+    assert launch.request.on_record
+
+
+def test_a_node_that_is_there_under_a_token_on_record_is_not_launched_again() -> None:
+    (launch,) = prepared(snapshot()).launches
+    token = launch.request.token
+    recorded = LaunchPolicy(leaving=frozenset({"one"}), own_tokens=frozenset({token}))
+    assert prepared(snapshot("one", token=token), recorded).launches == ()
+    unrecorded = prepared(snapshot("one", token=token), LaunchPolicy(leaving=frozenset({"one"})))
+    assert unrecorded.launches[0].request.token != token, "without a record it is another item"
+
+
+def test_every_node_of_a_provisioner_that_went_away_or_has_no_template_is_refused() -> None:
+    (refusal,) = prepared(snapshot(provisioner=factories.provisioner(deleted_at=1.0))).refused
+    assert refusal.reason == "Provisioner default went away before the launch"
+    bare = factories.snapshot(pending=[POD], provisioners=[LIMITED])
+    (refusal,) = prepared(bare).refused
+    assert "AWSNodeTemplate default does not exist" in refusal.reason
+    assert refusal.pods == (POD.key,)
+
+
+def test_nothing_is_launched_once_the_process_stops(world: World) -> None:
+    stop = threading.Event()
+    stop.set()
+    (job,) = LaunchPipeline(world.launcher, INLINE, stop).begin(prepared(snapshot()).launches, lambda *_: None)
+    with pytest.raises(StoppingError):
+        job.result()
+    assert world.cloud.requests == []
