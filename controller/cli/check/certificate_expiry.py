@@ -13,7 +13,7 @@ def days_left(bundle: str, now: float) -> float | None:
     from cryptography import x509  # slow to import, and of use for this alone
 
     try:
-        found = x509.load_pem_x509_certificates(base64.b64decode(bundle))
+        certificates = x509.load_pem_x509_certificates(base64.b64decode(bundle))
     except ValueError:
         return None
-    return max((one.not_valid_after_utc.timestamp() - now) / 86_400 for one in found)
+    return max((one.not_valid_after_utc.timestamp() - now) / 86_400 for one in certificates)

@@ -73,7 +73,7 @@ class AwsCheck:
         for name, template in self.snapshot.node_templates.items():
             subject = f"AWSNodeTemplate {name}"
             status = self.provider.template_status(template)
-            found, groups = status.subnets or (), len(status.security_groups or ())
+            subnets, groups = status.subnets or (), len(status.security_groups or ())
             for each in (*status.problems, *status.unanswered):
                 yield problem(subject, each.removeprefix(f"{subject}: "))
             try:
@@ -81,11 +81,11 @@ class AwsCheck:
             except CloudError as error:
                 images = ()
                 yield problem(subject, str(error).removeprefix(f"{subject}: "))
-            zones = sorted({zone for _, zone in found})
-            if found and len(zones) < 2:
+            zones = sorted({zone for _, zone in subnets})
+            if subnets and len(zones) < 2:
                 yield warning(subject, f"its subnets are all in {zones[0]}", "tag subnets of another zone too")
             if not status.problems and not status.unanswered and images:
-                text = f"{count(len(found), 'subnet')} in {', '.join(zones)}, "
+                text = f"{count(len(subnets), 'subnet')} in {', '.join(zones)}, "
                 text += f"{count(groups, 'security group')}, {count(len(images), 'image')}"
                 yield ok(subject, text)
 

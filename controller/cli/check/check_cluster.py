@@ -62,28 +62,28 @@ class ClusterCheck:
 
     def version(self) -> Iterator[Finding]:
         """Of the API server."""
-        found = self.kube.version()
-        minor = "".join(c for c in text(found.get("minor")) if c.isdigit())
+        version = self.kube.version()
+        minor = "".join(c for c in text(version.get("minor")) if c.isdigit())
         if minor and int(minor) < OLDEST_MINOR:
             yield problem(
-                "Kubernetes", f"{found.get('gitVersion')} is too old", f"upgrade to 1.{OLDEST_MINOR} or newer"
+                "Kubernetes", f"{version.get('gitVersion')} is too old", f"upgrade to 1.{OLDEST_MINOR} or newer"
             )
         else:
-            yield ok("Kubernetes", f"{found.get('gitVersion')} at {self.kube.connection.server}")
+            yield ok("Kubernetes", f"{version.get('gitVersion')} at {self.kube.connection.server}")
 
     def crds(self) -> Iterator[Finding]:
         """There, served, and of this release."""
         for name in CRDS:
             try:
-                found = self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+                crd = self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFoundError:
                 yield problem("CRDs", f"{name} is missing", "apply crds/*.yaml of this release, or `pulumi up`")
                 continue
-            yield from self._crd(name, found)
+            yield from self._crd(name, crd)
 
-    def _crd(self, name: str, found: Document) -> Iterator[Finding]:
+    def _crd(self, name: str, installed: Document) -> Iterator[Finding]:
         ours = _shipped(name)
-        have = {text(v.get("name")): v for v in objects(mapping(found.get("spec")).get("versions"))}
+        have = {text(v.get("name")): v for v in objects(mapping(installed.get("spec")).get("versions"))}
         for version in objects(mapping(ours.get("spec")).get("versions")):
             known = have.get(text(version.get("name")))
             if known is None or known.get("served") is not True:
@@ -94,7 +94,7 @@ class ClusterCheck:
                 lacking = f"{', '.join(gone[:3])}{' ...' if len(gone) > 3 else ''}"
                 yield warning("CRDs", f"{name} is older than this release: it lacks {lacking}", "apply crds/*.yaml")
                 return
-        stored = [text(each) for each in items(mapping(found.get("status")).get("storedVersions"))]
+        stored = [text(each) for each in items(mapping(installed.get("status")).get("storedVersions"))]
         yield ok("CRDs", f"{name} serves {', '.join(have)}{f'; stored: {stored[0]}' if len(stored) == 1 else ''}")
 
     def objects(self) -> Iterator[Finding]:
@@ -178,8 +178,8 @@ class ClusterCheck:
 
     def others(self) -> Iterator[Finding]:
         """Whoever else makes or removes nodes."""
-        found = [*self._later_karpenter(), *self._deployments(), *self._foreign_nodes()]
-        yield from found or [ok("Other autoscalers", "none seen")]
+        findings = [*self._later_karpenter(), *self._deployments(), *self._foreign_nodes()]
+        yield from findings or [ok("Other autoscalers", "none seen")]
 
     def _later_karpenter(self) -> Iterator[Finding]:
         for name in LATER_CRDS:
@@ -252,17 +252,17 @@ def _shipped(name: str) -> Mapping[str, Any]:
     plural, _, group = name.partition(".")
     packaged = resources.files("controller").joinpath("crds", f"{group}_{plural}.yaml")
     source = resources.files("controller").joinpath("..", "crds", f"{group}_{plural}.yaml")
-    found: Mapping[str, Any] = yaml.safe_load((packaged if packaged.is_file() else source).read_text())
-    return found
+    crd: Mapping[str, Any] = yaml.safe_load((packaged if packaged.is_file() else source).read_text())
+    return crd
 
 
 def _paths(schema: Any, path: str = "") -> set[str]:
     """Every property of a schema, by path."""
-    found: set[str] = set()
+    paths: set[str] = set()
     if isinstance(schema, Mapping):
         for name, member in mapping(schema.get("properties")).items():
-            found.add(f"{path}.{name}".lstrip("."))
-            found |= _paths(member, f"{path}.{name}")
+            paths.add(f"{path}.{name}".lstrip("."))
+            paths |= _paths(member, f"{path}.{name}")
         for key in ("items", "additionalProperties", "openAPIV3Schema"):
-            found |= _paths(schema.get(key), path)
-    return found
+            paths |= _paths(schema.get(key), path)
+    return paths

@@ -35,12 +35,12 @@ def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: s
     from controller.cli.inputs.sources import kube_client
 
     with output.progress("Looking"):
-        found = tuple(look(kube_client(kubeconfig, context), namespace, aws=not skip_aws))
+        results = tuple(look(kube_client(kubeconfig, context), namespace, aws=not skip_aws))
     if form == "table":
-        findings.show(found, output.console())
+        findings.show(results, output.console())
     else:
-        output.structured(findings.document(found), form)
-    if any(each.level is Level.PROBLEM for each in found):
+        output.structured(findings.document(results), form)
+    if any(each.level is Level.PROBLEM for each in results):
         click.get_current_context().exit(output.FOUND)
 
 
@@ -82,13 +82,13 @@ def _aws(settings: Settings, snapshot: Snapshot) -> tuple[tuple[str, Check], ...
 def _settings(kube: KubeClient, namespace: str) -> tuple[Settings | None, Finding]:
     from controller.cli.inputs.sources import read_settings
 
-    found = read_settings(kube)
-    if found is None:
+    config_map = read_settings(kube)
+    if config_map is None:
         remedy = f"create it in {namespace}, with aws.clusterName at least"
         return None, findings.problem("Settings", "there is no ConfigMap karpenter-global-settings", remedy)
-    where = f"{text(mapping(found.get('metadata')).get('namespace'))}/karpenter-global-settings"
+    where = f"{text(mapping(config_map.get('metadata')).get('namespace'))}/karpenter-global-settings"
     try:
-        settings = Settings.parse({str(key): str(value) for key, value in mapping(found.get("data")).items()})
+        settings = Settings.parse({str(key): str(value) for key, value in mapping(config_map.get("data")).items()})
     except ValidationError as error:
         return None, findings.problem("Settings", "\n".join(map(str, error.problems)), f"correct ConfigMap {where}")
     return settings, findings.ok("Settings", f"ConfigMap {where} is valid, cluster {settings.cluster_name}")

@@ -37,8 +37,8 @@ class Finding:
 
     def document(self) -> dict[str, str]:
         """As JSON values."""
-        found = {"level": self.level.value, "subject": self.subject, "text": self.text, "remedy": self.remedy}
-        return {key: value for key, value in found.items() if value}
+        members = {"level": self.level.value, "subject": self.subject, "text": self.text, "remedy": self.remedy}
+        return {key: value for key, value in members.items() if value}
 
 
 Check = Callable[[], Iterable[Finding]]
@@ -73,25 +73,25 @@ def collect(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
             yield unknown(subject, f"cannot be checked: {error}")
 
 
-def document(found: Iterable[Finding]) -> dict[str, Any]:
+def document(findings: Iterable[Finding]) -> dict[str, Any]:
     """As JSON values."""
-    found = tuple(found)
-    counted = {level.value: sum(each.level is level for each in found) for level in Level}
-    return {"summary": counted, "findings": [each.document() for each in found]}
+    findings = tuple(findings)
+    counted = {level.value: sum(each.level is level for each in findings) for level in Level}
+    return {"summary": counted, "findings": [each.document() for each in findings]}
 
 
-def show(found: Iterable[Finding], console: Console) -> None:
+def show(findings: Iterable[Finding], console: Console) -> None:
     """Print the table, and the sum."""
-    found = tuple(found)
+    findings = tuple(findings)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for each in found:
+    for each in findings:
         text = Text(each.text)
         if each.remedy:
             text.append(f"\n→ {each.remedy}", style="italic")
         table.add_row(Text(each.level.value, style=STYLES[each.level]), Text(each.subject), text)
     console.print(table)
-    summary = [f"{number} {level}" for level, number in document(found)["summary"].items() if number]
+    summary = [f"{number} {level}" for level, number in document(findings)["summary"].items() if number]
     console.print(Text(f"\n{', '.join(summary)}", style="bold"))

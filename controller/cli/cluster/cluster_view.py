@@ -66,13 +66,13 @@ class Present:
     @property
     def prices(self) -> Prices:
         """$ an hour by (instance type, zone, capacity type): what Provisioners may buy, and what else there is."""
-        found = dict(node_prices(self.view.types))
+        prices = dict(node_prices(self.view.types))
         for node in self.snapshot.nodes.values():
             labels = node.node.labels
             key = (labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels))
-            if key not in found and (price := self.source.prices.price(*key)) is not None:
-                found[key] = price
-        return found
+            if key not in prices and (price := self.source.prices.price(*key)) is not None:
+                prices[key] = price
+        return prices
 
     @property
     def options(self) -> SolveOptions:
@@ -124,15 +124,15 @@ def source_for(region: str, settings: Settings, where: Where, catalog: RegionCat
     if where.catalog == LIVE:
         return live_types(settings)
     try:
-        found = catalog or shipped_catalog(region)
+        known = catalog or shipped_catalog(region)
     except CloudError as error:
         types = OfflineTypes(RegionCatalog(region, "", "", {}, {}, {}), settings)
         return Source(types, types, f"No prices: {error}")
-    return offline_types(found, settings, (), ASSUMED_SPOT_SHARE)
+    return offline_types(known, settings, (), ASSUMED_SPOT_SHARE)
 
 
 def region_of(snapshot: Snapshot) -> str:
     """Where most nodes are; the default region when none says."""
-    found = Counter(node.node.labels.get(REGION, "") for node in snapshot.nodes.values())
-    found.pop("", None)
-    return found.most_common(1)[0][0] if found else DEFAULT_REGION
+    counts = Counter(node.node.labels.get(REGION, "") for node in snapshot.nodes.values())
+    counts.pop("", None)
+    return counts.most_common(1)[0][0] if counts else DEFAULT_REGION

@@ -23,10 +23,10 @@ def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tu
     if kube is None:
         return ()
     try:
-        found = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
+        config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except KubeError:
         return ()  # a user without that right still gets an answer, without the record
-    return on_record(found, subject, limit)
+    return on_record(config_maps, subject, limit)
 
 
 def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
@@ -42,13 +42,13 @@ def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 2
 
 def prices_on_record(entries: Iterable[Entry]) -> Prices:
     """What the controller reckoned with for each offering that it launched, by its newest launch there."""
-    found: dict[tuple[str, str, str], float] = {}
+    prices: dict[tuple[str, str, str], float] = {}
     for entry in entries:  # oldest first
         of = entry.decision.details
         if entry.decision.kind == "launch" and "price_per_hour" in of:
             key = (of.get("instance_type", ""), of.get("zone", ""), of.get("capacity_type", ""))
-            found[key] = float(of["price_per_hour"])
-    return found
+            prices[key] = float(of["price_per_hour"])
+    return prices
 
 
 def line(entry: Entry, now: float, *, short: bool = False) -> str:

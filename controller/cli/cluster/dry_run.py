@@ -25,13 +25,13 @@ class Foresight:
 
     def reasons(self) -> Mapping[PodKey, str]:
         """Of each pod that waits, what becomes of it, in a few words."""
-        found = {left.pod: left.reason for left in self.plan.unplaced}
-        found.update((key, f"has a place on {each.node}") for each in self.plan.existing for key in each.pods)
-        found.update((key, f"not launched: {why}") for key, why in self.refused.items())
+        reasons = {left.pod: left.reason for left in self.plan.unplaced}
+        reasons.update((key, f"has a place on {each.node}") for each in self.plan.existing for key in each.pods)
+        reasons.update((key, f"not launched: {why}") for key, why in self.refused.items())
         for node in self.launched:
             what = f"a {node.offering.instance_type} {node.offering.capacity_type} of {node.provisioner} would do"
-            found.update(dict.fromkeys(node.pods, what))
-        return found
+            reasons.update(dict.fromkeys(node.pods, what))
+        return reasons
 
 
 def foresee(present: Present, plan: SchedulingPlan, now: float) -> Foresight:

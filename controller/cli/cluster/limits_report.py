@@ -59,11 +59,11 @@ class Bound:
 
 def bounds(present: Present, now: float, refused: Collection[tuple[str, str]] = ()) -> tuple[Bound, ...]:
     """Those of all together, then of each Provisioner. `refused`: see `Foresight.guards`; `now` in Unix seconds."""
-    found = list(_of_all(present, now))
+    statuses = list(_of_all(present, now))
     for name in sorted(present.snapshot.provisioners):
-        found.extend(bounds_of(present, present.snapshot.provisioners[name], now))
+        statuses.extend(bounds_of(present, present.snapshot.provisioners[name], now))
     binding = {(guard, name if guard == "provisioner-price" else ALL) for guard, name in refused}
-    return tuple(replace(each, state="binds") if (each.guard, each.owner) in binding else each for each in found)
+    return tuple(replace(each, state="binds") if (each.guard, each.owner) in binding else each for each in statuses)
 
 
 def bounds_of(present: Present, provisioner: Provisioner, now: float) -> Iterator[Bound]:

@@ -197,7 +197,7 @@ def readable(
     kube: KubeClient, resources: tuple[Resource, ...], needed: tuple[Resource, ...] = ()
 ) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
     """Those that are there and may be listed, and a note on those that may not."""
-    found, hidden = [], []
+    listed, hidden = [], []
     for resource in resources:
         try:
             kube.list(resource, field_selector=NONE)
@@ -208,9 +208,9 @@ def readable(
                 raise
             hidden.append(resource.plural)
         else:
-            found.append(resource)
+            listed.append(resource)
     notes = (f"You may not list {', '.join(hidden)}: what depends on them is not known",) if hidden else ()
-    return tuple(found), notes
+    return tuple(listed), notes
 
 
 def _wait(informers: Informers, followed: list[Watcher]) -> None:

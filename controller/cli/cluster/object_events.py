@@ -17,11 +17,11 @@ def lines(kube: KubeClient | None, kind: str, name: str, namespace: str, now: fl
         return ()
     selector = f"involvedObject.kind={kind},involvedObject.name={name}"
     try:
-        found = kube.list(EVENTS, namespace, field_selector=selector)
+        events = kube.list(EVENTS, namespace, field_selector=selector)
     except KubeError as error:
         return (f"events cannot be read: {error}",)
     dated = []
-    for event in found:
+    for event in events:
         series = mapping(event.get("series"))
         last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
         seen = timestamp(last) or timestamp(mapping(event.get("metadata")).get("creationTimestamp")) or 0.0

@@ -101,11 +101,11 @@ def standing_price(problem: SchedulingProblem) -> float | None:
 
 def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Mapping[tuple[str, str, str], float]:
     """$/hour by (instance type, zone, capacity type)."""
-    found: dict[tuple[str, str, str], float] = defaultdict(float)
+    prices: dict[tuple[str, str, str], float] = defaultdict(float)
     for types in catalog.values():
         for each in types:
-            found.update({(each.name, o.zone, o.capacity_type): o.price for o in each.offerings})
-    return dict(found)
+            prices.update({(each.name, o.zone, o.capacity_type): o.price for o in each.offerings})
+    return dict(prices)
 
 
 def price_of(node: StateNode, prices: Mapping[tuple[str, str, str], float]) -> float | None:

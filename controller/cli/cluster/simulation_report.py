@@ -22,43 +22,43 @@ SHOWN = ("cpu", "memory")
 """Resources that tables show; others of a node where its pods ask for them."""
 
 
-def document(found: Simulation) -> dict[str, Any]:
+def document(simulation: Simulation) -> dict[str, Any]:
     """Everything, as JSON values."""
     return {
-        "name": found.name,
-        "summary": summary(found),
-        **({} if found.gap is None else {"gap": msgspec.to_builtins(found.gap)}),
-        "nodes": [_node(found, node) for node in found.plan.new_nodes],
+        "name": simulation.name,
+        "summary": summary(simulation),
+        **({} if simulation.gap is None else {"gap": msgspec.to_builtins(simulation.gap)}),
+        "nodes": [_node(simulation, node) for node in simulation.plan.new_nodes],
         "existing": [
             {"node": each.node, "pods": ["/".join(key) for key in each.pods], "reason": each.reason}
-            for each in found.plan.existing
+            for each in simulation.plan.existing
         ],
-        "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in found.plan.unplaced],
-        "notes": list(found.notes),
+        "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in simulation.plan.unplaced],
+        "notes": list(simulation.notes),
     }
 
 
-def summary(found: Simulation) -> dict[str, Any]:
+def summary(simulation: Simulation) -> dict[str, Any]:
     """The figures that a comparison is about. Prices in $."""
-    pods = len(found.problem.pending)
-    kinds = Counter(node.offering.capacity_type for node in found.plan.new_nodes)
+    pods = len(simulation.problem.pending)
+    kinds = Counter(node.offering.capacity_type for node in simulation.plan.new_nodes)
     return {
         "pods": pods,
-        "unplaced": len(found.plan.unplaced),
-        "placedOnNodesThereAre": sum(len(each.pods) for each in found.plan.existing),
-        "newNodes": len(found.plan.new_nodes),
+        "unplaced": len(simulation.plan.unplaced),
+        "placedOnNodesThereAre": sum(len(each.pods) for each in simulation.plan.existing),
+        "newNodes": len(simulation.plan.new_nodes),
         "newNodesByCapacityType": dict(sorted(kinds.items())),
-        "pricePerHour": round(found.price_per_hour, 6),
-        "pricePerMonth": round(found.price_per_hour * HOURS_A_MONTH, 2),
-        "expectedPricePerHour": round(found.plan.expected_price_per_hour, 6),
-        "lowerBoundPerHour": round(found.bound.price_per_hour, 6),
-        "priceOverLowerBound": None if found.over_bound is None else round(found.over_bound, 4),
-        "nodesThereArePricePerHour": None if found.standing_price is None else round(found.standing_price, 6),
+        "pricePerHour": round(simulation.price_per_hour, 6),
+        "pricePerMonth": round(simulation.price_per_hour * HOURS_A_MONTH, 2),
+        "expectedPricePerHour": round(simulation.plan.expected_price_per_hour, 6),
+        "lowerBoundPerHour": round(simulation.bound.price_per_hour, 6),
+        "priceOverLowerBound": None if simulation.over_bound is None else round(simulation.over_bound, 4),
+        "nodesThereArePricePerHour": None if simulation.standing_price is None else round(simulation.standing_price, 6),
     }
 
 
-def _node(found: Simulation, node: PlannedNode) -> dict[str, Any]:
-    allocatable = found.allocatable(node)
+def _node(simulation: Simulation, node: PlannedNode) -> dict[str, Any]:
+    allocatable = simulation.allocatable(node)
     return {
         "provisioner": node.provisioner,
         "instanceType": node.offering.instance_type,
@@ -93,23 +93,23 @@ class NodeGroup:
     @property
     def zones(self) -> str:
         """`a 2, b 1`: nodes by zone."""
-        found = Counter(node.offering.zone for node in self.nodes)
-        return ", ".join(f"{zone} ×{number}" if len(found) > 1 else zone for zone, number in sorted(found.items()))
+        counts = Counter(node.offering.zone for node in self.nodes)
+        return ", ".join(f"{zone} ×{number}" if len(counts) > 1 else zone for zone, number in sorted(counts.items()))
 
 
-def groups(found: Simulation) -> tuple[NodeGroup, ...]:
+def groups(simulation: Simulation) -> tuple[NodeGroup, ...]:
     """The new nodes by Provisioner, type and capacity type, the dearest group first."""
     members: dict[tuple[str, str, str], list[PlannedNode]] = defaultdict(list)
-    for node in found.plan.new_nodes:
+    for node in simulation.plan.new_nodes:
         members[(node.provisioner, node.offering.instance_type, node.offering.capacity_type)].append(node)
     made = [NodeGroup(*key, tuple(nodes)) for key, nodes in members.items()]
     return tuple(sorted(made, key=lambda g: (-g.price_per_hour, g.provisioner, g.instance_type, g.capacity_type)))
 
 
-def use(found: Simulation, nodes: Iterable[PlannedNode], resource: str) -> float:
+def use(simulation: Simulation, nodes: Iterable[PlannedNode], resource: str) -> float:
     """Requests over allocatable of these nodes together, daemons included; 0 where there is none of it."""
     nodes = tuple(nodes)
-    have = sum(found.allocatable(node).get(resource, 0) for node in nodes)
+    have = sum(simulation.allocatable(node).get(resource, 0) for node in nodes)
     return sum(node.requests.get(resource, 0) for node in nodes) / have if have else 0.0
 
 
@@ -119,51 +119,53 @@ def workload_of(pod: Pod) -> str:
     return f"{pod.namespace}/{owner.name}" if owner else f"{pod.namespace}/{pod.name}"
 
 
-def by_workload(found: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
+def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
     """How many pods of each workload."""
-    pods = found.pods
+    pods = simulation.pods
     return dict(sorted(Counter(workload_of(pods[key]) if key in pods else "/".join(key) for key in keys).items()))
 
 
-def show(found: Simulation, console: Console, *, wide: bool = False) -> None:
+def show(simulation: Simulation, console: Console, *, wide: bool = False) -> None:
     """Print the tables."""
-    console.print(Group(*_parts(found, wide=wide)))
+    console.print(Group(*_parts(simulation, wide=wide)))
 
 
-def _parts(found: Simulation, *, wide: bool) -> Iterable[RenderableType]:
-    if found.plan.new_nodes:
-        yield _nodes_table(found) if not wide else _wide_table(found)
-    if found.plan.existing:
+def _parts(simulation: Simulation, *, wide: bool) -> Iterable[RenderableType]:
+    if simulation.plan.new_nodes:
+        yield _nodes_table(simulation) if not wide else _wide_table(simulation)
+    if simulation.plan.existing:
         yield Text()
-        yield _existing_table(found)
-    if found.plan.unplaced:
+        yield _existing_table(simulation)
+    if simulation.plan.unplaced:
         yield Text()
-        yield _unplaced_table(found)
+        yield _unplaced_table(simulation)
     yield Text()
-    yield Text.from_markup(_closing(found))
-    for each in found.notes:
+    yield Text.from_markup(_closing(simulation))
+    for each in simulation.notes:
         yield Text(f"Note: {each}", style="dim")
 
 
-def _closing(found: Simulation) -> str:
-    placed = len(found.problem.pending) - len(found.plan.unplaced)
-    lines = [f"[bold]{count(placed, 'pod')}[/] placed, {count(len(found.plan.new_nodes), 'new node')}"]
-    price = found.price_per_hour
-    if found.plan.new_nodes:
+def _closing(simulation: Simulation) -> str:
+    placed = len(simulation.problem.pending) - len(simulation.plan.unplaced)
+    lines = [f"[bold]{count(placed, 'pod')}[/] placed, {count(len(simulation.plan.new_nodes), 'new node')}"]
+    price = simulation.price_per_hour
+    if simulation.plan.new_nodes:
         lines[0] += f": [bold green]{money(price)}/h, {month(price)}/month[/]"
-        gap = f", {percent((found.over_bound or 1.0) - 1.0, 1)} above it" if found.over_bound else ""
-        lines.append(f"The least that any plan could cost (lower bound): {money(found.bound.price_per_hour)}/h{gap}")
-        expected = found.plan.expected_price_per_hour
+        gap = f", {percent((simulation.over_bound or 1.0) - 1.0, 1)} above it" if simulation.over_bound else ""
+        lines.append(
+            f"The least that any plan could cost (lower bound): {money(simulation.bound.price_per_hour)}/h{gap}"
+        )
+        expected = simulation.plan.expected_price_per_hour
         if expected > price * 1.0005:
             lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with capacity to spare")
-    parts = found.gap.parts if found.gap is not None else ()
+    parts = simulation.gap.parts if simulation.gap is not None else ()
     lines += [f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}" for part in parts]
-    if found.plan.unplaced:
-        lines.append(f"[bold red]{count(len(found.plan.unplaced), 'pod')} cannot be placed[/]")
-    if found.problem.nodes:
-        standing = found.standing_price
+    if simulation.plan.unplaced:
+        lines.append(f"[bold red]{count(len(simulation.plan.unplaced), 'pod')} cannot be placed[/]")
+    if simulation.problem.nodes:
+        standing = simulation.standing_price
         cost = f", {money(standing)}/h" if standing is not None else ", some of types without a known price"
-        lines.append(f"{count(len(found.problem.nodes), 'node')} there already{cost}")
+        lines.append(f"{count(len(simulation.problem.nodes), 'node')} there already{cost}")
     return "\n".join(lines)
 
 
@@ -179,13 +181,13 @@ def _row(table: Table, *cells: str | Text) -> None:
     table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
-def _nodes_table(found: Simulation) -> Table:
+def _nodes_table(simulation: Simulation) -> Table:
     right = ("Nodes", "$/h", "$/month", "Pods")
     table = _table(
         "New nodes", "Nodes", "Type", "Capacity", "Provisioner", "Zones", "Pods", "CPU", "Memory", "$/h", "$/month",
         right=right,
     )  # fmt: skip
-    for group in groups(found):
+    for group in groups(simulation):
         _row(
             table,
             str(len(group.nodes)),
@@ -194,20 +196,20 @@ def _nodes_table(found: Simulation) -> Table:
             group.provisioner,
             group.zones,
             str(sum(len(node.pods) for node in group.nodes)),
-            *(bar(use(found, group.nodes, name)) for name in SHOWN),
+            *(bar(use(simulation, group.nodes, name)) for name in SHOWN),
             money(group.price_per_hour),
             month(group.price_per_hour),
         )
     return table
 
 
-def _wide_table(found: Simulation) -> Table:
+def _wide_table(simulation: Simulation) -> Table:
     table = _table(
         "New nodes", "Type", "Capacity", "Zone", "Provisioner", "$/h", "CPU", "Memory", "Pods", right=("$/h",)
     )
-    for group in groups(found):
+    for group in groups(simulation):
         for node in group.nodes:
-            pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(found, node.pods).items())
+            pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(simulation, node.pods).items())
             _row(
                 table,
                 node.offering.instance_type,
@@ -215,31 +217,31 @@ def _wide_table(found: Simulation) -> Table:
                 node.offering.zone,
                 node.provisioner,
                 money(node.offering.price),
-                *(bar(use(found, (node,), name)) for name in SHOWN),
+                *(bar(use(simulation, (node,), name)) for name in SHOWN),
                 pods,
             )
     return table
 
 
-def _existing_table(found: Simulation) -> Table:
+def _existing_table(simulation: Simulation) -> Table:
     table = _table("On nodes there are", "Node", "Pods")
-    for each in found.plan.existing:
-        pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(found, each.pods).items())
+    for each in simulation.plan.existing:
+        pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(simulation, each.pods).items())
         _row(table, each.node, pods)
     return table
 
 
-def unplaced_by_reason(found: Simulation) -> tuple[tuple[str, Mapping[str, int]], ...]:
+def unplaced_by_reason(simulation: Simulation) -> tuple[tuple[str, Mapping[str, int]], ...]:
     """Reasons with the pods that they hold back, by workload; those of most pods first."""
     keys: dict[str, list[PodKey]] = defaultdict(list)
-    for left in found.plan.unplaced:
+    for left in simulation.plan.unplaced:
         keys[left.reason].append(left.pod)
     ordered = sorted(keys.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    return tuple((reason, by_workload(found, members)) for reason, members in ordered)
+    return tuple((reason, by_workload(simulation, members)) for reason, members in ordered)
 
 
-def _unplaced_table(found: Simulation) -> Table:
+def _unplaced_table(simulation: Simulation) -> Table:
     table = _table("Cannot be placed", "Pods", "Why")
-    for reason, workloads in unplaced_by_reason(found):
+    for reason, workloads in unplaced_by_reason(simulation):
         _row(table, "\n".join(f"{name} ×{number}" for name, number in workloads.items()), reason)
     return table

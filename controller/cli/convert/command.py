@@ -41,9 +41,9 @@ def convert(files: tuple[str, ...], role: str, strict: bool) -> None:
         problem = Problem("FILES", "hold nothing to convert", f"there are {', '.join((*OLD, *NEW))}")
         raise ValidationError("Files", [problem])
     documents = [each.document for each in placed if each.kind in kinds]
-    found = ToV1(role).convert(documents) if kinds & {*OLD} else FromV1().convert(documents)
-    click.echo(yaml.safe_dump_all(found.objects, sort_keys=False, width=120), nl=False)
-    for loss in found.losses:
+    converted = ToV1(role).convert(documents) if kinds & {*OLD} else FromV1().convert(documents)
+    click.echo(yaml.safe_dump_all(converted.objects, sort_keys=False, width=120), nl=False)
+    for loss in converted.losses:
         output.note(f"Lost or changed: {loss}")
-    if strict and found.losses:
+    if strict and converted.losses:
         click.get_current_context().exit(output.FOUND)

@@ -51,28 +51,28 @@ class FromV1:
         template = mapping(spec.get("template"))
         inner, around = mapping(template.get("spec")), mapping(template.get("metadata"))
         reference = text(mapping(inner.get("nodeClassRef")).get("name"))
-        found: dict[str, Any] = {"providerRef": {"name": reference}}
+        converted: dict[str, Any] = {"providerRef": {"name": reference}}
         wanted = [self._requirement(own, each) for each in objects(inner.get("requirements"))]
         labels = mapping(around.get("labels"))
-        found["requirements"] = [*wanted, *_without_defaults({"requirements": wanted, "labels": labels})]
-        found.update({key: dict(around[key]) for key in ("labels", "annotations") if around.get(key)})
-        found.update({key: inner[key] for key in ("taints", "startupTaints") if inner.get(key)})
+        converted["requirements"] = [*wanted, *_without_defaults({"requirements": wanted, "labels": labels})]
+        converted.update({key: dict(around[key]) for key in ("labels", "annotations") if around.get(key)})
+        converted.update({key: inner[key] for key in ("taints", "startupTaints") if inner.get(key)})
         expiry = self._whole_seconds(own, "expireAfter", inner.get("expireAfter", DEFAULT_EXPIRY))
         if expiry is not None:
-            found["ttlSecondsUntilExpired"] = expiry
-        found.update(self._emptiness(own, mapping(spec.get("disruption"))))
-        found.update(self._limits(own, spec))
+            converted["ttlSecondsUntilExpired"] = expiry
+        converted.update(self._emptiness(own, mapping(spec.get("disruption"))))
+        converted.update(self._limits(own, spec))
         if spec.get("weight"):
-            found["weight"] = spec["weight"]
+            converted["weight"] = spec["weight"]
         if spec.get("replicas") is not None:
             self._lose(own, "replicas: a static pool", "keep nodes by a low-priority Deployment, or headroom")
         if reference not in classes:
             self._lose(own, f"EC2NodeClass {reference or '(none)'} is not among the files", "convert both")
         kubelet = mapping(mapping(classes.get(reference, {}).get("spec")).get("kubelet"))
         if kubelet:
-            found["kubeletConfiguration"] = {k: v for k, v in kubelet.items() if k != "maxPodsExpression"}
+            converted["kubeletConfiguration"] = {k: v for k, v in kubelet.items() if k != "maxPodsExpression"}
         metadata = self._metadata(own, pool, inner, mapping(spec.get("disruption")))
-        return {"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": metadata, "spec": found}
+        return {"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": metadata, "spec": converted}
 
     def _metadata(self, own: str, pool: Document, inner: Document, disruption: Document) -> dict[str, Any]:
         meta = mapping(pool.get("metadata"))
@@ -94,11 +94,11 @@ class FromV1:
             self._lose(own, f"operator {operator} of {key}", f"use one of {', '.join(OPERATORS)}")
         if "reserved" in (given.get("values") or ()):
             self._lose(own, "capacity type reserved", "aws.priceRules can make reserved types the cheapest")
-        found = {name: value for name, value in given.items() if name != "minValues"}
-        found["key"] = PROVISIONER_LABEL if key == NODE_POOL_LABEL else key
-        if "values" in found:
-            found["values"] = [value for value in found["values"] if value != "reserved"]
-        return found
+        requirement = {name: value for name, value in given.items() if name != "minValues"}
+        requirement["key"] = PROVISIONER_LABEL if key == NODE_POOL_LABEL else key
+        if "values" in requirement:
+            requirement["values"] = [value for value in requirement["values"] if value != "reserved"]
+        return requirement
 
     def _emptiness(self, own: str, disruption: Document) -> dict[str, Any]:
         policy = text(disruption.get("consolidationPolicy")) or "WhenEmptyOrUnderutilized"
@@ -131,14 +131,14 @@ class FromV1:
 
     def _template(self, name: str, spec: Document) -> dict[str, Any]:
         own = f"EC2NodeClass {name}"
-        found: dict[str, Any] = {"amiFamily": text(spec.get("amiFamily"))} if spec.get("amiFamily") else {}
-        found.update(self._images(own, objects(spec.get("amiSelectorTerms"))))
+        converted: dict[str, Any] = {"amiFamily": text(spec.get("amiFamily"))} if spec.get("amiFamily") else {}
+        converted.update(self._images(own, objects(spec.get("amiSelectorTerms"))))
         for old, new in (
             ("subnetSelectorTerms", "subnetSelector"),
             ("securityGroupSelectorTerms", "securityGroupSelector"),
         ):
-            found[new] = self._selector(own, old, objects(spec.get(old)))
-        found.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
+            converted[new] = self._selector(own, old, objects(spec.get(old)))
+        converted.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
         if spec.get("role"):
             remedy = "make an instance profile of it, and name it in instanceProfile or aws.defaultInstanceProfile"
             self._lose(own, f"role {spec['role']}", remedy)
@@ -148,7 +148,7 @@ class FromV1:
             if spec.get(key) is not None:
                 self._lose(own, key, remedy)
         metadata, kind = {"name": name}, "AWSNodeTemplate"
-        return {"apiVersion": "karpenter.k8s.aws/v1alpha1", "kind": kind, "metadata": metadata, "spec": found}
+        return {"apiVersion": "karpenter.k8s.aws/v1alpha1", "kind": kind, "metadata": metadata, "spec": converted}
 
     def _images(self, own: str, terms: Sequence[Document]) -> dict[str, Any]:
         for term in terms:
@@ -200,12 +200,12 @@ class FromV1:
 def _without_defaults(spec: Document) -> list[dict[str, Any]]:
     """What keeps v1alpha5 from adding a default where v1 has none: there, what is not asked for may be anything."""
     absent = [each["key"] for each in default_requirements(spec)]
-    found: list[dict[str, Any]] = [
+    requirements: list[dict[str, Any]] = [
         {"key": key, "operator": "In", "values": list(ANYTHING[key])} for key in absent if key in ANYTHING
     ]
     if INSTANCE_CATEGORY in absent:
-        found.append({"key": INSTANCE_CATEGORY, "operator": "Exists"})
-    return found
+        requirements.append({"key": INSTANCE_CATEGORY, "operator": "Exists"})
+    return requirements
 
 
 def _name(document: Document) -> str:

@@ -96,45 +96,45 @@ class ToV1:
         if grace := annotations.pop(GRACE_ANNOTATION, None):
             template["terminationGracePeriod"] = grace
         around = {key: dict(spec[key]) for key in ("labels", "annotations") if spec.get(key)}
-        found: dict[str, Any] = {
+        pool_spec: dict[str, Any] = {
             "template": {**({"metadata": around} if around else {}), "spec": template},
             "disruption": self._disruption(spec, annotations, own),
         }
         limits = mapping(mapping(spec.get("limits")).get("resources"))
         if limits:
-            found["limits"] = dict(limits)
+            pool_spec["limits"] = dict(limits)
         if spec.get("weight"):
-            found["weight"] = spec["weight"]
+            pool_spec["weight"] = spec["weight"]
         if annotations.pop(THRESHOLD_ANNOTATION, None) is not None:
             self._lose(own, f"annotation {THRESHOLD_ANNOTATION}", "see consolidationPolicy Balanced of later releases")
         metadata = {"name": meta.get("name"), **({"labels": meta["labels"]} if meta.get("labels") else {})}
         kept = {key: value for key, value in annotations.items() if "last-applied-configuration" not in key}
         metadata.update({"annotations": kept} if kept else {})
-        return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata, "spec": found}
+        return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata, "spec": pool_spec}
 
     def _disruption(self, spec: Document, annotations: dict[str, Any], own: str) -> dict[str, Any]:
         after_empty = spec.get("ttlSecondsAfterEmpty")
-        found: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": _seconds(after_empty)}
+        disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": _seconds(after_empty)}
         if mapping(spec.get("consolidation")).get("enabled") is True:
-            found = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
+            disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
         budgets = annotations.pop(BUDGETS_ANNOTATION, None)
         if budgets is not None:
             try:
-                found["budgets"] = json.loads(budgets)
+                disruption["budgets"] = json.loads(budgets)
             except ValueError:
                 self._lose(own, f"annotation {BUDGETS_ANNOTATION}, which is not JSON", "correct it first")
-        return found
+        return disruption
 
     def _class(self, name: str, spec: Document, kubelet: Any) -> dict[str, Any]:
         own = f"AWSNodeTemplate {name}"
-        found: dict[str, Any] = {}
+        class_spec: dict[str, Any] = {}
         family = text(spec.get("amiFamily")) or "AL2"
         selector = mapping(spec.get("amiSelector"))
         if selector:
-            found["amiFamily"] = family
-            found["amiSelectorTerms"] = list(_ami_terms(selector))
+            class_spec["amiFamily"] = family
+            class_spec["amiSelectorTerms"] = list(_ami_terms(selector))
         elif family in ALIASES:
-            found["amiSelectorTerms"] = [{"alias": f"{ALIASES[family]}@latest"}]
+            class_spec["amiSelectorTerms"] = [{"alias": f"{ALIASES[family]}@latest"}]
         else:
             self._lose(
                 own, f"amiFamily {family}: v1 finds no image for it", "name one in amiSelectorTerms, by id or tag"
@@ -143,22 +143,27 @@ class ToV1:
             ids = set(mapping(spec.get(key))) & ID_KEYS
             if ids and len(mapping(spec.get(key))) > len(ids):
                 self._lose(own, f"tags of {key} beside ids", "an id needs no tags; look whether all of them had those")
-        found["subnetSelectorTerms"] = list(_terms(mapping(spec.get("subnetSelector"))))
-        found["securityGroupSelectorTerms"] = list(_terms(mapping(spec.get("securityGroupSelector"))))
-        found.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
-        if "instanceProfile" not in found:
+        class_spec["subnetSelectorTerms"] = list(_terms(mapping(spec.get("subnetSelector"))))
+        class_spec["securityGroupSelectorTerms"] = list(_terms(mapping(spec.get("securityGroupSelector"))))
+        class_spec.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
+        if "instanceProfile" not in class_spec:
             if self.role:
-                found["role"] = self.role
+                class_spec["role"] = self.role
             else:
                 remedy = "--role NAME, or set spec.role (aws.defaultInstanceProfile has no counterpart)"
                 self._lose(own, "the nodes' identity: v1 wants a role or an instance profile", remedy)
         if spec.get("launchTemplate"):
             self._lose(own, f"launchTemplate {spec['launchTemplate']}: v1 has none", "say the same by the other fields")
         if isinstance(kubelet, Mapping) and kubelet:
-            found["kubelet"] = {key: value for key, value in kubelet.items() if key != "containerRuntime"}
+            class_spec["kubelet"] = {key: value for key, value in kubelet.items() if key != "containerRuntime"}
             if "containerRuntime" in kubelet:
                 self._lose(own, "kubeletConfiguration.containerRuntime", "nothing: containerd it is")
-        return {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name}, "spec": found}
+        return {
+            "apiVersion": "karpenter.k8s.aws/v1",
+            "kind": "EC2NodeClass",
+            "metadata": {"name": name},
+            "spec": class_spec,
+        }
 
     def _lose(self, subject: str, what: str, remedy: str) -> None:
         line = f"{subject}: {what}; {remedy}"

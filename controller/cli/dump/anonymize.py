@@ -81,22 +81,20 @@ class Anonymizer:
 
     def _metadata(self, document: Document) -> dict[str, Any]:
         meta, alias = mapping(document.get("metadata")), self.names.alias
-        found: dict[str, Any] = {"name": alias(text(meta.get("name"))), "uid": alias(text(meta.get("uid")))}
+        kept: dict[str, Any] = {"name": alias(text(meta.get("name"))), "uid": alias(text(meta.get("uid")))}
         if meta.get("namespace"):
-            found["namespace"] = alias(text(meta["namespace"]))
-        found.update(
-            {key: meta[key] for key in ("creationTimestamp", "deletionTimestamp", "generation") if key in meta}
-        )
+            kept["namespace"] = alias(text(meta["namespace"]))
+        kept.update({key: meta[key] for key in ("creationTimestamp", "deletionTimestamp", "generation") if key in meta})
         annotations = mapping(meta.get("annotations"))
-        found["annotations"] = {key: annotations[key] for key in ANNOTATIONS if key in annotations}
-        found["annotations"].update({key: alias(annotations[key]) for key in STORAGE_ANNOTATIONS if key in annotations})
-        found["labels"] = self._pods.labels(meta.get("labels"))
+        kept["annotations"] = {key: annotations[key] for key in ANNOTATIONS if key in annotations}
+        kept["annotations"].update({key: alias(annotations[key]) for key in STORAGE_ANNOTATIONS if key in annotations})
+        kept["labels"] = self._pods.labels(meta.get("labels"))
         owners = objects(meta.get("ownerReferences"))
-        found["ownerReferences"] = [
+        kept["ownerReferences"] = [
             {"apiVersion": o.get("apiVersion"), "kind": o.get("kind"), "name": alias(text(o.get("name"))),
              "uid": alias(text(o.get("uid")))} for o in owners
         ]  # fmt: skip
-        return found
+        return kept
 
     def _node(self, node: Document) -> dict[str, Any]:
         spec, status = mapping(node.get("spec")), mapping(node.get("status"))
@@ -126,37 +124,37 @@ class Anonymizer:
 
     def _provisioner(self, provisioner: Document) -> dict[str, Any]:
         spec = mapping(provisioner.get("spec"))
-        found: dict[str, Any] = {key: spec[key] for key in PROVISIONER_FIELDS if key in spec}
+        kept: dict[str, Any] = {key: spec[key] for key in PROVISIONER_FIELDS if key in spec}
         limits = mapping(mapping(spec.get("limits")).get("resources"))
         if limits:
-            found["limits"] = {"resources": self._pods.amounts(limits)}
-        found["requirements"] = self._pods.expressions(spec.get("requirements"))
-        found["labels"] = self._pods.labels(spec.get("labels"))
+            kept["limits"] = {"resources": self._pods.amounts(limits)}
+        kept["requirements"] = self._pods.expressions(spec.get("requirements"))
+        kept["labels"] = self._pods.labels(spec.get("labels"))
         for key in ("taints", "startupTaints"):
             if spec.get(key):
-                found[key] = self._taints(spec[key])
+                kept[key] = self._taints(spec[key])
         if isinstance(spec.get("kubeletConfiguration"), Mapping):
             kubelet = spec["kubeletConfiguration"]
-            found["kubeletConfiguration"] = {key: kubelet[key] for key in KUBELET_FIELDS if key in kubelet}
-            found["kubeletConfiguration"].update(
+            kept["kubeletConfiguration"] = {key: kubelet[key] for key in KUBELET_FIELDS if key in kubelet}
+            kept["kubeletConfiguration"].update(
                 {key: {name: kubelet[key][name] for name in RESERVED if name in mapping(kubelet[key])}
                  for key in KUBELET_MAPS if key in kubelet}
             )  # fmt: skip
         reference = text(mapping(spec.get("providerRef")).get("name"))
         if reference or not spec.get("provider"):
-            found["providerRef"] = {"name": self.names.alias(reference)}
+            kept["providerRef"] = {"name": self.names.alias(reference)}
         else:
-            found["provider"] = self._template_spec(mapping(spec["provider"]))
-        return {"spec": found}
+            kept["provider"] = self._template_spec(mapping(spec["provider"]))
+        return {"spec": kept}
 
     def _template(self, template: Document) -> dict[str, Any]:
         return {"spec": self._template_spec(mapping(template.get("spec")))}
 
     def _template_spec(self, spec: Document) -> dict[str, Any]:
-        found: dict[str, Any] = {key: spec[key] for key in TEMPLATE_FIELDS if key in spec}
+        kept: dict[str, Any] = {key: spec[key] for key in TEMPLATE_FIELDS if key in spec}
         for key in ("subnetSelector", "securityGroupSelector"):
             if spec.get(key):
-                found[key] = {"dumped": self.names.alias(str(spec[key]))}
+                kept[key] = {"dumped": self.names.alias(str(spec[key]))}
         mappings = [
             {
                 "deviceName": each.get("deviceName"),
@@ -164,7 +162,7 @@ class Anonymizer:
             }
             for each in objects(spec.get("blockDeviceMappings"))
         ]
-        return {**found, **({"blockDeviceMappings": mappings} if mappings else {})}
+        return {**kept, **({"blockDeviceMappings": mappings} if mappings else {})}
 
     def _daemon_set(self, daemon_set: Document) -> dict[str, Any]:
         spec = mapping(daemon_set.get("spec"))
@@ -189,38 +187,38 @@ class Anonymizer:
 
     def _claim(self, claim: Document) -> dict[str, Any]:
         spec, alias = mapping(claim.get("spec")), self.names.alias
-        found = {key: spec[key] for key in ("accessModes", "resources") if key in spec}
+        kept = {key: spec[key] for key in ("accessModes", "resources") if key in spec}
         for key in ("storageClassName", "volumeName"):
             if key in spec:
-                found[key] = alias(text(spec[key]))
-        return {"spec": found}
+                kept[key] = alias(text(spec[key]))
+        return {"spec": kept}
 
     def _volume(self, volume: Document) -> dict[str, Any]:
         spec, alias = mapping(volume.get("spec")), self.names.alias
-        found: dict[str, Any] = {key: spec[key] for key in ("capacity", "accessModes") if key in spec}
-        found["storageClassName"] = alias(text(spec.get("storageClassName")))
+        kept: dict[str, Any] = {key: spec[key] for key in ("capacity", "accessModes") if key in spec}
+        kept["storageClassName"] = alias(text(spec.get("storageClassName")))
         claim = mapping(spec.get("claimRef"))
         if claim:
-            found["claimRef"] = {key: alias(text(claim.get(key))) for key in ("namespace", "name")}
+            kept["claimRef"] = {key: alias(text(claim.get(key))) for key in ("namespace", "name")}
         required = mapping(mapping(spec.get("nodeAffinity")).get("required"))
         if required:
-            found["nodeAffinity"] = {"required": self._pods.node_terms(required)}
+            kept["nodeAffinity"] = {"required": self._pods.node_terms(required)}
         if "csi" in spec:
-            found["csi"] = {"driver": self.names.driver(text(mapping(spec["csi"]).get("driver")))}
-        found.update({key: {} for key in IN_TREE if key in spec})
-        return {"spec": found, "status": {"phase": mapping(volume.get("status")).get("phase")}}
+            kept["csi"] = {"driver": self.names.driver(text(mapping(spec["csi"]).get("driver")))}
+        kept.update({key: {} for key in IN_TREE if key in spec})
+        return {"spec": kept, "status": {"phase": mapping(volume.get("status")).get("phase")}}
 
     def _storage_class(self, storage_class: Document) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        kept: dict[str, Any] = {
             "provisioner": self.names.driver(text(storage_class.get("provisioner"))),
             "volumeBindingMode": storage_class.get("volumeBindingMode"),
         }
         if storage_class.get("allowedTopologies"):
-            found["allowedTopologies"] = [
+            kept["allowedTopologies"] = [
                 {"matchLabelExpressions": self._pods.expressions(each.get("matchLabelExpressions"), operators=False)}
                 for each in objects(storage_class["allowedTopologies"])
             ]
-        return found
+        return kept
 
     def _csi_node(self, csi_node: Document) -> dict[str, Any]:
         drivers = [

@@ -27,40 +27,40 @@ class PodAnonymizer:
     def pod(self, pod: Document) -> dict[str, Any]:
         """Spec and status."""
         status = mapping(pod.get("status"))
-        found: dict[str, Any] = {key: status[key] for key in STATUS if key in status}
-        found["conditions"] = [
+        kept: dict[str, Any] = {key: status[key] for key in STATUS if key in status}
+        kept["conditions"] = [
             {key: each.get(key) for key in ("type", "status", "reason") if key in each}
             for each in objects(status.get("conditions"))
             if each.get("type") in CONDITIONS
         ]
         if status.get("nominatedNodeName"):
-            found["nominatedNodeName"] = self.names.alias(text(status["nominatedNodeName"]))
-        return {"spec": self.spec(mapping(pod.get("spec"))), "status": found}
+            kept["nominatedNodeName"] = self.names.alias(text(status["nominatedNodeName"]))
+        return {"spec": self.spec(mapping(pod.get("spec"))), "status": kept}
 
     def spec(self, spec: Document) -> dict[str, Any]:
         """What scheduling reads of a pod's spec."""
         alias = self.names.alias
-        found: dict[str, Any] = {key: spec[key] for key in PLAIN if key in spec}
+        kept: dict[str, Any] = {key: spec[key] for key in PLAIN if key in spec}
         for key in ("containers", "initContainers"):
             if spec.get(key):
-                found[key] = [self._container(each) for each in objects(spec[key])]
+                kept[key] = [self._container(each) for each in objects(spec[key])]
         if spec.get("nodeName"):
-            found["nodeName"] = alias(text(spec["nodeName"]))
+            kept["nodeName"] = alias(text(spec["nodeName"]))
         for key, public in (("priorityClassName", SYSTEM_CLASSES), ("schedulerName", ("default-scheduler",))):
             if spec.get(key):
-                found[key] = spec[key] if spec[key] in public else alias(text(spec[key]))
+                kept[key] = spec[key] if spec[key] in public else alias(text(spec[key]))
         if spec.get("overhead"):
-            found["overhead"] = self.amounts(spec["overhead"])
+            kept["overhead"] = self.amounts(spec["overhead"])
         if spec.get("resources"):
-            found["resources"] = self._resources(spec["resources"])
+            kept["resources"] = self._resources(spec["resources"])
         if spec.get("schedulingGates"):
-            found["schedulingGates"] = [{"name": alias(text(g.get("name")))} for g in objects(spec["schedulingGates"])]
-        found["nodeSelector"] = self.labels(spec.get("nodeSelector"))
-        found["tolerations"] = [self._toleration(each) for each in objects(spec.get("tolerations"))]
-        found["topologySpreadConstraints"] = [self._spread(c) for c in objects(spec.get("topologySpreadConstraints"))]
-        found["affinity"] = self._affinity(mapping(spec.get("affinity")))
-        found["volumes"] = [made for each in objects(spec.get("volumes")) if (made := self._volume(each))]
-        return found
+            kept["schedulingGates"] = [{"name": alias(text(g.get("name")))} for g in objects(spec["schedulingGates"])]
+        kept["nodeSelector"] = self.labels(spec.get("nodeSelector"))
+        kept["tolerations"] = [self._toleration(each) for each in objects(spec.get("tolerations"))]
+        kept["topologySpreadConstraints"] = [self._spread(c) for c in objects(spec.get("topologySpreadConstraints"))]
+        kept["affinity"] = self._affinity(mapping(spec.get("affinity")))
+        kept["volumes"] = [made for each in objects(spec.get("volumes")) if (made := self._volume(each))]
+        return kept
 
     def _container(self, container: Document) -> dict[str, Any]:
         ports = [
@@ -87,13 +87,13 @@ class PodAnonymizer:
 
     def expressions(self, value: Any, *, operators: bool = True) -> list[dict[str, Any]]:
         """matchExpressions, or requirements."""
-        found = []
+        kept = []
         for each in objects(value):
             key = text(each.get("key"))
             values = [self.names.value(key, v) for v in items(each.get("values")) if isinstance(v, str)]
             operator = {"operator": each.get("operator")} if operators else {}
-            found.append({"key": self.names.key(key), **operator, **({"values": values} if values else {})})
-        return found
+            kept.append({"key": self.names.key(key), **operator, **({"values": values} if values else {})})
+        return kept
 
     def selector(self, value: Any) -> dict[str, Any] | None:
         """A LabelSelector; None stays None, for it matches nothing."""
@@ -109,40 +109,40 @@ class PodAnonymizer:
         return {"nodeSelectorTerms": [self._node_term(t) for t in objects(mapping(value).get("nodeSelectorTerms"))]}
 
     def _node_term(self, term: Document) -> dict[str, Any]:
-        found = (
+        kept = (
             {"matchExpressions": self.expressions(term.get("matchExpressions"))} if term.get("matchExpressions") else {}
         )
         if term.get("matchFields"):
-            found["matchFields"] = [
+            kept["matchFields"] = [
                 {
                     **{key: each[key] for key in ("key", "operator") if key in each},
                     "values": [self.names.alias(text(v)) for v in items(each.get("values"))],
                 }
                 for each in objects(term["matchFields"])
             ]
-        return found
+        return kept
 
     def _toleration(self, toleration: Document) -> dict[str, Any]:
-        found = {key: toleration[key] for key in ("operator", "effect", "tolerationSeconds") if key in toleration}
+        kept = {key: toleration[key] for key in ("operator", "effect", "tolerationSeconds") if key in toleration}
         key = text(toleration.get("key"))
         if key:
-            found["key"] = self.names.key(key)
+            kept["key"] = self.names.key(key)
         if toleration.get("value"):
-            found["value"] = self.names.value(key, text(toleration["value"]))
-        return found
+            kept["value"] = self.names.value(key, text(toleration["value"]))
+        return kept
 
     def _spread(self, constraint: Document) -> dict[str, Any]:
-        found = {key: constraint[key] for key in SPREAD if key in constraint}
-        found["topologyKey"] = self.names.key(text(constraint.get("topologyKey")))
-        found["labelSelector"] = self.selector(constraint.get("labelSelector"))
-        found["matchLabelKeys"] = [self.names.key(key) for key in items(constraint.get("matchLabelKeys"))]
-        return found
+        kept = {key: constraint[key] for key in SPREAD if key in constraint}
+        kept["topologyKey"] = self.names.key(text(constraint.get("topologyKey")))
+        kept["labelSelector"] = self.selector(constraint.get("labelSelector"))
+        kept["matchLabelKeys"] = [self.names.key(key) for key in items(constraint.get("matchLabelKeys"))]
+        return kept
 
     def _affinity(self, affinity: Document) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        kept: dict[str, Any] = {}
         node = mapping(affinity.get("nodeAffinity"))
         if node:
-            found["nodeAffinity"] = self._node_affinity(node)
+            kept["nodeAffinity"] = self._node_affinity(node)
         for kind in ("podAffinity", "podAntiAffinity"):
             given = mapping(affinity.get(kind))
             if given:
@@ -154,31 +154,31 @@ class PodAnonymizer:
                     for each in objects(given.get(PREFERRED))
                 ]
                 required = [self._pod_term(each) for each in objects(given.get(REQUIRED))]
-                found[kind] = {REQUIRED: required, PREFERRED: preferred}
-        return found
+                kept[kind] = {REQUIRED: required, PREFERRED: preferred}
+        return kept
 
     def _node_affinity(self, node: Document) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        kept: dict[str, Any] = {}
         if isinstance(node.get(REQUIRED), Mapping):
-            found[REQUIRED] = self.node_terms(node[REQUIRED])
-        found[PREFERRED] = [
+            kept[REQUIRED] = self.node_terms(node[REQUIRED])
+        kept[PREFERRED] = [
             {"weight": each.get("weight"), "preference": self._node_term(mapping(each.get("preference")))}
             for each in objects(node.get(PREFERRED))
         ]
-        return found
+        return kept
 
     def _pod_term(self, term: Document) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        kept: dict[str, Any] = {
             "topologyKey": self.names.key(text(term.get("topologyKey"))),
             "labelSelector": self.selector(term.get("labelSelector")),
             "namespaces": [self.names.alias(text(each)) for each in items(term.get("namespaces"))],
         }
         if isinstance(term.get("namespaceSelector"), Mapping):
-            found["namespaceSelector"] = self.selector(term["namespaceSelector"])
+            kept["namespaceSelector"] = self.selector(term["namespaceSelector"])
         for key in ("matchLabelKeys", "mismatchLabelKeys"):
             if term.get(key):
-                found[key] = [self.names.key(text(each)) for each in items(term[key])]
-        return found
+                kept[key] = [self.names.key(text(each)) for each in items(term[key])]
+        return kept
 
     def _volume(self, volume: Document) -> dict[str, Any]:
         """Volumes of claims alone: all else is mounted without influence on the node."""

@@ -53,8 +53,8 @@ def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> N
     from controller.cli.inputs.sources import kube_client
 
     with output.progress("Reading the cluster"):
-        found = document(kube_client(kubeconfig, context), salt, live_catalog=catalog == "live")
-    body = json.dumps(found, separators=(",", ":")).encode() + b"\n"
+        snapshot = document(kube_client(kubeconfig, context), salt, live_catalog=catalog == "live")
+    body = json.dumps(snapshot, separators=(",", ":")).encode() + b"\n"
     if file == "-":
         click.echo(body, nl=False)
         return
@@ -62,7 +62,7 @@ def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> N
         Path(file).write_bytes(gzip.compress(body, mtime=0) if file.endswith(".gz") else body)
     except OSError as error:
         raise NodelessError(f"{file} cannot be written: {error.strerror}") from error
-    counted = Counter(each["kind"] for each in found["objects"])
+    counted = Counter(each["kind"] for each in snapshot["objects"])
     listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counted.items()))
     output.note(f"Written: {file} ({listed}). Look through it before you share it.")
 
@@ -76,7 +76,7 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     objects = [each.document for each in read_cluster(kube).placed]
     names = Pseudonyms(hashlib.sha256((salt or _own_id(objects)).encode()).digest())
     settings = next((each for each in objects if each.get("kind") == "ConfigMap"), {})
-    found: dict[str, Any] = {
+    snapshot: dict[str, Any] = {
         "apiVersion": "nodeless/v1",
         "kind": "ClusterDump",
         "version": controller.__version__,
@@ -86,8 +86,8 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     if live_catalog:
         provider = live_provider(_valid(settings))
         provider.refresh()
-        found["catalog"] = provider.region_catalog().document()
-    return found
+        snapshot["catalog"] = provider.region_catalog().document()
+    return snapshot
 
 
 def _own_id(objects: list[Any]) -> str:

@@ -156,7 +156,7 @@ def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simula
     moved = resting(simulator.snapshot, now)
     if any(workload(pod) in moved for pod in candidate.pods):
         return "pods of its workloads were moved a short while ago"
-    found = consolidation_search.judge([candidate], everyone, simulator, Gate(simulator.snapshot, now))
-    for command in found.commands:
+    search = consolidation_search.judge([candidate], everyone, simulator, Gate(simulator.snapshot, now))
+    for command in search.commands:
         return f"it can go: {command.text()}"
-    return "; ".join(reason for _, reason in found.kept) or "nothing to gain"
+    return "; ".join(reason for _, reason in search.kept) or "nothing to gain"

@@ -86,9 +86,9 @@ def _cheapest(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iter
                 if key in requirements
             )
             if fits and o.available:
-                found = PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
+                offering = PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
                 key = (kind.name, o.capacity_type)
-                best[key] = min(best.get(key, found), found)
+                best[key] = min(best.get(key, offering), offering)
     for each in sorted(best.values())[:SHOWN]:
         yield f"{each.instance_type} {each.capacity_type} in {each.zone}, {money(each.price)}/h"
 

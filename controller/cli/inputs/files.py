@@ -44,11 +44,11 @@ class Placed:
 
 def read_files(paths: Iterable[str], report: Report) -> tuple[Placed, ...]:
     """The objects of these files in order; folders are read with all below them, `-` is standard input."""
-    found: list[Placed] = []
+    objects: list[Placed] = []
     for path in paths:
         for name, text in _texts(path, report):
-            found.extend(_objects(name, text, report))
-    return tuple(found)
+            objects.extend(_objects(name, text, report))
+    return tuple(objects)
 
 
 def _texts(path: str, report: Report) -> Iterator[tuple[str, str]]:

@@ -44,8 +44,8 @@ class Objects:
         labels = (
             mapping(mapping(each.document.get("metadata")).get("labels")) for each in self.placed if each.kind == "Node"
         )
-        found = Counter(str(own[REGION]) for own in labels if own.get(REGION))
-        return found.most_common(1)[0][0] if found else ""
+        counts = Counter(str(own[REGION]) for own in labels if own.get(REGION))
+        return counts.most_common(1)[0][0] if counts else ""
 
 
 def configures(each: Placed) -> bool:
@@ -60,21 +60,21 @@ def read_objects(paths: Iterable[str], report: Report) -> Objects:
 
 def unfold(placed: Iterable[Placed], report: Report) -> Objects:
     """Take stack configurations and dumps apart."""
-    found: list[Placed] = []
+    unfolded: list[Placed] = []
     regions: list[str] = []
     catalog: RegionCatalog | None = None
     for each in placed:
         if each.kind == STACK:
-            found.extend(stack_objects(each, report))
+            unfolded.extend(stack_objects(each, report))
             regions.append(stack_region(each))
         elif each.kind == DUMP:
-            found.extend(Placed(one, each.where) for one in objects(each.document.get("objects")) if "kind" in one)
+            unfolded.extend(Placed(one, each.where) for one in objects(each.document.get("objects")) if "kind" in one)
             catalog = _catalog(each, report) or catalog
         else:
-            found.append(each)
+            unfolded.append(each)
     if catalog is not None:
         regions.append(catalog.region)
-    return Objects(tuple(found), tuple(region for region in regions if region), catalog)
+    return Objects(tuple(unfolded), tuple(region for region in regions if region), catalog)
 
 
 def _catalog(dump: Placed, report: Report) -> RegionCatalog | None:

@@ -41,10 +41,10 @@ def read_cluster(kube: KubeClient) -> Objects:
     placed: list[Placed] = []
     for resource in CLUSTER_STATE:
         try:
-            found = kube.list_all(resource)
+            listing = kube.list_all(resource)
         except NotFoundError:
             continue
-        for document in found.items:
+        for document in listing.items:
             full = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
             placed.append(Placed(full, f"cluster {kube.connection.server}"))
     settings = read_settings(kube)
@@ -56,20 +56,20 @@ def read_cluster(kube: KubeClient) -> Objects:
 def read_settings(kube: KubeClient) -> Document | None:
     """The ConfigMap karpenter-global-settings, in whatever namespace it is; None when there is none or it is hidden."""
     try:
-        found = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
+        config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except ForbiddenError:
         return None
-    return next(iter(found), None)
+    return next(iter(config_maps), None)
 
 
-def choose_region(given: str, found: Sequence[str], of_nodes: str) -> str:
+def choose_region(given: str, named_by_files: Sequence[str], of_nodes: str) -> str:
     """The region asked for, else the one that files name, else that of the nodes there are.
 
     Raises ValidationError when files name several.
     """
     if given:
         return given
-    named = sorted(set(found))
+    named = sorted(set(named_by_files))
     if len(named) > 1:
         raise ValidationError("Region", [Problem("--region", f"files name {', '.join(named)}", "choose one")])
     return named[0] if named else of_nodes or DEFAULT_REGION

@@ -57,9 +57,9 @@ def _project(file: Path) -> Path:
 def _settings(values: Mapping[str, Any]) -> dict[str, str]:
     """The stack's settings under the ConfigMap's keys: `enablePodEni` is `aws.enablePodENI`."""
     known = {key.rpartition(".")[2].lower(): key for key in SETTINGS}
-    found = {"aws.clusterName": text(mapping(values.get("cluster")).get("name")) or "simulated"}
+    data = {"aws.clusterName": text(mapping(values.get("cluster")).get("name")) or "simulated"}
     for name, value in mapping(values.get("settings")).items():
         key = known.get(str(name).lower())
         if key is not None:
-            found[key] = value if isinstance(value, str) else json.dumps(value)
-    return found
+            data[key] = value if isinstance(value, str) else json.dumps(value)
+    return data

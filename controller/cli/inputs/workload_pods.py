@@ -60,7 +60,7 @@ def expand(placed: Iterable[Placed], scale: Scale, report: Report) -> Expanded:
 
 def _autoscaled(placed: Iterable[Placed], want: str) -> dict[tuple[str, str, str], tuple[int, bool]]:
     """(namespace, kind, name) → replicas, and whether they hold against what the workload declares."""
-    found = {}
+    replicas = {}
     for each in placed:
         if each.kind == "HorizontalPodAutoscaler":
             spec = mapping(each.document.get("spec"))
@@ -69,8 +69,8 @@ def _autoscaled(placed: Iterable[Placed], want: str) -> dict[tuple[str, str, str
             count = spec.get("maxReplicas") if want == "max" else least
             if isinstance(count, int):
                 key = (_namespace(each.document), text(target.get("kind")), text(target.get("name")))
-                found[key] = (count, bool(want))
-    return found
+                replicas[key] = (count, bool(want))
+    return replicas
 
 
 def _namespace(document: Document) -> str:

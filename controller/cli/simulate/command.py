@@ -114,12 +114,12 @@ def simulate(form: str, page: str, budget: float, replicas: Sequence[str], autos
     """
     scale = Scale(_replicas(replicas), "" if autoscaled == "declared" else autoscaled)
     with output.progress("Reading and packing"):
-        found, before = run(Request(scale=scale, budget_seconds=budget, **given))  # type: ignore[arg-type]
+        after, before = run(Request(scale=scale, budget_seconds=budget, **given))  # type: ignore[arg-type]
     if page:
-        Path(page).write_text(simulation_page.page(found, before))
+        Path(page).write_text(simulation_page.page(after, before))
         output.note(f"Written: {page}")
-    _print(found, before, form)
-    if found.plan.unplaced:
+    _print(after, before, form)
+    if after.plan.unplaced:
         click.get_current_context().exit(output.FOUND)
 
 
@@ -150,11 +150,11 @@ def _scenario(name: str, placed: Sequence[Placed], request: Request, report: Rep
 
 
 def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:
-    found = simulation.simulate(wanted, source.types, request.budget_seconds, gap=request.gap)
-    kinds = {node.offering.capacity_type for node in found.plan.new_nodes}
+    result = simulation.simulate(wanted, source.types, request.budget_seconds, gap=request.gap)
+    kinds = {node.offering.capacity_type for node in result.plan.new_nodes}
     kinds |= {capacity_type(node.node.labels) for node in wanted.snapshot.nodes.values()}
     spot = (f"{source.spot_note}, --spot-share assumes another share",) if SPOT in kinds and source.spot_note else ()
-    return replace(found, notes=(source.note, *spot, *found.notes))
+    return replace(result, notes=(source.note, *spot, *result.notes))
 
 
 def _with_cluster(files: Objects, cluster: Objects) -> Objects:
@@ -181,25 +181,25 @@ def _source(
 
 
 def _replicas(given: Sequence[str]) -> dict[str, int]:
-    found, problems = {}, []
+    replicas, problems = {}, []
     for each in given:
         name, _, number = each.partition("=")
         if name and number.isdecimal():
-            found[name] = int(number)
+            replicas[name] = int(number)
         else:
             problems.append(Problem("--replicas", f"{each!r} is not NAME=N", "write web=20, or shop/web=20"))
     if problems:
         raise ValidationError("Flags", problems)
-    return found
+    return replicas
 
 
-def _print(found: Simulation, before: Simulation | None, form: str) -> None:
+def _print(after: Simulation, before: Simulation | None, form: str) -> None:
     if form == "markdown":
-        click.echo(comparison.markdown(found, before))
+        click.echo(comparison.markdown(after, before))
     elif form in ("json", "yaml"):
-        document = simulation_report.document(found)
-        output.structured(comparison.document(found, before) if before else document, form)
+        document = simulation_report.document(after)
+        output.structured(comparison.document(after, before) if before else document, form)
     elif before is not None:
-        comparison.show(found, before, output.console())
+        comparison.show(after, before, output.console())
     else:
-        simulation_report.show(found, output.console(), wide=form == "wide")
+        simulation_report.show(after, output.console(), wide=form == "wide")

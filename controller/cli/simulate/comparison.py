@@ -39,7 +39,7 @@ def document(after: Simulation, before: Simulation) -> dict[str, Any]:
 
 def rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
     """The figures that decide."""
-    found = [
+    table = [
         _priced("Price per hour", before.price_per_hour, after.price_per_hour, money),
         _priced("Price per month", before.price_per_hour, after.price_per_hour, month),
         _priced("Lower bound per hour", before.bound.price_per_hour, after.bound.price_per_hour, money),
@@ -48,10 +48,10 @@ def rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
     ]
     for name in SHOWN:
         one, two = (use(each, each.plan.new_nodes, name) for each in (before, after))
-        found.append((f"{name.upper() if name == 'cpu' else name.capitalize()} in use", percent(one), percent(two), ""))
+        table.append((f"{name.upper() if name == 'cpu' else name.capitalize()} in use", percent(one), percent(two), ""))
     kinds = [Counter(node.offering.capacity_type for node in each.plan.new_nodes) for each in (before, after)]
     both = sorted(kinds[0] | kinds[1])
-    return (*found, *(_counted(f"{kind} nodes", kinds[0][kind], kinds[1][kind]) for kind in both))
+    return (*table, *(_counted(f"{kind} nodes", kinds[0][kind], kinds[1][kind]) for kind in both))
 
 
 def _priced(name: str, before: float, after: float, form: Any) -> Row:
@@ -127,10 +127,10 @@ def markdown(after: Simulation, before: Simulation | None) -> str:
     return "\n".join([*lines, *_closing(after, before)])
 
 
-def _headline_alone(found: Simulation) -> str:
-    new = count(len(found.plan.new_nodes), "new node")
-    price = f"{money(found.price_per_hour)}/h, {month(found.price_per_hour)}/month"
-    return f"### Fleet simulation: {new}, {price}{_missing(found)}"
+def _headline_alone(simulation: Simulation) -> str:
+    new = count(len(simulation.plan.new_nodes), "new node")
+    price = f"{money(simulation.price_per_hour)}/h, {month(simulation.price_per_hour)}/month"
+    return f"### Fleet simulation: {new}, {price}{_missing(simulation)}"
 
 
 def _headline(after: Simulation, before: Simulation) -> str:
@@ -143,22 +143,22 @@ def _headline(after: Simulation, before: Simulation) -> str:
     return f"### Fleet simulation: {verdict}{_missing(after)}"
 
 
-def _missing(found: Simulation) -> str:
-    lost = len(found.plan.unplaced)
+def _missing(simulation: Simulation) -> str:
+    lost = len(simulation.plan.unplaced)
     return f"; **{count(lost, 'pod')} cannot be placed**" if lost else ""
 
 
-def _nodes_markdown(found: Simulation) -> Iterable[str]:
+def _nodes_markdown(simulation: Simulation) -> Iterable[str]:
     table = [
         (
             str(len(each.nodes)),
             f"{each.instance_type} {each.capacity_type}",
             each.provisioner,
             str(sum(len(node.pods) for node in each.nodes)),
-            *(percent(use(found, each.nodes, name)) for name in SHOWN),
+            *(percent(use(simulation, each.nodes, name)) for name in SHOWN),
             month(each.price_per_hour),
         )
-        for each in groups(found)
+        for each in groups(simulation)
     ]
     return _markdown_table(("nodes", "type", "provisioner", "pods", "cpu", "memory", "$/month"), table)
 

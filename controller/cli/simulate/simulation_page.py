@@ -63,17 +63,17 @@ th, td { padding: 5px 12px; text-align: right; border-bottom: 1px solid var(--li
 """
 
 
-def page(found: Simulation, before: Simulation | None = None) -> str:
+def page(simulation: Simulation, before: Simulation | None = None) -> str:
     """The page as HTML. Names are escaped, and nothing is loaded: it can be opened from anywhere."""
     body = [
         "<h1>Fleet simulation</h1>",
-        *_tiles(found, before),
-        *(_comparison(found, before) if before is not None else ()),
-        *_missing(found),
-        *_groups(found),
-        *_drawing(found),
-        *_standing(found),
-        *(f"<p><small>{escape(note)}</small></p>" for note in found.notes),
+        *_tiles(simulation, before),
+        *(_comparison(simulation, before) if before is not None else ()),
+        *_missing(simulation),
+        *_groups(simulation),
+        *_drawing(simulation),
+        *_standing(simulation),
+        *(f"<p><small>{escape(note)}</small></p>" for note in simulation.notes),
     ]
     return "\n".join(
         [
@@ -88,20 +88,20 @@ def page(found: Simulation, before: Simulation | None = None) -> str:
     )
 
 
-def _tiles(found: Simulation, before: Simulation | None) -> Iterator[str]:
-    placed = len(found.problem.pending) - len(found.plan.unplaced)
+def _tiles(simulation: Simulation, before: Simulation | None) -> Iterator[str]:
+    placed = len(simulation.problem.pending) - len(simulation.plan.unplaced)
     tiles = [
-        (f"{month(found.price_per_hour)}", f"a month, {money(found.price_per_hour)}/h", ""),
-        _counted(len(found.plan.new_nodes), "new node"),
+        (f"{month(simulation.price_per_hour)}", f"a month, {money(simulation.price_per_hour)}/h", ""),
+        _counted(len(simulation.plan.new_nodes), "new node"),
         _counted(placed, "pod", " placed"),
     ]
-    if found.over_bound is not None:
-        bound = money(found.bound.price_per_hour)
-        tiles.append((percent(found.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
-    if found.plan.unplaced:
-        tiles.append(_counted(len(found.plan.unplaced), "pod", " cannot be placed", "bad"))
+    if simulation.over_bound is not None:
+        bound = money(simulation.bound.price_per_hour)
+        tiles.append((percent(simulation.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
+    if simulation.plan.unplaced:
+        tiles.append(_counted(len(simulation.plan.unplaced), "pod", " cannot be placed", "bad"))
     if before is not None:
-        change = found.price_per_hour - before.price_per_hour
+        change = simulation.price_per_hour - before.price_per_hour
         sign = "+" if change > 0 else "−" if change < 0 else "±"
         tiles.append((f"{sign}{month(abs(change))}", "a month against the other configuration", ""))
     yield '<div class="tiles">'
@@ -128,22 +128,22 @@ def _cells(tag: str, cells: Iterable[str], words: int) -> str:
     return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in marked)
 
 
-def _comparison(found: Simulation, before: Simulation) -> Iterator[str]:
+def _comparison(simulation: Simulation, before: Simulation) -> Iterator[str]:
     yield "<h2>Compared</h2>"
-    rows = [*comparison.rows(found, before), *comparison.node_rows(found, before)]
+    rows = [*comparison.rows(simulation, before), *comparison.node_rows(simulation, before)]
     yield from _table(("", "before", "after", "difference"), rows)
 
 
-def _missing(found: Simulation) -> Iterator[str]:
-    if found.plan.unplaced:
+def _missing(simulation: Simulation) -> Iterator[str]:
+    if simulation.plan.unplaced:
         yield '<h2 class="bad">Cannot be placed</h2>'
-    for reason, workloads in unplaced_by_reason(found):
+    for reason, workloads in unplaced_by_reason(simulation):
         listed = ", ".join(f"{name} ×{number}" for name, number in workloads.items())
         yield f"<p><b>{escape(listed)}</b><br>{escape(reason)}</p>"
 
 
-def _groups(found: Simulation) -> Iterator[str]:
-    if not found.plan.new_nodes:
+def _groups(simulation: Simulation) -> Iterator[str]:
+    if not simulation.plan.new_nodes:
         return
     yield "<h2>New nodes</h2>"
     head = ("type", "capacity", "provisioner", "zones", "nodes", "pods", "$/h", "$/month")
@@ -158,28 +158,28 @@ def _groups(found: Simulation) -> Iterator[str]:
             money(each.price_per_hour),
             month(each.price_per_hour),
         )
-        for each in groups(found)
+        for each in groups(simulation)
     ]
     yield from _table(head, rows, words=4)
 
 
-def _drawing(found: Simulation) -> Iterator[str]:
-    if not found.plan.new_nodes:
+def _drawing(simulation: Simulation) -> Iterator[str]:
+    if not simulation.plan.new_nodes:
         return
-    owners = {pod.key: workload_of(pod) for pod in found.problem.pending}
-    placed = Counter(owners[key] for node in found.plan.new_nodes for key in node.pods)
+    owners = {pod.key: workload_of(pod) for pod in simulation.problem.pending}
+    placed = Counter(owners[key] for node in simulation.plan.new_nodes for key in node.pods)
     colours = {name: _colour(number) for number, name in enumerate(sorted(placed))}
     yield '<h2>What runs where</h2><div class="key">'
     for name, number in sorted(placed.items()):
         yield f'<span><i style="background:{colours[name]}"></i>{escape(name)} ×{number}</span>'
     yield '<span class="soft">hatched: DaemonSets; empty: free</span></div><div class="nodes">'
     alike: dict[object, list[PlannedNode]] = defaultdict(list)
-    for group in groups(found):
+    for group in groups(simulation):
         for node in group.nodes:
             alike[_likeness(node, owners)].append(node)
-    dearest = max(node.offering.price for node in found.plan.new_nodes)
+    dearest = max(node.offering.price for node in simulation.plan.new_nodes)
     for nodes in islice(alike.values(), DRAWN_CARDS):
-        yield from _card(found, nodes, owners, colours, nodes[0].offering.price / dearest if dearest else 1.0)
+        yield from _card(simulation, nodes, owners, colours, nodes[0].offering.price / dearest if dearest else 1.0)
     yield "</div>"
     left = sum(map(len, islice(alike.values(), DRAWN_CARDS, None)))
     if left:
@@ -198,7 +198,7 @@ def _colour(number: int) -> str:
 
 
 def _card(
-    found: Simulation,
+    simulation: Simulation,
     nodes: Sequence[PlannedNode],
     owners: Mapping[PodKey, str],
     colours: Mapping[str, str],
@@ -214,7 +214,7 @@ def _card(
     pods_each = f"{count(len(node.pods), 'pod')}{' each' if number > 1 else ''}"
     place = f"{offering.capacity_type}, {listed}, {node.provisioner}, {pods_each}"
     yield f'<p class="soft">{escape(place)}</p>'
-    pods, allocatable = found.pods, found.allocatable(node)
+    pods, allocatable = simulation.pods, simulation.allocatable(node)
     shares: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for key in node.pods:
         for name, amount in pods[key].spec.requests.items():
@@ -242,12 +242,12 @@ def _bar(name: str, shares: Mapping[str, int], total: int, room: int, colours: M
     )
 
 
-def _standing(found: Simulation) -> Iterator[str]:
-    if found.plan.existing:
+def _standing(simulation: Simulation) -> Iterator[str]:
+    if simulation.plan.existing:
         yield "<h2>On nodes there are</h2>"
-        pods = found.pods
+        pods = simulation.pods
         rows = (
             (each.node, ", ".join(f"{w} ×{n}" for w, n in Counter(workload_of(pods[k]) for k in each.pods).items()))
-            for each in found.plan.existing
+            for each in simulation.plan.existing
         )
         yield from _table(("node", "pods"), rows, words=2)

@@ -61,13 +61,13 @@ def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interva
             stay(read, choices, interval)
             return
         with output.progress("Reading the cluster"):
-            found = read()
+            current = read()
     if form == "csv":
-        click.echo(_csv(found, choices), nl=False)
+        click.echo(_csv(current, choices), nl=False)
     elif form == "table":
-        shown.print(page(found, choices))
+        shown.print(page(current, choices))
     else:
-        output.structured(document(found, sort), form)
+        output.structured(document(current, sort), form)
 
 
 @contextmanager
@@ -101,37 +101,37 @@ class Looks:
 def stay(read: Read, choices: Choices, interval: float) -> None:
     """Look, draw, and take keys until q or Ctrl-C. A look that fails is said, and the next one is tried."""
     with output.progress("Reading the cluster"):
-        found = read()
+        current = read()
     console = output.console()
     with keyboard() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         due = time.monotonic() + interval
         pressed = ""
         while pressed != "q":
-            live.update(page(found, choices, console.height, keys=True), refresh=True)
+            live.update(page(current, choices, console.height, keys=True), refresh=True)
             pressed = key(due - time.monotonic())
             if pressed == "e":
-                choices.said = f"written: {_export(found, Path.cwd())}"
+                choices.said = f"written: {_export(current, Path.cwd())}"
             elif pressed:
-                choices.press(pressed, found)
+                choices.press(pressed, current)
             if time.monotonic() >= due:
                 try:
-                    found = read()
+                    current = read()
                 except NodelessError as error:
                     choices.said = str(error)
                 due = time.monotonic() + interval
 
 
-def _export(found: View, folder: Path) -> Path:
-    moment = datetime.fromtimestamp(found.now, UTC).strftime("%Y%m%dT%H%M%SZ")
+def _export(current: View, folder: Path) -> Path:
+    moment = datetime.fromtimestamp(current.now, UTC).strftime("%Y%m%dT%H%M%SZ")
     path = folder / f"nodes-{moment}.json"
-    path.write_text(json.dumps(document(found), indent=2) + "\n")
+    path.write_text(json.dumps(document(current), indent=2) + "\n")
     return path
 
 
-def _csv(found: View, choices: Choices) -> str:
+def _csv(current: View, choices: Choices) -> str:
     """A line a node."""
     text = io.StringIO()
-    rows = [node_document(found, node) for node in ordered(found, choices.sort, reverse=choices.reverse)]
+    rows = [node_document(current, node) for node in ordered(current, choices.sort, reverse=choices.reverse)]
     flat = [
         {
             **{key: value for key, value in row.items() if not isinstance(value, dict)},

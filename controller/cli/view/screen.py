@@ -103,7 +103,7 @@ def _warning(view: View) -> str:
     return " · ".join(view.warnings)
 
 
-def bounds_table(found: Sequence[Bound], most: int | None = None) -> Table:
+def bounds_table(statuses: Sequence[Bound], most: int | None = None) -> Table:
     """Limits, the mix and headroom: those that bind first, `most` rows (None: all)."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("Limit", "Of"):
@@ -112,14 +112,14 @@ def bounds_table(found: Sequence[Bound], most: int | None = None) -> Table:
     table.add_column("Bound", justify="right", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
-    by_state = sorted(found, key=lambda each: list(BOUND_STATES).index(each.state))
+    by_state = sorted(statuses, key=lambda each: list(BOUND_STATES).index(each.state))
     for each in by_state[:most]:
         style = BOUND_STATES[each.state]
         share = "" if each.share is None else percent(each.share)
         said = ": ".join(filter(None, (each.state, each.reason)))
         row = (each.what, each.owner, each.have, each.want)
         table.add_row(*map(Text, row), Text(share, style=style), _line(said, style, cut=most is not None))
-    hidden = len(found) - len(found[:most])
+    hidden = len(statuses) - len(statuses[:most])
     if hidden:
         table.caption = f"and {count(hidden, 'other limit')}"
         table.caption_justify = "left"
@@ -145,22 +145,22 @@ def _totals(view: View) -> list[RenderableType]:
 
 
 def _nodes(view: View, choices: Choices, room: int | None) -> NodeTable:
-    found = [node for node in ordered(view, choices.sort, reverse=choices.reverse) if choices.owner in ("", node.owner)]
-    choices.first = min(choices.first, max(0, len(found) - (room or len(found))))
-    shown = found[choices.first :][:room]
+    nodes = [node for node in ordered(view, choices.sort, reverse=choices.reverse) if choices.owner in ("", node.owner)]
+    choices.first = min(choices.first, max(0, len(nodes) - (room or len(nodes))))
+    shown = nodes[choices.first :][:room]
     choices.paged = len(shown)
-    hidden = len(found) - len(shown)
+    hidden = len(nodes) - len(shown)
     place = f"{choices.first + 1} to {choices.first + len(shown)}, " if choices.first else ""
     more = f"{place}{count(hidden, 'more node')} · " if hidden else ""
     owner = f"of {choices.owner} · " if choices.owner else ""
     caption = f"{more}{owner}by {choices.sort}{' reversed' if choices.reverse else ''}"
-    return NodeTable(shown, view.resources, _region(view), caption if found else f"no nodes · {caption}")
+    return NodeTable(shown, view.resources, _region(view), caption if nodes else f"no nodes · {caption}")
 
 
 def _region(view: View) -> str:
     """The one that all nodes are in, which then need not be said of each; else empty."""
-    found = {node.labels.get(REGION, "") for node in view.nodes}
-    return found.pop() if len(found) == 1 else ""
+    regions = {node.labels.get(REGION, "") for node in view.nodes}
+    return regions.pop() if len(regions) == 1 else ""
 
 
 def _line(text: str, style: str = "", *, cut: bool) -> Text:

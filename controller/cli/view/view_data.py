@@ -80,11 +80,11 @@ def outlook_of(present: Present, now: float) -> Outlook:
     if not 0 < len(pods) <= MOST_PLANNED:
         return Outlook(tuple(_waiting(pods, {})), bounds(present, now))
     plan = solve(present.problem(), replace(present.options, budget_seconds=0.0))
-    found = foresee(present, plan, now)
-    reasons = found.reasons()
+    outcome = foresee(present, plan, now)
+    reasons = outcome.reasons()
     if not present.snapshot.provisioners:  # somebody else's cluster: what its own nodes lack is all there is to say
         reasons = {pod: reason.removeprefix(f"{NO_PROVISIONER}. ") for pod, reason in reasons.items()}
-    return Outlook(tuple(_waiting(pods, reasons)), bounds(present, now, found.guards))
+    return Outlook(tuple(_waiting(pods, reasons)), bounds(present, now, outcome.guards))
 
 
 def view_of(
@@ -128,8 +128,8 @@ def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, .
         "pods": lambda n: -n.pods,
     }
     key = keys.get(by, lambda n: -n.use(by))
-    found = sorted(view.nodes, key=lambda n: (key(n), n.name))
-    return tuple(reversed(found)) if reverse else tuple(found)
+    nodes = sorted(view.nodes, key=lambda n: (key(n), n.name))
+    return tuple(reversed(nodes)) if reverse else tuple(nodes)
 
 
 def document(view: View, by: str = "price") -> dict[str, Any]:
