@@ -85,7 +85,7 @@ def fill(kube: KubeClient) -> str:
     kube.create(PODS, {"metadata": {"name": "stuck"}, "spec": {"containers": [container]}}, "default")
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
-        snapshot, _ = state_of([each for each in read_cluster(kube).placed if each.kind != "ConfigMap"])
+        snapshot, _ = state_of([each for each in read_cluster(kube).located if each.kind != "ConfigMap"])
         waiting = [pod.name for pod in snapshot.pods.values() if provisionable(pod)]
         ours = [node.name for node in snapshot.nodes.values() if node.initialized and node.pods]
         if waiting == ["stuck"] and ours and len(ours) == len(snapshot.nodes):

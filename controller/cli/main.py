@@ -7,6 +7,7 @@ import os
 import sys
 
 import click
+from click.shell_completion import get_completion_class
 
 import controller
 from controller.errors import NodelessError, ValidationError
@@ -21,36 +22,35 @@ LOADED = {
     ),
     "explain": (
         "controller.cli.explain.command",
-        "Why a pod waits, a node is what it is, or a Provisioner launches nothing.",
+        "Why a pod is pending, a node stays or goes, or a Provisioner launches nothing.",
     ),
     "view": (
         "controller.cli.view.command",
-        "The nodes of a cluster, live: use, price, pods that wait and why, decisions.",
+        "The nodes of a cluster, live: use, price, limits, pending pods and why, decisions.",
     ),
-    "dump": ("controller.cli.dump.command", "An anonymised snapshot for a bug report, that simulate can load."),
-    "completion": ("controller.cli.completion", "The script that makes a shell complete commands and options."),
-    "convert": ("controller.cli.convert.command", "Provisioners to v1 NodePools and back, with what is lost said."),
-    "check": ("controller.cli.check.command", "What is wrong with the installation, and how to mend it."),
+    "dump": ("controller.cli.dump.command", "An anonymised snapshot for a bug report, which simulate can load."),
+    "convert": ("controller.cli.convert.command", "Provisioners to v1 NodePools and back, with what is lost."),
+    "check": ("controller.cli.check.command", "What is wrong with the installation, and how to fix it."),
 }
-"""Commands that are imported when they are called: module (the command bears the name), help in the list."""
+"""Commands imported on demand: name → (module with a command of that name, help text)."""
 
 
 class Commands(click.Group):
-    """The group; it knows commands by name before their modules are imported."""
+    """Command group that imports the modules of LOADED on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Those of this module, then those that are loaded."""
+        """This module's commands, then those of LOADED."""
         return [*super().list_commands(ctx), *LOADED]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now if need be."""
+        """The command, imported if needed."""
         if cmd_name not in LOADED:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(LOADED[cmd_name][0]), cmd_name)
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing them."""
+        """List the commands without importing them."""
         own = [(name, each.get_short_help_str(90)) for name, each in sorted(self.commands.items())]
         with formatter.section("Commands"):
             formatter.write_dl([*own, *((name, text) for name, (_, text) in LOADED.items())])
@@ -58,13 +58,27 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """NodeLess: EC2 nodes for pods that wait, and none for pods that are gone."""
+    """NodeLess: an EKS cluster without node groups."""
 
 
 @main.command()
 def version() -> None:
     """Print the version."""
     click.echo(f"nodeless {controller.__version__}")
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="bash|zsh|fish")
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print a script for shell completion of commands and options.
+
+    bash: source <(nodeless completion bash), in ~/.bashrc; zsh alike in ~/.zshrc; fish: nodeless completion fish >
+    ~/.config/fish/completions/nodeless.fish
+    """
+    script_class = get_completion_class(shell)
+    assert script_class is not None
+    click.echo(script_class(ctx.find_root().command, {}, "nodeless", "_NODELESS_COMPLETE").source())
 
 
 @main.command()
@@ -98,7 +112,7 @@ def version() -> None:
     default="info",
     show_default=True,
     type=click.Choice(list(LEVELS)),
-    help="What is logged where the ConfigMap config-logging does not say.",
+    help="Log level where the ConfigMap config-logging sets none.",
 )
 @click.option(
     "--log-format",
@@ -111,12 +125,11 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
     """Run the controller until SIGTERM.
 
     Settings come from the ConfigMap karpenter-global-settings in the namespace SYSTEM_NAMESPACE, which must be set; the
-    process waits until it exists. Changes are taken up while it runs, or by a restart where that is needed. Log levels
-    come from the ConfigMap config-logging there (or CONFIG_LOGGING_NAME). An API server older than
-    KUBERNETES_MIN_VERSION is refused. Credentials and region of AWS come from the environment or the pod's identity, as
-    for every AWS SDK.
+    process waits until it exists. Changes apply while it runs, or by a restart where needed. Log levels come from the
+    ConfigMap config-logging there (or CONFIG_LOGGING_NAME). An API server older than KUBERNETES_MIN_VERSION is refused.
+    AWS credentials and region come from the environment or the pod's identity, as for every AWS SDK.
     """
-    # Slow to import: help, version and the commands for people do without.
+    # Slow to import, and not needed for help and the other commands.
     import structlog
 
     from controller.operator.options import Options, without_effect
@@ -138,7 +151,7 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
         click.echo(f"nodeless cannot start: {error}", err=True)
         sys.exit(1)
     sys.stdout.flush()
-    os._exit(code)  # a thread that hangs in a call to AWS must not keep the process past its grace period
+    os._exit(code)  # a thread that hangs in a call to AWS must not keep the process beyond its grace period
 
 
 if __name__ == "__main__":

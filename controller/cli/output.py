@@ -1,6 +1,6 @@
-"""How the commands speak: tables for people, JSON and YAML for programs, progress and errors on standard error.
+"""Output of the commands: tables, JSON and YAML on standard output, progress and errors on standard error.
 
-Colours go when the output is piped or NO_COLOR is set (https://no-color.org); a pipe gets lines as long as they need.
+Piped output, and any with NO_COLOR set (https://no-color.org), has no colours.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rich.console import Console
 from controller.errors import NodelessError, ValidationError
 
 FAILED = 1
-"""A cluster or AWS does not answer, or refuses."""
+"""The cluster or AWS does not answer, or refuses."""
 MISUSE = 2
-"""Flags or files are wrong: all problems are listed."""
+"""Flags or files are wrong."""
 FOUND = 3
-"""The command worked and what it looked for is there: pods that cannot be placed, checks that fail."""
+"""The command worked and reports a finding: pods that cannot be placed, failed checks."""
 
 PIPE_COLUMNS = 200
 
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console of this process's output as it is now: tests and pipes change it."""
+    """A console on the present standard output or error."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or PIPE_COLUMNS)
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
@@ -46,13 +46,13 @@ def structured(document: Any, form: str) -> None:
 
 
 def note(text: str) -> None:
-    """A remark that is no part of the output: programs that read the output don't see it."""
+    """Print a remark on standard error."""
     console(stderr=True).print(text, style="dim", markup=False)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show on a terminal what is going on; elsewhere nothing is printed."""
+    """Show a spinner, on a terminal only."""
     if not sys.stderr.isatty():
         yield
         return
@@ -61,10 +61,10 @@ def progress(what: str) -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A command whose foreseen errors become messages and exit codes instead of stack traces."""
+    """A command that turns NodelessErrors into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; ends the process with FAILED or MISUSE for the errors of `controller.errors`."""
+        """Run; exit with MISUSE for a ValidationError, FAILED for any other NodelessError."""
         try:
             return super().invoke(ctx)
         except ValidationError as error:
@@ -86,12 +86,12 @@ def output_option(*more: str) -> Callable[[F], F]:
         default="table",
         show_default=True,
         type=click.Choice(["table", "json", "yaml", *more]),
-        help="For people, or for programs.",
+        help="Format of the output.",
     )
 
 
 def cluster_options(command: F) -> F:
-    """`--kubeconfig` and `--context`, as kubectl has them."""
+    """Add `--kubeconfig` and `--context`."""
     command = click.option(
         "--kubeconfig", default="", metavar="PATH", help="Kubeconfig file. [default: KUBECONFIG, else ~/.kube/config]"
     )(command)

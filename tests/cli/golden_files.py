@@ -12,21 +12,21 @@ from typing import Any
 from rich.console import Console
 
 from controller.aws.catalog.offline_catalog import shipped_catalog
-from controller.cli import answer
 from controller.cli.check import findings
 from controller.cli.check.findings import Finding, Level
 from controller.cli.cluster import simulation_report
-from controller.cli.cluster.cluster_view import Present, Where, arrange, source_for
+from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, build_cluster_view, source_for
 from controller.cli.cluster.simulation import Simulation, simulate
+from controller.cli.explain import answer
 from controller.cli.explain.explain_node import explain_node
 from controller.cli.explain.explain_pod import explain_pod
 from controller.cli.explain.explain_provisioner import explain_provisioner
-from controller.cli.inputs.files import Placed
+from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import unfold
 from controller.cli.inputs.scenario import scenario
 from controller.cli.simulate import comparison
-from controller.cli.view.screen import Choices, page
-from controller.cli.view.view_data import outlook_of, view_of
+from controller.cli.view.screen import ScreenState, page
+from controller.cli.view.view_data import assess, view_of
 from controller.core.api.strict import Report
 from controller.core.decisions.decision import Decision, Entry
 from controller.settings import Settings
@@ -49,7 +49,7 @@ def catalog() -> dict[str, Any]:
     return {**found, "on_demand": PRICES, "generated": "2027-01-01", "source": "made up"}
 
 
-def present() -> Present:
+def cluster() -> ClusterView:
     """Two nodes with pods, one that no Provisioner made, pods that wait for each sort of reason, each sort of limit."""
     bounded = provisioner(
         "default", EITHER, M5, consolidation={"enabled": True}, limits={"resources": {"cpu": "12", "memory": "400Gi"}}
@@ -72,9 +72,9 @@ def present() -> Present:
     )  # fmt: skip
     dump = {"kind": "ClusterDump", "objects": documents, "catalog": catalog()}
     report = Report()
-    objects = unfold([Placed({**dump, "objects": [_versioned(each) for each in documents]}, "dump")], report)
+    objects = unfold([LocatedObject({**dump, "objects": [_versioned(each) for each in documents]}, "dump")], report)
     assert not report.problems
-    return arrange(objects, Where())
+    return build_cluster_view(objects, ClusterLocation())
 
 
 def _versioned(document: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _versioned(document: dict[str, Any]) -> dict[str, Any]:
 def simulated(*requirements: tuple[str, str, list[str]], replicas: int = 9) -> Simulation:
     """A plan for a Deployment, and a pod that nothing holds."""
     placed = [
-        Placed(each, "fleet.yaml")
+        LocatedObject(each, "fleet.yaml")
         for each in (
             TEMPLATE, provisioner("default", *requirements), deployment(replicas=replicas),
             deployment("huge", replicas=1, cpu="500"),
@@ -93,8 +93,8 @@ def simulated(*requirements: tuple[str, str, list[str]], replicas: int = 9) -> S
     report = Report()
     wanted = scenario("after" if len(requirements) > 1 else "before", placed, report)
     assert wanted is not None, report.problems
-    dump = unfold([Placed({"kind": "ClusterDump", "objects": [], "catalog": catalog()}, "dump")], report)
-    return simulate(wanted, source_for("us-east-1", Settings("c"), Where(), dump.catalog).types)
+    dump = unfold([LocatedObject({"kind": "ClusterDump", "objects": [], "catalog": catalog()}, "dump")], report)
+    return simulate(wanted, source_for("us-east-1", Settings("c"), ClusterLocation(), dump.catalog).types)
 
 
 def decided() -> tuple[Entry, ...]:
@@ -118,18 +118,18 @@ def checked() -> Iterable[Finding]:
 def pages() -> dict[str, str]:
     """Each page by its file's name."""
     now, after, before = (
-        present(),
+        cluster(),
         simulated(EITHER, M5),
         simulated(("karpenter.sh/capacity-type", "In", ["on-demand"])),
     )
-    view = view_of(now, outlook_of(now, NOW), decided(), NOW)
+    view = view_of(now, assess(now, NOW), decided(), NOW)
 
     def shown(show: Callable[[Console], None], width: int = WIDTH) -> str:
         return capture(show, width)
 
     return {
-        "view.txt": shown(lambda c: c.print(page(view, Choices()))),
-        "view-80x30.txt": shown(lambda c: c.print(page(view, Choices(), 30, keys=True)), 80),
+        "view.txt": shown(lambda c: c.print(page(view, ScreenState()))),
+        "view-80x30.txt": shown(lambda c: c.print(page(view, ScreenState(), 30, keys=True)), 80),
         "explain-pod.txt": shown(lambda c: answer.show(explain_pod(now, "shop", "wide", NOW), c)),
         "explain-node.txt": shown(lambda c: answer.show(explain_node(now, "ip-10-0-0-2.ec2.internal", NOW), c)),
         "explain-provisioner.txt": shown(lambda c: answer.show(explain_provisioner(now, "default", NOW), c)),

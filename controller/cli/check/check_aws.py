@@ -1,4 +1,4 @@
-"""What can be wrong in AWS: rights, what templates select, the queue, quotas, the spot role."""
+"""Checks of AWS: permissions, what templates select, the queue, quotas, the spot role."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from controller.cli.check.findings import Check, Finding, ok, problem, warning
-from controller.cli.figures import count, percent
+from controller.cli.formatting import count, percent
 from controller.core.api.labels import CAPACITY_TYPE, SPOT
 from controller.core.api.provisioner import Provisioner
 from controller.core.scheduling.requirements import Requirements
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 NEAR_QUOTA = 0.8
 ADVISED = {
-    "ec2:CreateFleet": "no fault where the policy allows it for this cluster's launch templates alone; if launches are "
+    "ec2:CreateFleet": "expected where the policy allows it for this cluster's launch templates alone; if launches are "
     "refused too, allow it for those",
     "pricing:GetProducts": "allow it, or set aws.isolatedVPC: the prices of the release hold until then",
 }
-"""What to do about each action that may be refused without that being the end."""
+"""Remedy for each action whose refusal is only a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsCheck:
-    """The checks over one account and region."""
+    """The checks of one account and region."""
 
     clients: Clients
     provider: AWSProvider
@@ -38,7 +38,7 @@ class AwsCheck:
     snapshot: Snapshot
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """Each with its subject, in the order to show."""
+        """(subject, check), in the order to show."""
         return (
             ("AWS", self.identity),
             ("Permissions", self.permissions),
@@ -49,22 +49,22 @@ class AwsCheck:
         )
 
     def identity(self) -> Iterator[Finding]:
-        """Whose rights are looked at."""
+        """The identity whose permissions are checked."""
         from controller.aws.account_check import caller
 
-        yield ok("AWS", f"{caller()}, region {self.clients.region}: what follows is by its rights")
+        yield ok("AWS", f"{caller()}, region {self.clients.region}: the checks below use its permissions")
 
     def permissions(self) -> Iterator[Finding]:
-        """What the controller needs, tried by dry runs."""
+        """The controller's permissions, tried by dry runs."""
         from controller.aws.permissions import check_permissions
 
         try:
             refused = check_permissions(self.clients, self.settings)
         except CloudUnauthorizedError as error:
-            yield problem("Permissions", str(error), "run this in the controller's pod to look by its own role")
+            yield problem("Permissions", str(error), "run this in the controller's pod to check its own role")
             return
         for action in refused:
-            yield warning("Permissions", f"{action} is refused, or cannot be tried dry", ADVISED[action])
+            yield warning("Permissions", f"{action} is refused, or does not support dry runs", ADVISED[action])
         if not refused:
             yield ok("Permissions", "everything that the controller calls is allowed")
 
@@ -90,12 +90,12 @@ class AwsCheck:
                 yield ok(subject, text)
 
     def queue(self) -> Iterator[Finding]:
-        """The queue of interruption messages is there."""
+        """The queue of interruption messages exists."""
         from controller.aws.api.aws_errors import translated
 
         name = self.settings.interruption_queue_name
         if not name:
-            remedy = "set aws.interruptionQueueName, else spot nodes go without their two minutes"
+            remedy = "set aws.interruptionQueueName; without it spot nodes are not drained in their two minutes"
             yield warning("Queue", "interruptions are not handled", remedy)
             return
         try:
@@ -113,14 +113,14 @@ class AwsCheck:
         if not any(_buys(each, SPOT) for each in self.snapshot.provisioners.values()):
             return
         if has_spot_role():
-            yield ok("Spot", f"role {SPOT_ROLE} is there")
+            yield ok("Spot", f"role {SPOT_ROLE} exists")
         else:
             remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
             text = f"role {SPOT_ROLE} is missing: the first spot launch fails unless AWS may create it then"
             yield warning("Spot", text, remedy)
 
     def quotas(self) -> Iterator[Finding]:
-        """vCPUs that run against those that may, for what the Provisioners may buy."""
+        """Running vCPUs against the account's quotas."""
         from controller.aws.account_check import quotas
 
         for quota in quotas(self.clients):

@@ -1,7 +1,8 @@
-"""What can be wrong in the cluster: CRDs, our objects, the lease, the webhooks, and others at the same work."""
+"""Checks of the cluster: CRDs, our objects, the Lease, webhooks, other autoscalers, PodDisruptionBudgets."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -9,10 +10,9 @@ from typing import Any
 
 import yaml
 
-from controller.cli.check.certificate_expiry import days_left
 from controller.cli.check.findings import Check, Finding, ok, problem, unknown, warning
 from controller.cli.cluster.node_facts import NODE_POOL
-from controller.cli.figures import age, count
+from controller.cli.formatting import age, count
 from controller.core.api.document import Document, items, mapping, objects, text, timestamp, whole
 from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.workloads import PodDisruptionBudget
@@ -34,14 +34,14 @@ CRDS = ("provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws")
 LATER_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh")
 OUR_GROUPS = ("karpenter.sh", "karpenter.k8s.aws")
 CERTIFICATE_DAYS = 1
-"""A certificate that ends sooner was not renewed when it should have been: two days before its end."""
+"""The leader renews two days before the end, so that a certificate with less than this was missed."""
 OLDEST_MINOR = 23
-"""Of Kubernetes 1.x: the oldest that the peer's v0.27 supports."""
+"""Of Kubernetes 1.x: the oldest that Karpenter v0.27 supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterCheck:
-    """The checks over one cluster; `now` in Unix seconds, `namespace` the controller's."""
+    """The checks of one cluster; `now` in Unix seconds, `namespace` the controller's."""
 
     kube: KubeClient
     snapshot: Snapshot
@@ -49,7 +49,7 @@ class ClusterCheck:
     now: float
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """Each with its subject, in the order to show."""
+        """(subject, check), in the order to show."""
         return (
             ("Kubernetes", self.version),
             ("CRDs", self.crds),
@@ -61,7 +61,7 @@ class ClusterCheck:
         )
 
     def version(self) -> Iterator[Finding]:
-        """Of the API server."""
+        """The API server's version."""
         version = self.kube.version()
         minor = "".join(c for c in text(version.get("minor")) if c.isdigit())
         if minor and int(minor) < OLDEST_MINOR:
@@ -72,7 +72,7 @@ class ClusterCheck:
             yield ok("Kubernetes", f"{version.get('gitVersion')} at {self.kube.connection.server}")
 
     def crds(self) -> Iterator[Finding]:
-        """There, served, and of this release."""
+        """CRDs exist, serve our version and have this release's fields."""
         for name in CRDS:
             try:
                 crd = self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
@@ -98,12 +98,14 @@ class ClusterCheck:
         yield ok("CRDs", f"{name} serves {', '.join(have)}{f'; stored: {stored[0]}' if len(stored) == 1 else ''}")
 
     def objects(self) -> Iterator[Finding]:
-        """Provisioners and templates that take part, and those that do not."""
+        """Provisioners and templates are valid and refer to each other."""
         for (kind, name), invalid in sorted(self.snapshot.invalid.items()):
             if kind in ("Provisioner", "AWSNodeTemplate"):
-                yield problem(f"{kind} {name}", invalid.error.replace(" | ", "\n"), "correct it; it takes no part")
+                yield problem(
+                    f"{kind} {name}", invalid.error.replace(" | ", "\n"), "correct it; until then it is ignored"
+                )
         if not self.snapshot.provisioners:
-            yield problem("Provisioners", "there is none: no node is ever launched", "see docs/examples")
+            yield problem("Provisioners", "there is none: no node will be launched", "see docs/examples")
         for name, provisioner in self.snapshot.provisioners.items():
             reference = provisioner.provider_ref
             if reference and reference not in self.snapshot.node_templates:
@@ -112,18 +114,18 @@ class ClusterCheck:
                     f"Provisioner {name}", f"AWSNodeTemplate {reference} does not exist or is not valid", remedy
                 )
             elif provisioner.limits is None:
-                remedy = "set spec.limits.resources.cpu, so that a mistake in a Deployment cannot buy without end"
+                remedy = "set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
                 yield warning(f"Provisioner {name}", "has no limits", remedy)
             else:
                 yield ok(f"Provisioner {name}", "valid")
 
     def lease(self) -> Iterator[Finding]:
-        """Somebody leads, and renews."""
+        """A leader holds the Lease and renews it."""
         try:
             spec = mapping(self.kube.get(LEASES, LEASE_NAME, self.namespace).get("spec"))
         except NotFoundError:
             remedy = "is the controller installed, and in this namespace (--namespace)?"
-            yield problem("Leader", f"there is no Lease {self.namespace}/{LEASE_NAME}: nobody acts", remedy)
+            yield problem("Leader", f"there is no Lease {self.namespace}/{LEASE_NAME}: no controller acts", remedy)
             return
         renewed = timestamp(spec.get("renewTime")) or 0.0
         holder, lasts = text(spec.get("holderIdentity")), whole(spec.get("leaseDurationSeconds"), 15)
@@ -136,7 +138,7 @@ class ClusterCheck:
             yield ok("Leader", f"{holder}, renewed {age(self.now - renewed)} ago")
 
     def webhooks(self) -> Iterator[Finding]:
-        """Ours have a Service that is there, a certificate authority that still holds, and no second owner."""
+        """Our webhooks have an existing Service and a certificate authority that is still valid."""
         seen = 0
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             for configuration in self.kube.list(resource):
@@ -145,9 +147,7 @@ class ClusterCheck:
                         seen += 1
                         yield from self._webhook(f"Webhook {text(hook.get('name'))}", hook)
         if not seen:
-            yield warning(
-                "Webhooks", "none is installed: bad Provisioners are found when they are read, not when applied"
-            )
+            yield warning("Webhooks", "none is installed: invalid Provisioners are not refused when applied")
 
     def _webhook(self, subject: str, hook: Document) -> Iterator[Finding]:
         client = mapping(hook.get("clientConfig"))
@@ -163,7 +163,9 @@ class ClusterCheck:
                 return
         if not bundle:
             yield problem(
-                subject, "has no caBundle: the API server cannot call it", "the leader fills it in; is there one?"
+                subject,
+                "has no caBundle: the API server cannot call it",
+                "the leader fills it in; is there one?",
             )
             return
         left = days_left(bundle, self.now)
@@ -174,10 +176,10 @@ class ClusterCheck:
             ends = f"ends in {left:.1f} days" if left > 0 else f"ended {-left:.1f} days ago"
             yield problem(subject, f"its certificate authority {ends}", remedy)
         else:
-            yield ok(subject, f"its certificate authority is good for {left:.1f} days")
+            yield ok(subject, f"its certificate authority is valid for {left:.1f} days")
 
     def others(self) -> Iterator[Finding]:
-        """Whoever else makes or removes nodes."""
+        """Other controllers that launch or remove nodes."""
         findings = [*self._later_karpenter(), *self._deployments(), *self._foreign_nodes()]
         yield from findings or [ok("Other autoscalers", "none seen")]
 
@@ -187,9 +189,7 @@ class ClusterCheck:
                 self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFoundError:
                 continue
-            remedy = (
-                "let each have its own pods (taints or a node selector), or convert its NodePools: nodeless convert"
-            )
+            remedy = "separate their pods (taints or a node selector), or convert its NodePools: nodeless convert"
             yield warning("Other autoscalers", f"CRD {name}: a later Karpenter is or was installed", remedy)
             return
 
@@ -202,11 +202,11 @@ class ClusterCheck:
             if spec.get("replicas") == 0:
                 continue
             if any("cluster-autoscaler" in image for image in images):
-                remedy = "both answer the same waiting pods; scale it to 0, or keep it to node groups by a taint"
-                yield warning("Other autoscalers", f"Cluster Autoscaler is at work: Deployment {name}", remedy)
+                remedy = "both launch nodes for the same pending pods; scale it to 0, or separate the pods by a taint"
+                yield warning("Other autoscalers", f"Cluster Autoscaler is running: Deployment {name}", remedy)
             elif any("karpenter/controller" in image for image in images):
-                remedy = "two controllers of the same Provisioners launch double; scale one to 0"
-                yield problem("Other autoscalers", f"Karpenter is at work: Deployment {name}", remedy)
+                remedy = "two controllers launch nodes for the same Provisioners; scale one to 0"
+                yield problem("Other autoscalers", f"Karpenter is running: Deployment {name}", remedy)
 
     def _foreign_nodes(self) -> Iterator[Finding]:
         shared = [
@@ -219,7 +219,7 @@ class ClusterCheck:
             yield problem("Other autoscalers", f"nodes that a Provisioner and a NodePool both claim: {listed}")
 
     def budgets(self) -> Iterator[Finding]:
-        """PodDisruptionBudgets that will never allow anything keep nodes for ever."""
+        """PodDisruptionBudgets that allow no disruption block removals."""
         blocked = sorted(
             f"{each.namespace}/{each.name}"
             for each in self.snapshot.budgets.values()
@@ -227,13 +227,13 @@ class ClusterCheck:
         )
         if blocked:
             listed = f"{', '.join(blocked[:5])}{' ...' if len(blocked) > 5 else ''}"
-            remedy = "nodes with their pods do not go before that changes; see `nodeless explain node`"
+            remedy = "nodes with their pods are not removed until that changes; see `nodeless explain node`"
             yield warning("Disruption", f"PodDisruptionBudgets that allow nothing now: {listed}", remedy)
         else:
-            yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none keeps a node")
+            yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none blocks a node")
 
     def _holds(self, budget: PodDisruptionBudget) -> bool:
-        """Whether pods of a budget run on a node of ours: elsewhere it keeps nothing that would go."""
+        """Whether pods of the budget run on a Provisioner's node."""
         return any(
             pod.namespace == budget.namespace and matches(budget.selector, pod.labels)
             for node in self.snapshot.nodes.values()
@@ -248,7 +248,7 @@ def _ours(hook: Document) -> bool:
 
 
 def _shipped(name: str) -> Mapping[str, Any]:
-    """This release's CRD."""
+    """This release's CRD, from the package or the repository."""
     plural, _, group = name.partition(".")
     packaged = resources.files("controller").joinpath("crds", f"{group}_{plural}.yaml")
     source = resources.files("controller").joinpath("..", "crds", f"{group}_{plural}.yaml")
@@ -266,3 +266,17 @@ def _paths(schema: Any, path: str = "") -> set[str]:
         for key in ("items", "additionalProperties", "openAPIV3Schema"):
             paths |= _paths(schema.get(key), path)
     return paths
+
+
+def days_left(bundle: str, now: float) -> float | None:
+    """Days until the last certificate of a base64 PEM bundle expires, negative after; None for no certificate.
+
+    The last one counts: earlier authorities stay in the bundle until they expire. `now` in Unix seconds.
+    """
+    from cryptography import x509  # slow to import, needed here alone
+
+    try:
+        certificates = x509.load_pem_x509_certificates(base64.b64decode(bundle))
+    except ValueError:
+        return None
+    return max((one.not_valid_after_utc.timestamp() - now) / 86_400 for one in certificates)

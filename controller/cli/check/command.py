@@ -1,4 +1,4 @@
-"""`nodeless check`: what is wrong with the installation, and how to mend it."""
+"""`nodeless check`: what is wrong with the installation, and how to fix it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from controller.settings import Settings
 @click.command(cls=Command)
 @cluster_options
 @click.option("--namespace", default="karpenter", show_default=True, help="The controller's namespace.")
-@click.option("--skip-aws", is_flag=True, help="Look at the cluster alone.")
+@click.option("--skip-aws", is_flag=True, help="Check the cluster alone.")
 @output_option()
 def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: str) -> None:
-    """What is wrong with the installation, and how to mend it.
+    """What is wrong with the installation, and how to fix it.
 
     The cluster: version, CRDs, settings, Provisioners and templates, leader, webhooks and their certificate, other
-    autoscalers, budgets. AWS, by the rights of whoever runs it (in the controller's pod: its own): permissions,
-    subnets, security groups, images, queue, spot role, quotas.
+    autoscalers, budgets. AWS, by the caller's permissions (in the controller's pod: its role): permissions, subnets,
+    security groups, images, queue, spot role, quotas.
 
-    Exit code: 0 nothing is broken (warnings don't count), 3 something is, 1 the cluster does not answer.
+    Exit code: 0 no problem (warnings don't count), 3 a problem, 1 the cluster does not answer.
     """
     from controller.cli.inputs.sources import kube_client
 
-    with output.progress("Looking"):
-        results = tuple(look(kube_client(kubeconfig, context), namespace, aws=not skip_aws))
+    with output.progress("Checking"):
+        results = tuple(run_checks(kube_client(kubeconfig, context), namespace, aws=not skip_aws))
     if form == "table":
         findings.show(results, output.console())
     else:
@@ -44,13 +44,13 @@ def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: s
         click.get_current_context().exit(output.FOUND)
 
 
-def look(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Finding]:
-    """All findings. Raises KubeErrors when the cluster does not answer at all."""
+def run_checks(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Finding]:
+    """All findings. Raises KubeError when the cluster does not answer."""
     from controller.cli.check.check_cluster import ClusterCheck
     from controller.cli.inputs.scenario import state_of
     from controller.cli.inputs.sources import read_cluster
 
-    objects = read_cluster(kube).placed
+    objects = read_cluster(kube).located
     plain = [each for each in objects if each.kind != "ConfigMap"]
     snapshot, _ = state_of(plain)
     of_cluster = ClusterCheck(kube, snapshot, namespace, time.time())
@@ -60,7 +60,7 @@ def look(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Finding]:
     if not aws:
         return
     if settings is None:
-        yield unknown("AWS", "not looked at: the settings are needed for it")
+        yield unknown("AWS", "not checked: the settings are needed for it")
         return
     yield from findings.collect(_aws(settings, snapshot))
 

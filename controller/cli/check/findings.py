@@ -1,4 +1,4 @@
-"""What a check found: fine, a warning, a problem, or that it could not be looked at; each with what to do."""
+"""Results of checks: ok, warning, problem or unknown, each with a remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.errors import NodelessError
 
 
 class Level(Enum):
-    """The name is the word that is shown."""
+    """The value is shown."""
 
     OK = "ok"
     WARNING = "warning"
@@ -28,7 +28,7 @@ STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red",
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result. `remedy` is empty where there is nothing to do."""
+    """One result; `remedy` may be empty."""
 
     level: Level
     subject: str
@@ -45,27 +45,27 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def ok(subject: str, text: str) -> Finding:
-    """All is well."""
+    """Nothing to do."""
     return Finding(Level.OK, subject, text)
 
 
 def warning(subject: str, text: str, remedy: str = "") -> Finding:
-    """It works, and may not do what its user thinks."""
+    """Works, but may surprise."""
     return Finding(Level.WARNING, subject, text, remedy)
 
 
 def problem(subject: str, text: str, remedy: str = "") -> Finding:
-    """Something will not work."""
+    """Something does not work."""
     return Finding(Level.PROBLEM, subject, text, remedy)
 
 
 def unknown(subject: str, text: str) -> Finding:
-    """It could not be looked at."""
+    """Could not be checked."""
     return Finding(Level.UNKNOWN, subject, text)
 
 
 def collect(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
-    """All findings of all checks; one that fails is a finding, and never stops the others."""
+    """Run all checks; one that fails becomes an `unknown` finding."""
     for subject, check in checks:
         try:
             yield from check()
@@ -81,7 +81,7 @@ def document(findings: Iterable[Finding]) -> dict[str, Any]:
 
 
 def show(findings: Iterable[Finding], console: Console) -> None:
-    """Print the table, and the sum."""
+    """Print the table and the counts."""
     findings = tuple(findings)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""A cluster as it is now, or was when a dump was taken, with types and prices: what explain and view look at."""
+"""A cluster, live or from a dump, with its instance types and prices: the input of `explain` and `view`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from controller.cli.cluster.node_facts import Prices, capacity_type
 from controller.cli.cluster.simulation import node_prices
 from controller.cli.inputs.objects import Objects, read_objects
 from controller.cli.inputs.scenario import cluster_of
-from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, Source, kube_client, live_types, offline_types
-from controller.cli.inputs.sources import read_cluster as read
+from controller.cli.inputs.sources import (
+    DEFAULT_REGION,
+    LIVE,
+    Source,
+    kube_client,
+    live_types,
+    offline_types,
+    read_cluster,
+)
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs, CatalogView
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import INSTANCE_TYPE, REGION, ZONE
@@ -30,19 +37,19 @@ from controller.telemetry.decision_ledger import MOST_SHOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Where the cluster is read: a kubeconfig and context, or a file."""
+class ClusterLocation:
+    """Where a cluster is read from: a kubeconfig and context, or a dump file."""
 
     kubeconfig: str = ""
     context: str = ""
     file: str = ""
     catalog: str = ""
-    """`live`: types and prices of AWS now; else those that are shipped, or the dump's."""
+    """`live`: AWS's types and prices of now; else the dump's, else those of the release."""
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
-    """The state, and what it can be judged with. `kube` is None for a file."""
+class ClusterView:
+    """A snapshot with the settings, catalog and prices it is planned with. `kube` is None for a dump."""
 
     snapshot: Snapshot
     settings: Settings
@@ -50,22 +57,22 @@ class Present:
     view: CatalogView
     kube: KubeClient | None
     recorded: Prices = EMPTY
-    """What the controller's launches on record cost; empty where AWS's prices of now are known."""
+    """Prices of the launches in the decision ledger; empty with live prices."""
 
     @property
     def price_notes(self) -> tuple[str, ...]:
-        """What to say where prices are shown."""
-        record = "Offerings that the controller launched: the price that it launched them at" if self.recorded else ""
+        """Notes for output that shows prices."""
+        record = "Offerings that the controller launched have the price of their launch" if self.recorded else ""
         return tuple(filter(None, (self.source.note, self.source.spot_note, record)))
 
     @property
-    def paid(self) -> Prices:
-        """Of nodes that there are: what is on record goes before what a table says."""
+    def paid_prices(self) -> Prices:
+        """Prices of existing nodes: the ledger's before the catalog's."""
         return {**self.prices, **self.recorded}
 
     @property
     def prices(self) -> Prices:
-        """$ an hour by (instance type, zone, capacity type): what Provisioners may buy, and what else there is."""
+        """$ an hour by (instance type, zone, capacity type), for the catalog and for every existing node."""
         prices = dict(node_prices(self.view.types))
         for node in self.snapshot.nodes.values():
             labels = node.node.labels
@@ -76,20 +83,20 @@ class Present:
 
     @property
     def options(self) -> SolveOptions:
-        """How the controller plans."""
+        """The solver options that the controller would use."""
         return self.settings.solve_options()
 
     def problem(self) -> SchedulingProblem:
-        """That of all pods that wait."""
+        """The scheduling problem of all pending pods."""
         return build(self.snapshot, self.view.types, skipped=self.view.problems)
 
     def plan(self) -> SchedulingPlan:
-        """What the controller would do for them now."""
+        """The controller's plan for the pending pods."""
         return solve(self.problem(), self.options)
 
 
-def look(where: Where) -> Present:
-    """Read it. Raises ValidationError for files and kubeconfigs that cannot be used, Kube- and CloudErrors."""
+def read_cluster_view(where: ClusterLocation) -> ClusterView:
+    """Raises ValidationError for a file or kubeconfig that cannot be used, KubeError, CloudError."""
     kube = None if where.file else kube_client(where.kubeconfig, where.context)
     if kube is None:
         report = Report()
@@ -97,30 +104,30 @@ def look(where: Where) -> Present:
         if report.problems:
             raise ValidationError("Files", report.problems)
     else:
-        objects = read(kube)
-    return arrange(objects, where, kube)
+        objects = read_cluster(kube)
+    return build_cluster_view(objects, where, kube)
 
 
-def arrange(objects: Objects, where: Where, kube: KubeClient | None = None) -> Present:
-    """The state of objects that were read. Nodes that are coming up have the room of their types."""
-    cluster, settings = cluster_of(objects.placed)
+def build_cluster_view(objects: Objects, where: ClusterLocation, kube: KubeClient | None = None) -> ClusterView:
+    """Build the view from objects. Nodes that are still starting get the allocatable of their instance type."""
+    cluster, settings = cluster_of(objects.located)
     snapshot = cluster.snapshot()
     source = source_for(region_of(snapshot), settings, where, objects.catalog)
     with ThreadExecutors() as executors:
         view = Catalogs(source.types, executors.executor("catalog", CATALOG_WORKERS)).view(snapshot)
-    teach(cluster, view)
+    add_instance_types(cluster, view)
     known = EMPTY if where.catalog == LIVE else prices_on_record(decisions(kube, limit=MOST_SHOWN))
-    return Present(cluster.snapshot(), settings, source, view, kube, known)
+    return ClusterView(cluster.snapshot(), settings, source, view, kube, known)
 
 
-def teach(cluster: Cluster, view: CatalogView) -> None:
-    """Let the types stand in for what nodes that are coming up have not reported, as the controller does."""
+def add_instance_types(cluster: Cluster, view: CatalogView) -> None:
+    """Give the cluster state the types whose sizes stand in for what starting nodes have not reported."""
     for name, types in view.types.items():
         cluster.set_instance_types(name, {entry.name: entry for entry in types})
 
 
-def source_for(region: str, settings: Settings, where: Where, catalog: RegionCatalog | None = None) -> Source:
-    """Types and prices as asked for; none for a region that EC2 does not have. Raises CloudErrors for live ones."""
+def source_for(region: str, settings: Settings, where: ClusterLocation, catalog: RegionCatalog | None = None) -> Source:
+    """Types and prices for a region, none for one without a shipped catalog. Raises CloudError for live ones."""
     if where.catalog == LIVE:
         return live_types(settings)
     try:
@@ -132,7 +139,7 @@ def source_for(region: str, settings: Settings, where: Where, catalog: RegionCat
 
 
 def region_of(snapshot: Snapshot) -> str:
-    """Where most nodes are; the default region when none says."""
+    """The region of most nodes; the default region when no node has the label."""
     counts = Counter(node.node.labels.get(REGION, "") for node in snapshot.nodes.values())
     counts.pop("", None)
     return counts.most_common(1)[0][0] if counts else DEFAULT_REGION

@@ -1,4 +1,4 @@
-"""The decisions that the controller has on record in the cluster."""
+"""The decision ledger that the controller keeps in a ConfigMap of the cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable
 
 from controller.cli.cluster.node_facts import Prices
-from controller.cli.figures import age, money
+from controller.cli.formatting import age, money
 from controller.core.api.document import Document
 from controller.core.decisions.decision import Entry
 from controller.errors import KubeError
@@ -19,7 +19,7 @@ from controller.telemetry.decision_ledger import Ledger
 
 
 def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
-    """The newest, oldest first, of one subject (KIND/NAME or a name) or of all. None where they may not be read."""
+    """The newest entries, oldest first, of one subject (KIND/NAME or a name) or all; none without the right to read."""
     if kube is None:
         return ()
     try:
@@ -30,7 +30,7 @@ def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tu
 
 
 def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
-    """The newest entries of the record, oldest first; what is no record is passed over."""
+    """The newest entries in these ConfigMaps, oldest first; unreadable data is skipped."""
     ledger = Ledger(SystemClock())
     for each in config_maps:
         try:
@@ -41,18 +41,18 @@ def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 2
 
 
 def prices_on_record(entries: Iterable[Entry]) -> Prices:
-    """What the controller reckoned with for each offering that it launched, by its newest launch there."""
+    """The price of each launched offering, by its newest launch."""
     prices: dict[tuple[str, str, str], float] = {}
     for entry in entries:  # oldest first
-        of = entry.decision.details
-        if entry.decision.kind == "launch" and "price_per_hour" in of:
-            key = (of.get("instance_type", ""), of.get("zone", ""), of.get("capacity_type", ""))
-            prices[key] = float(of["price_per_hour"])
+        details = entry.decision.details
+        if entry.decision.kind == "launch" and "price_per_hour" in details:
+            key = tuple(details.get(name, "") for name in ("instance_type", "zone", "capacity_type"))
+            prices[key[0], key[1], key[2]] = float(details["price_per_hour"])
     return prices
 
 
 def line(entry: Entry, now: float, *, short: bool = False) -> str:
-    """One decision in one line; `now` in Unix seconds. `short`: a node's name without its domain."""
+    """One entry as a line; `now` in Unix seconds. `short`: node names without their domain."""
     own = entry.decision
     again = f" ×{entry.times}" if entry.times > 1 else ""
     before, after = own.price_before, own.price_after

@@ -1,4 +1,4 @@
-"""What bounds launches and keeps room free, how near each limit is, and whether it binds."""
+"""Limits on launches, the on-demand mix and headroom: how far each is used, and whether it binds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from controller.cli.cluster.cluster_view import Present
+from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.simulation import price_of
-from controller.cli.figures import money
+from controller.cli.formatting import money
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from controller.core.api.provisioner import Provisioner
@@ -27,8 +27,8 @@ State = Literal["", "binds", "full", "short", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """One limit (`have` must stay below `want`), or one thing to keep (`have` should reach `want`)."""
+class LimitStatus:
+    """A limit (`have` stays below `want`), or a minimum to keep (`have` should reach `want`)."""
 
     owner: str
     """A Provisioner's name, or ALL."""
@@ -36,11 +36,11 @@ class Bound:
     have: str
     want: str
     share: float | None = None
-    """Have over want; of what is to be kept, 1 at most."""
+    """have / want; at most 1 for a minimum."""
     state: State = ""
-    """binds: it forbids a launch now. full: nothing is left of it. short: less than what is to be kept."""
+    """binds: it refuses a launch now. full: nothing is left. short: a minimum is not reached."""
     reason: str = ""
-    """Of what is short or cannot be read."""
+    """Why it is short or unreadable."""
     guard: str = ""
     """The name that `Guards` refuses by."""
 
@@ -57,33 +57,35 @@ class Bound:
         }
 
 
-def bounds(present: Present, now: float, refused: Collection[tuple[str, str]] = ()) -> tuple[Bound, ...]:
-    """Those of all together, then of each Provisioner. `refused`: see `Foresight.guards`; `now` in Unix seconds."""
-    statuses = list(_of_all(present, now))
-    for name in sorted(present.snapshot.provisioners):
-        statuses.extend(bounds_of(present, present.snapshot.provisioners[name], now))
+def limit_statuses(
+    cluster: ClusterView, now: float, refused: Collection[tuple[str, str]] = ()
+) -> tuple[LimitStatus, ...]:
+    """The cluster's limits, then each Provisioner's. `refused`: see `DryRun.guards`; `now` in Unix seconds."""
+    statuses = list(_of_all(cluster, now))
+    for name in sorted(cluster.snapshot.provisioners):
+        statuses.extend(provisioner_limit_statuses(cluster, cluster.snapshot.provisioners[name], now))
     binding = {(guard, name if guard == "provisioner-price" else ALL) for guard, name in refused}
     return tuple(replace(each, state="binds") if (each.guard, each.owner) in binding else each for each in statuses)
 
 
-def bounds_of(present: Present, provisioner: Provisioner, now: float) -> Iterator[Bound]:
-    """Those of one Provisioner: spec.limits, price, on demand, headroom."""
-    used = usage(present.snapshot, provisioner.name)
+def provisioner_limit_statuses(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[LimitStatus]:
+    """A Provisioner's spec.limits, price limit, on-demand mix and headroom."""
+    used = usage(cluster.snapshot, provisioner.name)
     for resource, most in sorted((provisioner.limits or EMPTY).items()):
         have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), most))
         yield _limit(provisioner.name, resource, have, want, used.get(resource, 0), most)
-    yield from _price(present, provisioner)
-    yield from _on_demand(present, provisioner)
-    yield from _headroom(present, provisioner, now)
+    yield from _price(cluster, provisioner)
+    yield from _on_demand(cluster, provisioner)
+    yield from _headroom(cluster, provisioner, now)
 
 
-def _limit(owner: str, what: str, have: str, want: str, amount: float, most: float, guard: str = "") -> Bound:
+def _limit(owner: str, what: str, have: str, want: str, amount: float, most: float, guard: str = "") -> LimitStatus:
     share = amount / most if most else 1.0
-    return Bound(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
+    return LimitStatus(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
 
 
 def _amount(resource: str, amount: int) -> str:
-    """To be read beside another: thousands written out, and kibibytes as gibibytes."""
+    """A quantity that compares well with another: thousands written out, Ki as Gi."""
     text = format_quantity(resource, amount)
     number, unit = text.rstrip("Kki"), text[len(text.rstrip("Kki")) :]
     if unit == "Ki":
@@ -91,10 +93,10 @@ def _amount(resource: str, amount: int) -> str:
     return f"{number}000" if unit == "k" else text
 
 
-def _of_all(present: Present, now: float) -> Iterator[Bound]:
-    limits, snapshot = present.settings.launch_limits or LaunchLimits(), present.snapshot
+def _of_all(cluster: ClusterView, now: float) -> Iterator[LimitStatus]:
+    limits, snapshot = cluster.settings.launch_limits or LaunchLimits(), cluster.snapshot
     if limits.price_per_hour is not None:
-        spent, most = _spent(present, owned(snapshot)), limits.price_per_hour
+        spent, most = _spent(cluster, owned(snapshot)), limits.price_per_hour
         yield _limit(ALL, "$ an hour", money(spent), money(most), spent, most, "cluster-price")
     used = total(node.capacity for node in owned(snapshot) if not node.leaving)
     for resource, allowed in sorted(limits.resources.items()):
@@ -106,53 +108,59 @@ def _of_all(present: Present, now: float) -> Iterator[Bound]:
         yield _limit(ALL, "nodes a minute", str(recent), str(rate), recent, rate, "launch-rate")
 
 
-def _price(present: Present, provisioner: Provisioner) -> Iterator[Bound]:
+def _price(cluster: ClusterView, provisioner: Provisioner) -> Iterator[LimitStatus]:
     try:
         most = price_limit(provisioner)
     except ValueError as error:
-        yield Bound(provisioner.name, "$ an hour", "", "", state="unreadable", reason=f"{error}; nothing is launched")
+        yield LimitStatus(
+            provisioner.name, "$ an hour", "", "", state="unreadable", reason=f"{error}; nothing is launched"
+        )
         return
     if most is not None:
-        own = (node for node in owned(present.snapshot) if node.provisioner_name == provisioner.name)
-        spent = _spent(present, own)
+        own = (node for node in owned(cluster.snapshot) if node.provisioner_name == provisioner.name)
+        spent = _spent(cluster, own)
         yield _limit(provisioner.name, "$ an hour", money(spent), money(most), spent, most, "provisioner-price")
 
 
-def _spent(present: Present, nodes: Iterable[StateNode]) -> float:
-    """$ an hour, leaving nodes too, as the controller counts them."""
-    return sum(price_of(node, present.paid) or 0.0 for node in nodes)
+def _spent(cluster: ClusterView, nodes: Iterable[StateNode]) -> float:
+    """$ an hour of nodes, leaving ones included, as the price guard counts them."""
+    return sum(price_of(node, cluster.paid_prices) or 0.0 for node in nodes)
 
 
-def _on_demand(present: Present, provisioner: Provisioner) -> Iterator[Bound]:
+def _on_demand(cluster: ClusterView, provisioner: Provisioner) -> Iterator[LimitStatus]:
     mix = mix_of(provisioner)
     if mix is None:
         return
     if mix.problem:
-        yield Bound(provisioner.name, "on demand", "", "", state="unreadable", reason=mix.problem)
+        yield LimitStatus(provisioner.name, "on demand", "", "", state="unreadable", reason=mix.problem)
         return
-    own = [node for node in owned(present.snapshot) if node.provisioner_name == provisioner.name and not node.leaving]
+    own = [node for node in owned(cluster.snapshot) if node.provisioner_name == provisioner.name and not node.leaving]
     have, want = sum(node.node.labels.get(CAPACITY_TYPE) == ON_DEMAND for node in own), mix.on_demand_of(len(own))
-    yield _kept(provisioner.name, "on demand", have, want, "launches to come make it up")
+    yield _minimum(provisioner.name, "on demand", have, want, "the next launches make up for it")
 
 
-def _headroom(present: Present, provisioner: Provisioner, now: float) -> Iterator[Bound]:
+def _headroom(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[LimitStatus]:
     try:
-        units = headroom_pods(provisioner, present.snapshot, now)
+        units = headroom_pods(provisioner, cluster.snapshot, now)
     except ValueError as error:
         reason = f"annotation {HEADROOM_ANNOTATION}: {error}"
-        yield Bound(provisioner.name, "headroom", "", "", state="unreadable", reason=reason)
+        yield LimitStatus(provisioner.name, "headroom", "", "", state="unreadable", reason=reason)
         return
     if not units:
         return
-    stage = replace(present.snapshot, pods=FrozenMap({**present.snapshot.pods, **{unit.key: unit for unit in units}}))
-    problem = build(stage, present.view.types, pods=units, skipped=present.view.problems)
-    plan = solve(problem, replace(present.options, budget_seconds=0.0))
+    with_units = replace(
+        cluster.snapshot, pods=FrozenMap({**cluster.snapshot.pods, **{unit.key: unit for unit in units}})
+    )
+    problem = build(with_units, cluster.view.types, pods=units, skipped=cluster.view.problems)
+    plan = solve(problem, replace(cluster.options, budget_seconds=0.0))
     kept = sum(len(placement.pods) for placement in plan.existing)
     reasons: Iterable[str] = (left.reason for left in plan.unplaced)
-    yield _kept(provisioner.name, "headroom", kept, len(units), next(iter(reasons), "nodes for it are to come"))
+    yield _minimum(
+        provisioner.name, "headroom", kept, len(units), next(iter(reasons), "nodes for it are not launched yet")
+    )
 
 
-def _kept(owner: str, what: str, have: int, want: int, why: str) -> Bound:
+def _minimum(owner: str, what: str, have: int, want: int, why: str) -> LimitStatus:
     short = have < want
     share = min(1.0, have / want) if want else None
-    return Bound(owner, what, str(have), str(want), share, "short" if short else "", why if short else "")
+    return LimitStatus(owner, what, str(have), str(want), share, "short" if short else "", why if short else "")

@@ -1,7 +1,7 @@
-"""A live cluster kept in view: listed once, then watched, with the types and prices that fit it.
+"""A live cluster: listed once, then watched, with the instance types and prices of its region.
 
-The same watches, cluster state and rules as the controller's. What the cluster does not have (the CRDs, where it is not
-ours) or does not let its user list is left out; nodes and pods must be there.
+Uses the controller's own watches and cluster state. Kinds that the cluster lacks (our CRDs on a foreign cluster) or
+that the user may not list are left out; nodes and pods are required.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from logging import CRITICAL
 
 import structlog
 
-from controller.cli.cluster.cluster_view import Present, Where, region_of, source_for, teach
+from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, add_instance_types, region_of, source_for
 from controller.cli.cluster.decision_log import on_record, prices_on_record
 from controller.cli.inputs.sources import LIVE, Source, kube_client
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
@@ -37,42 +37,42 @@ from controller.settings import CONFIG_MAP, Settings
 from controller.telemetry.decision_ledger import MOST_SHOWN
 
 SHOWN = 20
-"""Decisions, the newest."""
+"""Newest decisions kept in an observation."""
 SYNC_SECONDS = 60.0
-"""For the first lists, of the largest clusters too."""
+"""Longest wait for the first lists."""
 STATE_SECONDS = 10.0
 PRICES_SECONDS = 3600.0
-"""AWS's prices of now are asked for again after so long."""
-TROUBLES = {
-    "server": "The API server does not answer; this is what it said before",
-    "silent": "The API server has fallen silent; this is what it said before",
-    "expired": "Listing anew",
+"""Live prices are fetched again after this."""
+OUTAGE_NOTES = {
+    "server": "The API server does not answer; the last known state is shown",
+    "silent": "The API server sends no more events; the last known state is shown",
+    "expired": "Listing again",
 }
-"""By `kube.outages`' names."""
+"""Note by kind of outage, see `kube.outages`."""
 NONE = "metadata.name=-"
-"""A field selector that no object meets: whether a kind is there and may be listed is learned from an empty list."""
+"""Matches no object: an empty list tells whether a kind exists and may be listed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """One look. The same `present` as before when nothing changed."""
+class Observation:
+    """The cluster at one moment; `cluster` is the same object as before when nothing changed."""
 
-    present: Present
+    cluster: ClusterView
     decisions: tuple[Entry, ...] = ()
     names: frozenset[str] | None = None
-    """Of the nodes that the selector chose; None: all."""
+    """Names of nodes that match the selector; None: all nodes."""
     notes: tuple[str, ...] = ()
 
 
-class Kept:
-    """The objects of one watch, by namespace and name. Thread-safe."""
+class ObjectStore:
+    """Objects of one watch by (namespace, name). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, str], Document] = {}
 
-    def take(self, change: Change) -> None:
-        """A change, as watchers give them."""
+    def apply(self, change: Change) -> None:
+        """Apply a watcher's change."""
         with self._lock:
             if change.type is ChangeType.REPLACED:
                 self._objects = {}
@@ -85,14 +85,14 @@ class Kept:
                     self._objects[key] = each
 
     def objects(self) -> tuple[Document, ...]:
-        """Those that there are."""
+        """All objects."""
         with self._lock:
             return tuple(self._objects.values())
 
 
 @dataclass(slots=True)
 class _Types:
-    """Types and prices for one region and one set of settings, and the catalogs made of them."""
+    """Types and prices for one (region, settings) key; `since` is monotonic seconds."""
 
     key: tuple[str, Settings]
     source: Source
@@ -101,24 +101,24 @@ class _Types:
 
 
 @dataclass(slots=True)
-class Watched:
-    """Made by `watched`. Not thread-safe: one thread looks."""
+class LiveCluster:
+    """Made by `watch_cluster`. Not thread-safe: one thread calls `observe`."""
 
     kube: KubeClient
-    where: Where
+    where: ClusterLocation
     clock: Clock
     informers: Informers
-    config: Kept
-    record: Kept
-    chosen: Kept | None
+    config: ObjectStore
+    record: ObjectStore
+    chosen: ObjectStore | None
     notes: tuple[str, ...]
     executor: Executor
     _settings: Settings = field(default_factory=lambda: Settings(cluster_name=""))
     _types: _Types | None = None
-    _last: Present | None = None
+    _last: ClusterView | None = None
 
-    def look(self) -> Sight:
-        """The cluster as it is known now. Raises CloudErrors where live prices are asked for."""
+    def observe(self) -> Observation:
+        """The cluster as known now. Raises CloudError with live prices."""
         snapshot = self.informers.snapshot()
         settings, said = self._read_settings()
         types = self._types_for(region_of(snapshot), settings)
@@ -128,20 +128,20 @@ class Watched:
         if last is None or (last.snapshot.version, last.source, last.recorded) != (
             snapshot.version, types.source, recorded,
         ):  # fmt: skip
-            self._last = last = replace(self._judged(snapshot, settings, types), recorded=recorded)
+            self._last = last = replace(self._rebuild(snapshot, settings, types), recorded=recorded)
         names = None
         if self.chosen is not None:
             names = frozenset(str(each["metadata"]["name"]) for each in self.chosen.objects())
-        notes = (*self.notes, *said, *map(_trouble, self.informers.outages.current()))
-        return Sight(last, entries[-SHOWN:], names, notes)
+        notes = (*self.notes, *said, *map(_outage_note, self.informers.outages.current()))
+        return Observation(last, entries[-SHOWN:], names, notes)
 
-    def _judged(self, snapshot: Snapshot, settings: Settings, types: _Types) -> Present:
+    def _rebuild(self, snapshot: Snapshot, settings: Settings, types: _Types) -> ClusterView:
         view = types.catalogs.view(snapshot)
-        snapshot = self.informers.submit(partial(teach, view=view)).result(STATE_SECONDS)
-        return Present(snapshot, settings, types.source, view, self.kube)
+        snapshot = self.informers.submit(partial(add_instance_types, view=view)).result(STATE_SECONDS)
+        return ClusterView(snapshot, settings, types.source, view, self.kube)
 
     def _read_settings(self) -> tuple[Settings, tuple[str, ...]]:
-        """The settings there are, else the last good ones, and what is wrong with those there are."""
+        """The settings, or the last valid ones with the problems of the present ones."""
         for each in self.config.objects():
             data = {str(key): str(value) for key, value in mapping(each.get("data")).items()}
             try:
@@ -161,20 +161,20 @@ class Watched:
 
 
 @contextmanager
-def watched(where: Where, selector: str = "", clock: Clock | None = None) -> Iterator[Watched]:
-    """Watch the cluster of a kubeconfig for as long as this lasts. `selector` is one of nodes' labels.
+def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | None = None) -> Iterator[LiveCluster]:
+    """Watch the cluster of a kubeconfig inside a `with` block. `selector` selects nodes by label.
 
     Raises ValidationError for a kubeconfig that cannot be used, ForbiddenError without the right to list nodes and
-    pods, InvalidObjectError for a selector that cannot be read, UnavailableError when lists don't come.
+    pods, InvalidObjectError for a bad selector, UnavailableError when the first lists time out.
     """
     kube, clock = kube_client(where.kubeconfig, where.context), clock or SystemClock()
     resources, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
     kube.list(NODES, label_selector=selector, field_selector=NONE)
-    config, record, chosen = Kept(), Kept(), Kept() if selector else None
-    followed = [Watcher(NODES, kube, chosen.take, clock, label_selector=selector)] if chosen else []
+    config, record, chosen = ObjectStore(), ObjectStore(), ObjectStore() if selector else None
+    followed = [Watcher(NODES, kube, chosen.apply, clock, label_selector=selector)] if chosen else []
     if CONFIG_MAPS in readable(kube, (CONFIG_MAPS,))[0]:
-        for kept, name in ((config, CONFIG_MAP), (record, RECORD)):
-            followed.append(Watcher(CONFIG_MAPS, kube, kept.take, clock, field_selector=f"metadata.name={name}"))
+        for store, name in ((config, CONFIG_MAP), (record, RECORD)):
+            followed.append(Watcher(CONFIG_MAPS, kube, store.apply, clock, field_selector=f"metadata.name={name}"))
     cluster = Cluster([resource.kind for resource in resources])
     informers = Informers(kube, cluster, clock, resources)
     with _silence(), ThreadExecutors() as executors:
@@ -184,7 +184,7 @@ def watched(where: Where, selector: str = "", clock: Clock | None = None) -> Ite
             for watcher in followed:
                 watcher.start()
             _wait(informers, followed)
-            yield Watched(kube, where, clock, informers, config, record, chosen, notes, catalogs)
+            yield LiveCluster(kube, where, clock, informers, config, record, chosen, notes, catalogs)
         finally:
             for watcher in followed:
                 watcher.request_stop()
@@ -196,7 +196,7 @@ def watched(where: Where, selector: str = "", clock: Clock | None = None) -> Ite
 def readable(
     kube: KubeClient, resources: tuple[Resource, ...], needed: tuple[Resource, ...] = ()
 ) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
-    """Those that are there and may be listed, and a note on those that may not."""
+    """Resources that exist and may be listed, and a note on those that may not."""
     listed, hidden = [], []
     for resource in resources:
         try:
@@ -209,7 +209,7 @@ def readable(
             hidden.append(resource.plural)
         else:
             listed.append(resource)
-    notes = (f"You may not list {', '.join(hidden)}: what depends on them is not known",) if hidden else ()
+    notes = (f"You may not list {', '.join(hidden)}: what depends on them is unknown",) if hidden else ()
     return tuple(listed), notes
 
 
@@ -221,14 +221,14 @@ def _wait(informers: Informers, followed: list[Watcher]) -> None:
         raise UnavailableError(f"the first list did not come in {SYNC_SECONDS:.0f} s: {', '.join(late)}")
 
 
-def _trouble(sort: str) -> str:
+def _outage_note(sort: str) -> str:
     kind = sort.partition("/")[2]
-    return f"The API server refuses to list or watch {kind}" if kind else TROUBLES[sort]
+    return f"The API server refuses to list or watch {kind}" if kind else OUTAGE_NOTES[sort]
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What watches log would land in the middle of the page; the page itself says what is wrong."""
+    """Silence the watchers' log, which would be drawn over the page; outages are shown on the page."""
     before = structlog.get_config()
     structlog.configure(**{**before, "wrapper_class": structlog.make_filtering_bound_logger(CRITICAL)})
     try:

@@ -1,4 +1,4 @@
-"""What a node is, costs and carries, of ours or of anybody else's: node groups, Fargate, other autoscalers."""
+"""Type, price, use and owner of a node, whoever made it: a Provisioner, a node group, Fargate, another autoscaler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FARGATE = "fargate"
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One node. `requested` sums what its pods ask for; price in $/hour, None when nobody knows it."""
+    """One node. `requested` sums its pods' requests; price in $/hour, None when unknown."""
 
     name: str
     instance_type: str
@@ -45,7 +45,7 @@ class NodeFacts:
 
 
 def node_facts(node: StateNode, prices: Prices, now: float) -> NodeFacts:
-    """The facts at `now`, Unix seconds."""
+    """The facts of a node; `now` in Unix seconds."""
     labels = node.node.labels
     kind, zone, capacity = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels)
     return NodeFacts(
@@ -65,7 +65,7 @@ def node_facts(node: StateNode, prices: Prices, now: float) -> NodeFacts:
 
 
 def capacity_type(labels: Mapping[str, str]) -> str:
-    """spot, on-demand or fargate: by our label, EKS's own, or on-demand where nobody says."""
+    """spot, on-demand or fargate: by Karpenter's label, else EKS's, else on-demand."""
     if labels.get(COMPUTE_TYPE) == FARGATE:
         return FARGATE
     known = labels.get(CAPACITY_TYPE) or labels.get(EKS_CAPACITY_TYPE, "")
@@ -73,13 +73,13 @@ def capacity_type(labels: Mapping[str, str]) -> str:
 
 
 def owner(labels: Mapping[str, str]) -> str:
-    """Who made the node, as far as its labels say."""
+    """The Provisioner, NodePool, node group or `fargate` named by the labels; empty when unknown."""
     keys = ("karpenter.sh/provisioner-name", NODE_POOL, EKS_NODE_GROUP, EKSCTL_NODE_GROUP, COMPUTE_TYPE)
     return next((labels[key] for key in keys if labels.get(key)), "")
 
 
 def state(node: StateNode) -> str:
-    """In a word or two: Ready, NotReady, starting, cordoned, leaving."""
+    """Ready, NotReady, starting, cordoned or leaving."""
     if node.leaving:
         return "leaving"
     if not node.node.ready:
@@ -90,7 +90,7 @@ def state(node: StateNode) -> str:
 
 
 def requested(pods: Iterable[Pod]) -> Mapping[str, int]:
-    """What these pods ask for together."""
+    """Sum of the pods' requests."""
     total: dict[str, int] = {}
     for pod in pods:
         for name, amount in pod.spec.requests.items():

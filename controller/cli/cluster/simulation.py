@@ -1,4 +1,4 @@
-"""One scenario planned: the plan, the bound, and what both mean in nodes and money."""
+"""Plan one scenario, with the lower bound and the prices."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Simulation:
     plan: SchedulingPlan
     bound: Bound
     """For the pods that the plan places."""
-    standing_price: float | None
-    """Of the nodes there are, as far as their types are known; None: of some it is not."""
+    existing_price: float | None
+    """Of the existing nodes; None when the price of one is unknown."""
     pods: Mapping[PodKey, Pod]
-    """Those to place, by key."""
+    """Pending pods."""
     types: Mapping[tuple[str, str], InstanceType]
-    """By Provisioner and name: those of the plan."""
+    """Types of planned nodes by (Provisioner, type name)."""
     gap: Gap | None = None
     notes: tuple[str, ...] = ()
 
@@ -45,7 +45,7 @@ class Simulation:
 
     @property
     def over_bound(self) -> float | None:
-        """Price over bound; None where nothing must be bought."""
+        """price / lower bound; None when the bound is 0."""
         return self.price_per_hour / self.bound.price_per_hour if self.bound.price_per_hour > 1e-9 else None
 
     def type_of(self, node: PlannedNode) -> InstanceType:
@@ -53,14 +53,14 @@ class Simulation:
         return self.types[(node.provisioner, node.offering.instance_type)]
 
     def allocatable(self, node: PlannedNode) -> Resources:
-        """What pods and daemons may use of a planned node."""
+        """Allocatable of a planned node."""
         return self.type_of(node).allocatable
 
 
 def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0, *, gap: bool = False) -> Simulation:
-    """Plan for the scenario's waiting pods with the types that `source` has for its Provisioners.
+    """Plan for the scenario's pending pods with the types of `source`.
 
-    `gap`: take the price above the bound apart, too; that costs several plans more.
+    `gap`: also explain the difference to the lower bound, which takes several more plans.
     """
     with ThreadExecutors() as executors:
         view = Catalogs(source, executors.executor("catalog", CATALOG_WORKERS)).view(scenario.snapshot)
@@ -74,7 +74,7 @@ def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0
         problem=problem,
         plan=plan,
         bound=bound(problem, options, lost, index),
-        standing_price=standing_price(problem),
+        existing_price=existing_price(problem),
         pods={pod.key: pod for pod in problem.pending},
         types=_planned_types(problem, plan),
         gap=explain_gap(problem, plan, options, index) if gap else None,
@@ -87,8 +87,8 @@ def _planned_types(problem: SchedulingProblem, plan: SchedulingPlan) -> Mapping[
     return {(p, each.name): each for p, types in problem.catalog.items() for each in types if (p, each.name) in wanted}
 
 
-def standing_price(problem: SchedulingProblem) -> float | None:
-    """$/hour of the nodes there are that can be bought; None when the type or the offering of one is not known."""
+def existing_price(problem: SchedulingProblem) -> float | None:
+    """$/hour of the existing nodes; None when the price of one is unknown."""
     prices = node_prices(problem.catalog)
     total = 0.0
     for node in problem.nodes:
@@ -109,6 +109,6 @@ def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Mapping[tupl
 
 
 def price_of(node: StateNode, prices: Mapping[tuple[str, str, str], float]) -> float | None:
-    """$/hour of a node; None when it is not known."""
+    """$/hour of a node; None when unknown."""
     labels = node.node.labels
     return prices.get((labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand")))

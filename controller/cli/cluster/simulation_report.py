@@ -13,17 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.figures import HOURS_A_MONTH, bar, count, money, month, percent
+from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning import PlannedNode
 
 SHOWN = ("cpu", "memory")
-"""Resources that tables show; others of a node where its pods ask for them."""
+"""Resources that tables show."""
 
 
 def document(simulation: Simulation) -> dict[str, Any]:
-    """Everything, as JSON values."""
+    """The whole simulation as JSON values."""
     return {
         "name": simulation.name,
         "summary": summary(simulation),
@@ -39,7 +39,7 @@ def document(simulation: Simulation) -> dict[str, Any]:
 
 
 def summary(simulation: Simulation) -> dict[str, Any]:
-    """The figures that a comparison is about. Prices in $."""
+    """Its figures as JSON values. Prices in $."""
     pods = len(simulation.problem.pending)
     kinds = Counter(node.offering.capacity_type for node in simulation.plan.new_nodes)
     return {
@@ -53,7 +53,7 @@ def summary(simulation: Simulation) -> dict[str, Any]:
         "expectedPricePerHour": round(simulation.plan.expected_price_per_hour, 6),
         "lowerBoundPerHour": round(simulation.bound.price_per_hour, 6),
         "priceOverLowerBound": None if simulation.over_bound is None else round(simulation.over_bound, 4),
-        "nodesThereArePricePerHour": None if simulation.standing_price is None else round(simulation.standing_price, 6),
+        "nodesThereArePricePerHour": None if simulation.existing_price is None else round(simulation.existing_price, 6),
     }
 
 
@@ -78,7 +78,7 @@ def _node(simulation: Simulation, node: PlannedNode) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Planned nodes that differ in nothing but zone and pods."""
+    """Planned nodes of one Provisioner, type and capacity type."""
 
     provisioner: str
     instance_type: str
@@ -87,18 +87,18 @@ class NodeGroup:
 
     @property
     def price_per_hour(self) -> float:
-        """Of all of them, $/hour."""
+        """$/hour of all nodes."""
         return sum(node.offering.price for node in self.nodes)
 
     @property
     def zones(self) -> str:
-        """`a 2, b 1`: nodes by zone."""
+        """Nodes by zone: `us-east-1a ×2, us-east-1b ×1`, or the only zone."""
         counts = Counter(node.offering.zone for node in self.nodes)
         return ", ".join(f"{zone} ×{number}" if len(counts) > 1 else zone for zone, number in sorted(counts.items()))
 
 
 def groups(simulation: Simulation) -> tuple[NodeGroup, ...]:
-    """The new nodes by Provisioner, type and capacity type, the dearest group first."""
+    """The new nodes in groups, most expensive group first."""
     members: dict[tuple[str, str, str], list[PlannedNode]] = defaultdict(list)
     for node in simulation.plan.new_nodes:
         members[(node.provisioner, node.offering.instance_type, node.offering.capacity_type)].append(node)
@@ -107,20 +107,20 @@ def groups(simulation: Simulation) -> tuple[NodeGroup, ...]:
 
 
 def use(simulation: Simulation, nodes: Iterable[PlannedNode], resource: str) -> float:
-    """Requests over allocatable of these nodes together, daemons included; 0 where there is none of it."""
+    """Requests (daemons included) / allocatable of these nodes; 0 without allocatable."""
     nodes = tuple(nodes)
     have = sum(simulation.allocatable(node).get(resource, 0) for node in nodes)
     return sum(node.requests.get(resource, 0) for node in nodes) / have if have else 0.0
 
 
 def workload_of(pod: Pod) -> str:
-    """NAMESPACE/OWNER, or the pod itself."""
+    """NAMESPACE/OWNER, or NAMESPACE/POD without an owner."""
     owner = next(iter(pod.owners), None)
     return f"{pod.namespace}/{owner.name}" if owner else f"{pod.namespace}/{pod.name}"
 
 
 def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
-    """How many pods of each workload."""
+    """Pods by workload."""
     pods = simulation.pods
     return dict(sorted(Counter(workload_of(pods[key]) if key in pods else "/".join(key) for key in keys).items()))
 
@@ -152,20 +152,18 @@ def _closing(simulation: Simulation) -> str:
     if simulation.plan.new_nodes:
         lines[0] += f": [bold green]{money(price)}/h, {month(price)}/month[/]"
         gap = f", {percent((simulation.over_bound or 1.0) - 1.0, 1)} above it" if simulation.over_bound else ""
-        lines.append(
-            f"The least that any plan could cost (lower bound): {money(simulation.bound.price_per_hour)}/h{gap}"
-        )
+        lines.append(f"Lower bound (no plan can cost less): {money(simulation.bound.price_per_hour)}/h{gap}")
         expected = simulation.plan.expected_price_per_hour
         if expected > price * 1.0005:
-            lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with capacity to spare")
+            lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with more capacity")
     parts = simulation.gap.parts if simulation.gap is not None else ()
     lines += [f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}" for part in parts]
     if simulation.plan.unplaced:
         lines.append(f"[bold red]{count(len(simulation.plan.unplaced), 'pod')} cannot be placed[/]")
     if simulation.problem.nodes:
-        standing = simulation.standing_price
-        cost = f", {money(standing)}/h" if standing is not None else ", some of types without a known price"
-        lines.append(f"{count(len(simulation.problem.nodes), 'node')} there already{cost}")
+        standing = simulation.existing_price
+        cost = f", {money(standing)}/h" if standing is not None else ", some of unknown price"
+        lines.append(f"{count(len(simulation.problem.nodes), 'existing node')}{cost}")
     return "\n".join(lines)
 
 
@@ -177,7 +175,7 @@ def _table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def _row(table: Table, *cells: str | Text) -> None:
-    """Names are no markup: what stands in brackets is shown, not obeyed."""
+    """Add cells as plain text: brackets in names are not rich markup."""
     table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
@@ -224,7 +222,7 @@ def _wide_table(simulation: Simulation) -> Table:
 
 
 def _existing_table(simulation: Simulation) -> Table:
-    table = _table("On nodes there are", "Node", "Pods")
+    table = _table("On existing nodes", "Node", "Pods")
     for each in simulation.plan.existing:
         pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(simulation, each.pods).items())
         _row(table, each.node, pods)
@@ -232,7 +230,7 @@ def _existing_table(simulation: Simulation) -> Table:
 
 
 def unplaced_by_reason(simulation: Simulation) -> tuple[tuple[str, Mapping[str, int]], ...]:
-    """Reasons with the pods that they hold back, by workload; those of most pods first."""
+    """(reason, pods by workload) of unplaced pods; the reason with most pods first."""
     keys: dict[str, list[PodKey]] = defaultdict(list)
     for left in simulation.plan.unplaced:
         keys[left.reason].append(left.pod)

@@ -1,4 +1,4 @@
-"""From v1 NodePools and EC2NodeClasses to v1alpha5 Provisioners and v1alpha1 AWSNodeTemplates, and what is lost."""
+"""Convert v1 NodePools and EC2NodeClasses to v1alpha5 Provisioners and v1alpha1 AWSNodeTemplates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FromV1:
     losses: list[str] = field(default_factory=list)
 
     def convert(self, documents: Iterable[Document]) -> Converted:
-        """Templates before the Provisioners that refer to them."""
+        """AWSNodeTemplates, then the Provisioners that refer to them."""
         documents = tuple(documents)
         classes = {_name(each): each for each in documents if each.get("kind") == "EC2NodeClass"}
         templates = [self._template(name, mapping(each.get("spec"))) for name, each in classes.items()]
@@ -172,7 +172,7 @@ class FromV1:
         return {"amiSelector": selector}
 
     def _selector(self, own: str, name: str, terms: Sequence[Document]) -> dict[str, str]:
-        """Terms are alternatives; one map says that where they are all ids, or differ in one tag's value."""
+        """One selector for alternative terms: possible when all are ids, or they differ in one tag's value."""
         ids = [text(term["id"]) for term in terms if term.get("id")]
         if ids:
             if len(ids) < len(terms):
@@ -198,7 +198,7 @@ class FromV1:
 
 
 def _without_defaults(spec: Document) -> list[dict[str, Any]]:
-    """What keeps v1alpha5 from adding a default where v1 has none: there, what is not asked for may be anything."""
+    """Requirements that prevent v1alpha5's defaults where v1 has none and so allows any value."""
     absent = [each["key"] for each in default_requirements(spec)]
     requirements: list[dict[str, Any]] = [
         {"key": key, "operator": "In", "values": list(ANYTHING[key])} for key in absent if key in ANYTHING

@@ -1,7 +1,7 @@
-"""From v1alpha5 Provisioners and v1alpha1 AWSNodeTemplates to v1 NodePools and EC2NodeClasses, and what is lost.
+"""Convert v1alpha5 Provisioners and v1alpha1 AWSNodeTemplates to v1 NodePools and EC2NodeClasses.
 
-Source: Karpenter's v1 API (karpenter.sh/docs/concepts/nodepools, .../nodeclasses). Defaults that the two versions do
-not share are written out, so that what was meant stays meant: v1 expires nodes after 720h and consolidates by default.
+Source: Karpenter's v1 API (karpenter.sh/docs/concepts/nodepools, .../nodeclasses). Defaults that differ between the
+versions are written out: v1 expires nodes after 720h and consolidates by default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAME_IN_CLASS = (
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Objects, and what they do not say any more: (object, what, and what to do)."""
+    """Converted objects; `losses`: what could not be converted, with a remedy."""
 
     objects: tuple[dict[str, Any], ...]
     losses: tuple[str, ...]
@@ -37,13 +37,13 @@ class Converted:
 
 @dataclass(slots=True)
 class ToV1:
-    """One conversion. `role` is the nodes' IAM role, which v1 wants where no instance profile is named."""
+    """One conversion. `role`: the nodes' IAM role, which v1 requires without an instance profile."""
 
     role: str = ""
     losses: list[str] = field(default_factory=list)
 
     def convert(self, documents: Iterable[Document]) -> Converted:
-        """NodeClasses before the NodePools that refer to them."""
+        """EC2NodeClasses, then the NodePools that refer to them."""
         documents = tuple(documents)
         provisioners = [each for each in documents if each.get("kind") == "Provisioner"]
         templates = {_name(each): each for each in documents if each.get("kind") == "AWSNodeTemplate"}
@@ -63,7 +63,7 @@ class ToV1:
     def _class_of(
         self, provisioner: Document, templates: Mapping[str, Document], made: Mapping[str, dict[str, Any]]
     ) -> tuple[str, dict[str, Any]]:
-        """A template becomes a class for each kubelet configuration that Provisioners use it with."""
+        """(name, EC2NodeClass) for a Provisioner: one class per kubelet configuration that a template is used with."""
         spec, own = mapping(provisioner.get("spec")), _name(provisioner)
         kubelet = spec.get("kubeletConfiguration")
         name = text(mapping(spec.get("providerRef")).get("name"))
@@ -157,7 +157,7 @@ class ToV1:
         if isinstance(kubelet, Mapping) and kubelet:
             class_spec["kubelet"] = {key: value for key, value in kubelet.items() if key != "containerRuntime"}
             if "containerRuntime" in kubelet:
-                self._lose(own, "kubeletConfiguration.containerRuntime", "nothing: containerd it is")
+                self._lose(own, "kubeletConfiguration.containerRuntime", "nothing to do: v1 uses containerd")
         return {
             "apiVersion": "karpenter.k8s.aws/v1",
             "kind": "EC2NodeClass",
@@ -184,7 +184,7 @@ def _seconds(value: Any) -> str:
 
 
 def _terms(selector: Document) -> Iterator[dict[str, Any]]:
-    """Ids are a term each; tags hold together, and each choice of comma-separated values is a term."""
+    """A term per id; else a term per combination of comma-separated tag values."""
     ids = [each for key in ID_KEYS for each in comma_list(text(selector.get(key)))]
     tags = {str(key): comma_list(text(value)) for key, value in selector.items() if key not in ID_KEYS}
     choices = [dict(zip(tags, values, strict=True)) for values in product(*tags.values())] if tags else []
@@ -195,7 +195,7 @@ def _terms(selector: Document) -> Iterator[dict[str, Any]]:
 
 
 def _ami_terms(selector: Document) -> Iterator[dict[str, Any]]:
-    """`aws::name` and `aws::owners` have fields of their own."""
+    """As `_terms`, with `aws::name` and `aws::owners` as the fields name and owner."""
     plain = {key: value for key, value in selector.items() if key not in ("aws::name", "aws::owners")}
     names = comma_list(text(selector.get("aws::name"))) or [""]
     owners = comma_list(text(selector.get("aws::owners"))) or [""]

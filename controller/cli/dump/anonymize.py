@@ -1,6 +1,6 @@
-"""Objects without what identifies or is secret. Only what is named here is copied: what a later version adds stays out.
+"""Anonymise objects: copy only the fields named here, which scheduling reads, and replace names by pseudonyms.
 
-What remains is what scheduling reads: requests, constraints, sizes, types, zones, times; all names are pseudonyms.
+An allow-list: fields that a later Kubernetes version adds stay out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANNOTATIONS = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-"""Those that decisions are made by, and whose values say nothing about anybody."""
+"""Annotations that decisions depend on and whose values identify nobody."""
 STORAGE_ANNOTATIONS = ("volume.beta.kubernetes.io/storage-class", "volume.kubernetes.io/selected-node")
 TEMPLATE_FIELDS = ("amiFamily", "metadataOptions", "detailedMonitoring")
 EBS_FIELDS = ("volumeSize", "volumeType", "iops", "throughput", "encrypted", "deleteOnTermination")
@@ -44,18 +44,18 @@ RESERVED = (
     "cpu", "memory", "ephemeral-storage", "pid", "memory.available", "nodefs.available", "nodefs.inodesFree",
     "imagefs.available", "imagefs.inodesFree", "pid.available",
 )  # fmt: skip
-"""What those maps may name: resources, and the kubelet's eviction signals."""
+"""Keys that those maps may have: resources and the kubelet's eviction signals."""
 IN_TREE = ("awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "cinder", "vsphereVolume", "local", "hostPath")
 
 
 @dataclass(frozen=True, slots=True)
 class Anonymizer:
-    """One dump's. `anonymous` gives an object's likeness, None for kinds that no dump has."""
+    """Anonymises the objects of one dump."""
 
     names: Pseudonyms
 
     def anonymous(self, document: Document) -> dict[str, Any] | None:
-        """Kind, names and specs of one object."""
+        """An anonymous copy of an object; None for kinds that dumps leave out."""
         makers: Mapping[str, Callable[[Document], dict[str, Any]]] = {
             "Pod": self._pods.pod,
             "Node": self._node,
@@ -229,6 +229,6 @@ class Anonymizer:
 
 
 def anonymous(documents: Iterable[Document], names: Pseudonyms) -> list[dict[str, Any]]:
-    """The likenesses of all objects whose kind a dump has."""
+    """Anonymous copies of all objects whose kind a dump has."""
     made = map(Anonymizer(names).anonymous, documents)
     return [each for each in made if each is not None]

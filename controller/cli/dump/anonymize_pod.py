@@ -1,4 +1,4 @@
-"""Pods without what identifies: requests and constraints stay, names, labels and values become pseudonyms."""
+"""Anonymise pods: requests and constraints stay, names, labels and values become pseudonyms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPREAD = ("maxSkew", "minDomains", "whenUnsatisfiable", "nodeAffinityPolicy", "n
 
 @dataclass(frozen=True, slots=True)
 class PodAnonymizer:
-    """Parts of pods; specs of workloads are made of them too."""
+    """Anonymises pods, and the parts that other objects share with them."""
 
     names: Pseudonyms
 
@@ -181,7 +181,7 @@ class PodAnonymizer:
         return kept
 
     def _volume(self, volume: Document) -> dict[str, Any]:
-        """Volumes of claims alone: all else is mounted without influence on the node."""
+        """Volumes of claims; others do not influence scheduling and are left out (empty)."""
         alias = self.names.alias
         name = {"name": alias(text(volume.get("name")))}
         claim = mapping(volume.get("persistentVolumeClaim"))

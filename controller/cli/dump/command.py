@@ -35,20 +35,22 @@ SETTINGS = (
     "aws.alternativePriceTolerance",
     "aws.spotOfferings",
 )
-"""Settings that a plan depends on and that say nothing about anybody; discounts are left out."""
+"""Settings that a plan depends on; discounts are left out, as they are confidential."""
 
 
 @click.command(cls=Command)
 @cluster_options
-@click.option("-f", "--file", "file", default="-", metavar="FILE", help="Where to write; .gz compresses. [default: -]")
+@click.option(
+    "-f", "--file", "file", default="-", metavar="FILE", help="ClusterLocation to write; .gz compresses. [default: -]"
+)
 @click.option("--catalog", default="", type=click.Choice(["", "live"]), metavar="live",
-              help="Put AWS's types and prices of now in: the plan is then made of the same.")  # fmt: skip
-@click.option("--salt", default="", metavar="TEXT", help="Of the pseudonyms. [default: the cluster's own secret id]")
+              help="Include AWS's types and prices of now, so that plans use the same.")  # fmt: skip
+@click.option("--salt", default="", metavar="TEXT", help="Salt of the pseudonyms. [default: the cluster's secret id]")
 def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> None:
     """An anonymised snapshot for a bug report, that `nodeless simulate FILE` can load.
 
-    In it: requests, constraints, sizes, types, zones, prices, times. Not in it: names (all are pseudonyms, the same in
-    every dump of a cluster), images, environment, commands, secrets, annotations, user data, tags, discounts, events.
+    It has requests, constraints, sizes, types, zones, prices, times. It has no names (but pseudonyms, the same in every
+    dump of a cluster), images, environment, commands, secrets, annotations, user data, tags, discounts, events.
     """
     from controller.cli.inputs.sources import kube_client
 
@@ -64,16 +66,16 @@ def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> N
         raise NodelessError(f"{file} cannot be written: {error.strerror}") from error
     counted = Counter(each["kind"] for each in snapshot["objects"])
     listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counted.items()))
-    output.note(f"Written: {file} ({listed}). Look through it before you share it.")
+    output.note(f"Written: {file} ({listed}). Read it before you share it.")
 
 
 def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict[str, Any]:
-    """The dump as JSON values. Raises KubeErrors, and CloudErrors for a live catalog."""
+    """The dump as JSON values. Raises KubeError, and CloudError with a live catalog."""
     from controller.cli.dump.anonymize import anonymous
     from controller.cli.dump.pseudonyms import Pseudonyms
     from controller.cli.inputs.sources import live_provider, read_cluster
 
-    objects = [each.document for each in read_cluster(kube).placed]
+    objects = [each.document for each in read_cluster(kube).located]
     names = Pseudonyms(hashlib.sha256((salt or _own_id(objects)).encode()).digest())
     settings = next((each for each in objects if each.get("kind") == "ConfigMap"), {})
     snapshot: dict[str, Any] = {
@@ -91,7 +93,7 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
 
 
 def _own_id(objects: list[Any]) -> str:
-    """The uid of the namespace kube-system: the same for as long as the cluster lives, and known to its users alone."""
+    """The uid of the namespace kube-system: constant, and known to the cluster's users alone."""
     for each in objects:
         if each.get("kind") == "Namespace" and each["metadata"].get("name") == "kube-system":
             return text(each["metadata"].get("uid"))

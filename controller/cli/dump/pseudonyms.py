@@ -1,4 +1,4 @@
-"""Names without meaning: under one salt the same text has the same pseudonym, and without it none can be guessed."""
+"""Pseudonyms by a keyed hash: equal text gives an equal pseudonym, and nobody without the salt can guess it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from controller.core.api import labels
 
 PUBLIC_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws", "amazonaws.com")
-"""Label and taint keys of these domains are the field's, not the user's."""
+"""Label and taint keys of these domains are public."""
 PUBLIC_RESOURCES = ("nvidia.com", "amd.com", "habana.ai", "aws.amazon.com", "vpc.amazonaws.com")
 NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 NATIVE_PREFIXES = ("hugepages-", "attachable-volumes-")
@@ -19,39 +19,39 @@ PUBLIC_VALUES = frozenset({*labels.WELL_KNOWN, labels.INITIALIZED, *labels.NORMA
     labels.INSTANCE_AMI_ID,
     labels.HOSTNAME,
 }
-"""Keys whose values anybody may know: types, zones, architectures."""
+"""Keys whose values are public: types, zones, architectures."""
 KNOWN_DRIVERS = ("ebs.csi.aws.com", "efs.csi.aws.com", "fsx.csi.aws.com", "s3.csi.aws.com")
 LONGEST_NUMBER = 6
-"""Digits of a value that is taken for a number, and kept: Gt and Lt need it."""
+"""Digits of a value that is kept as a number, which Gt and Lt need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pseudonyms:
-    """`salt` keys the pseudonyms: with the same one, two dumps can be compared."""
+    """Dumps with the same salt can be compared."""
 
     salt: bytes
 
     def alias(self, text: str) -> str:
-        """A name: a letter and ten hex digits, fit for every name in Kubernetes; empty stays empty."""
+        """x and ten hex digits, valid as any Kubernetes name; empty stays empty."""
         return "x" + hmac.new(self.salt, text.encode(), hashlib.sha256).hexdigest()[:10] if text else ""
 
     def key(self, key: str) -> str:
-        """A label's or taint's key: the field's own stay."""
+        """A label's or taint's key; public ones stay."""
         domain, slash, _ = key.rpartition("/")
         public = slash and any(domain == each or domain.endswith(f".{each}") for each in PUBLIC_DOMAINS)
         return key if public or domain in PUBLIC_RESOURCES else self.alias(key)
 
     def value(self, key: str, value: str) -> str:
-        """A label's value: public ones, true, false and small numbers stay."""
+        """A label's value; public ones, true, false and small numbers stay."""
         plain = value in ("", "true", "false") or (value.isdecimal() and len(value) <= LONGEST_NUMBER)
         return value if plain or key in PUBLIC_VALUES else self.alias(value)
 
     def resource(self, name: str) -> str:
-        """A resource's name: only those of a company's own devices say something about it."""
+        """A resource's name; native and public ones stay."""
         domain, slash, _ = name.partition("/")
         native = not slash and (name in NATIVE_RESOURCES or name.startswith(NATIVE_PREFIXES))
         return name if native or domain in PUBLIC_RESOURCES else f"dumped.example/{self.alias(name)}"
 
     def driver(self, name: str) -> str:
-        """A volume plugin's name."""
+        """A CSI driver's name; known ones stay."""
         return name if name in KNOWN_DRIVERS or name.startswith("kubernetes.io/") else self.alias(name)

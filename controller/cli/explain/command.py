@@ -1,4 +1,4 @@
-"""`nodeless explain`: why a pod waits, why a node is of this type and stays or goes, what a Provisioner can launch."""
+"""`nodeless explain`: why a pod is pending, why a node stays or goes, what a Provisioner can launch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 import click
 
 from controller.cli import output
-from controller.cli.answer import give
-from controller.cli.cluster.cluster_view import Where, look
+from controller.cli.cluster.cluster_view import ClusterLocation, read_cluster_view
+from controller.cli.explain.answer import show
 from controller.cli.output import Command, cluster_options, output_option
 
 KINDS = ("pod", "node", "provisioner")
@@ -26,22 +26,25 @@ KINDS = ("pod", "node", "provisioner")
 )  # fmt: skip
 @output_option()
 def explain(kind: str, name: str, namespace: str, form: str, **where: str) -> None:
-    """Why a pod waits, a node is what it is, or a Provisioner launches nothing.
+    """Why a pod is pending, a node stays or goes, or a Provisioner launches nothing.
 
-    It asks the controller's own rules about the cluster as it is now: the plan for waiting pods, the gate for removals,
-    the limits, the budgets. NAME of a pod may be NAMESPACE/NAME.
+    Uses the controller's own rules on the present state: the plan for pending pods, the removal gate, limits and
+    disruption budgets. A pod's NAME may be NAMESPACE/NAME.
     """
     from controller.cli.explain.explain_node import explain_node
     from controller.cli.explain.explain_pod import explain_pod
     from controller.cli.explain.explain_provisioner import explain_provisioner
 
     with output.progress("Reading the cluster"):
-        present, now = look(Where(**where)), time.time()
+        cluster, now = read_cluster_view(ClusterLocation(**where)), time.time()
         if kind == "pod":
             before, slash, last = name.partition("/")
-            answer = explain_pod(present, before if slash else namespace, last if slash else name, now)
+            answer = explain_pod(cluster, before if slash else namespace, last if slash else name, now)
         elif kind == "node":
-            answer = explain_node(present, name, now)
+            answer = explain_node(cluster, name, now)
         else:
-            answer = explain_provisioner(present, name, now)
-    give(answer, form)
+            answer = explain_provisioner(cluster, name, now)
+    if form == "table":
+        show(answer, output.console())
+    else:
+        output.structured(answer.document(), form)

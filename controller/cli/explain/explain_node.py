@@ -1,4 +1,4 @@
-"""Why a node is what it is, and why it stays or goes."""
+"""Explain a node: use, price, the type its pods would get today, and what removes or keeps it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from controller.cli.answer import Answer, Section
-from controller.cli.cluster.cluster_view import Present
-from controller.cli.cluster.decision_log import decisions, line
+from controller.cli.cluster.cluster_view import ClusterView
+from controller.cli.cluster.decision_log import decisions
 from controller.cli.cluster.node_facts import NodeFacts, node_facts
-from controller.cli.cluster.object_events import lines
 from controller.cli.cluster.simulation_report import workload_of
-from controller.cli.figures import age, money, month, percent
+from controller.cli.explain.answer import Answer, Section
+from controller.cli.explain.history import decisions_section, events_section
+from controller.cli.formatting import age, money, month, percent
 from controller.cloud.catalogs import template_of
 from controller.core.api.labels import DO_NOT_CONSOLIDATE
 from controller.core.api.quantity import format_quantity
@@ -31,32 +31,32 @@ from controller.core.state.snapshot import StateNode
 from controller.errors import CloudError, NotFoundError, ValidationError
 
 
-def explain_node(present: Present, name: str, now: float) -> Answer:
-    """The answer; of a node that is gone, what is on record of it. Raises NotFoundError where nothing is."""
-    node = present.snapshot.nodes.get(name)
-    on_record = decisions(present.kube, f"Node/{name}")
-    told = Section("Decisions", tuple(line(entry, now) for entry in on_record))
-    said = Section("Events", lines(present.kube, "Node", name, "", now))
+def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
+    """Explain a node, or a removed one from the decision ledger. Raises NotFoundError without either."""
+    node = cluster.snapshot.nodes.get(name)
+    on_record = decisions(cluster.kube, f"Node/{name}")
+    decided = decisions_section(on_record, now)
+    events = events_section(cluster.kube, "Node", name, "", now)
     if node is None:
-        if not told.lines and not said.lines:
+        if not decided.lines and not events.lines:
             raise NotFoundError(f"There is no node {name}, and no decision on record is about it")
-        return Answer(f"Node {name}", _farewell(on_record), {}, (told, said))
-    facts, listed = node_facts(node, present.paid, now), node_facts(node, present.prices, now).price_per_hour
-    everyone = candidates(present.snapshot, present.view.types, now)
+        return Answer(f"Node {name}", _removed(on_record), {}, (decided, events))
+    facts, listed = node_facts(node, cluster.paid_prices, now), node_facts(node, cluster.prices, now).price_per_hour
+    everyone = candidates(cluster.snapshot, cluster.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
-    simulator = Simulator(present.snapshot, present.view.types, skipped=present.view.problems, options=present.options)
+    simulator = Simulator(cluster.snapshot, cluster.view.types, skipped=cluster.view.problems, options=cluster.options)
     sections = [Section("Runs", tuple(_pods(node)))]
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
-        sections.append(Section("Stays or goes", tuple(_removal(present, candidate, everyone, simulator, now))))
-    sections += [told, said]
+        sections.append(Section("Stays or goes", tuple(_removal(cluster, candidate, everyone, simulator, now))))
+    sections += [decided, events]
     return Answer(
-        f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), present.price_notes
+        f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), cluster.price_notes
     )
 
 
-def _farewell(on_record: Sequence[Entry]) -> str:
-    """Who took it away, and why, by the newest decision to remove it."""
+def _removed(on_record: Sequence[Entry]) -> str:
+    """What removed the node and why, by the newest removal in the ledger."""
     removal = next((each.decision for each in reversed(on_record) if each.decision.kind == "remove"), None)
     return f"is gone: {removal.method} removed it: {removal.reason}" if removal else "is gone"
 
@@ -65,18 +65,18 @@ def _verdict(node: StateNode, candidate: Candidate | None) -> str:
     if node.leaving:
         return "is leaving"
     if not node.provisioner_name:
-        return "belongs to no Provisioner: it is left alone, and its free room is used"
+        return "belongs to no Provisioner: it is never removed, and its free room is used"
     if candidate is None:
         return f"belongs to Provisioner {node.provisioner_name}, which does not exist or is not valid"
     if not node.initialized:
-        return f"is coming up for Provisioner {node.provisioner_name}"
-    return f"serves Provisioner {node.provisioner_name}"
+        return f"is starting for Provisioner {node.provisioner_name}"
+    return f"belongs to Provisioner {node.provisioner_name}"
 
 
 def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
-    """`listed`: the price that what follows is compared by."""
+    """`listed`: the catalog's price, which the sections below compare with."""
     price = facts.price_per_hour
-    other = f" when it was launched; {money(listed)}/h is reckoned with below" if listed not in (None, price) else ""
+    other = f" at launch; {money(listed)}/h in the comparisons below" if listed not in (None, price) else ""
     room = [
         f"{name} {percent(facts.use(name))} of {format_quantity(name, amount)}"
         for name, amount in sorted(facts.allocatable.items())
@@ -85,7 +85,7 @@ def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
     return {
         "type": f"{facts.instance_type} {facts.capacity_type}",
         "zone": facts.zone,
-        "price": f"{money(price)}/h, {month(price)}/month{other}" if price is not None else "not known",
+        "price": f"{money(price)}/h, {month(price)}/month{other}" if price is not None else "unknown",
         "age": age(facts.age_seconds),
         "state": facts.state,
         "in use": ", ".join(room),
@@ -98,7 +98,7 @@ def _pods(node: StateNode) -> Iterator[str]:
 
 
 def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
-    """What would be chosen for its pods now, were there no other room."""
+    """What its pods would get on new nodes today, without any existing node."""
     if not candidate.pods:
         yield "it has no pods that need a node"
         return
@@ -117,13 +117,13 @@ def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
 
 
 def _removal(
-    present: Present, candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float
+    cluster: ClusterView, candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float
 ) -> Iterator[str]:
-    gate = Gate(present.snapshot, now)
+    gate = Gate(cluster.snapshot, now)
     refusal = gate.refusal(candidate)
-    yield f"no removal now: {refusal.reason}" if refusal else "gate: nothing keeps it from being removed"
+    yield f"gate: blocked: {refusal.reason}" if refusal else "gate: nothing blocks its removal"
     empty = verdict(candidate.node, candidate.provisioner, now)
-    goes = "it goes: " if empty.action is EmptinessAction.DELETE else ""
+    goes = "removes it: " if empty.action is EmptinessAction.DELETE else ""
     wait = f" ({age(empty.requeue_seconds)} left)" if empty.requeue_seconds else ""
     yield f"emptiness: {goes}{empty.reason}{wait}"
     due = expiration.expires_at(candidate)
@@ -131,19 +131,19 @@ def _removal(
         yield "expiration: never (ttlSecondsUntilExpired is not set)"
     else:
         yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
-    yield f"drift: {_drift(present, candidate)}"
+    yield f"drift: {_drift(cluster, candidate)}"
     yield f"consolidation: {_consolidation(candidate, everyone, simulator, now)}"
 
 
-def _drift(present: Present, candidate: Candidate) -> str:
-    if not present.settings.drift_enabled:
+def _drift(cluster: ClusterView, candidate: Candidate) -> str:
+    if not cluster.settings.drift_enabled:
         return "off (featureGates.driftEnabled)"
     try:
-        template = template_of(present.snapshot, candidate.provisioner)
+        template = template_of(cluster.snapshot, candidate.provisioner)
     except (CloudError, ValidationError) as error:
         return str(error)
     reason = drift_reason(candidate.node.node, candidate.provisioner, template, None)
-    return reason or "none, as far as its Provisioner and template say (the AMI is not looked at here)"
+    return reason or "none by Provisioner and template (the AMI is not checked here)"
 
 
 def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float) -> str:
@@ -155,8 +155,8 @@ def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simula
         return why
     moved = resting(simulator.snapshot, now)
     if any(workload(pod) in moved for pod in candidate.pods):
-        return "pods of its workloads were moved a short while ago"
+        return "its workloads rest after a recent move"
     search = consolidation_search.judge([candidate], everyone, simulator, Gate(simulator.snapshot, now))
     for command in search.commands:
-        return f"it can go: {command.text()}"
-    return "; ".join(reason for _, reason in search.kept) or "nothing to gain"
+        return f"removes it: {command.text()}"
+    return "; ".join(reason for _, reason in search.kept) or "no saving"

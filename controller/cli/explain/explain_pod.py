@@ -1,16 +1,16 @@
-"""Why a pod waits, and what would help; or where it runs, and for how much."""
+"""Explain a pod: why it is pending and what would help, or where it runs and at which price."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.cli.answer import Answer, Section
-from controller.cli.cluster.cluster_view import Present
-from controller.cli.cluster.decision_log import decisions, line
-from controller.cli.cluster.dry_run import Foresight, foresee
-from controller.cli.cluster.object_events import lines
+from controller.cli.cluster.cluster_view import ClusterView
+from controller.cli.cluster.decision_log import decisions
+from controller.cli.cluster.dry_run import DryRun, dry_run
 from controller.cli.cluster.simulation import price_of
-from controller.cli.figures import age, money
+from controller.cli.explain.answer import Answer, Section
+from controller.cli.explain.history import decisions_section, events_section
+from controller.cli.formatting import age, money
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.quantity import format_quantity
@@ -19,16 +19,17 @@ from controller.core.provisioning.problem import opted_out, provisionable
 from controller.errors import NotFoundError
 
 
-def explain_pod(present: Present, namespace: str, name: str, now: float) -> Answer:
-    """The answer. Raises NotFoundError."""
-    pod = present.snapshot.pods.get((namespace, name))
+def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> Answer:
+    """Explain a pod. Raises NotFoundError."""
+    pod = cluster.snapshot.pods.get((namespace, name))
     if pod is None:
         raise NotFoundError(f"There is no pod {namespace}/{name}; -n NAMESPACE looks in another namespace")
-    verdict, sections = _bound(present, pod) if pod.node_name else _waiting(present, pod, now)
-    on_record = decisions(present.kube, f"{namespace}/{name}")
-    decided = Section("Decisions", tuple(line(entry, now) for entry in on_record))
-    said = Section("Events", lines(present.kube, "Pod", name, namespace, now))
-    return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), (*sections, decided, said), present.price_notes)
+    verdict, sections = _bound(cluster, pod) if pod.node_name else _waiting(cluster, pod, now)
+    decided = decisions_section(decisions(cluster.kube, f"{namespace}/{name}"), now)
+    events = events_section(cluster.kube, "Pod", name, namespace, now)
+    return Answer(
+        f"Pod {namespace}/{name}", verdict, _facts(pod, now), (*sections, decided, events), cluster.price_notes
+    )
 
 
 def _facts(pod: Pod, now: float) -> dict[str, str]:
@@ -46,33 +47,33 @@ def _facts(pod: Pod, now: float) -> dict[str, str]:
     }
 
 
-def _bound(present: Present, pod: Pod) -> tuple[str, tuple[Section, ...]]:
-    node = present.snapshot.nodes.get(pod.node_name)
+def _bound(cluster: ClusterView, pod: Pod) -> tuple[str, tuple[Section, ...]]:
+    node = cluster.snapshot.nodes.get(pod.node_name)
     if node is None:
         return f"is bound to node {pod.node_name}, which does not exist any more", ()
     labels = node.node.labels
     kind = " ".join(filter(None, (labels.get(INSTANCE_TYPE), labels.get(CAPACITY_TYPE), labels.get(ZONE))))
-    price = price_of(node, present.paid)
+    price = price_of(node, cluster.paid_prices)
     cost = f", {money(price)}/h" if price is not None else ""
     verdict = f"runs on {node.name} ({kind or 'type unknown'}{cost})"
     return verdict, (Section("More", (f"nodeless explain node {node.name}",)),)
 
 
-def _waiting(present: Present, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
+def _waiting(cluster: ClusterView, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
     """By the controller's own predicate and plan."""
     if not provisionable(pod):
         return f"gets no node: {_not_served(pod)}", ()
     if opted_out(pod):
         return "gets no node: its affinity asks for nodes that no Provisioner makes (karpenter.sh/provisioner-name)", ()
-    plan = present.plan()
+    plan = cluster.plan()
     for left in plan.unplaced:
         if left.pod == pod.key:
             reasons = tuple(f"{each.rstrip('.')}" for each in left.reason.split(". "))
             return "cannot be placed", (Section("Why, and what would help", reasons),)
-    seen = foresee(present, plan, now)
-    if refusal := seen.refused.get(pod.key):
-        return "waits, because a limit binds", (Section("Why", (f"not launched: {refusal}",)),)
-    return _planned(seen, pod, present.options.preference_premium)
+    outcome = dry_run(cluster, plan, now)
+    if refusal := outcome.refused.get(pod.key):
+        return "is pending because a limit binds", (Section("Why", (f"not launched: {refusal}",)),)
+    return _planned(outcome, pod, cluster.options.preference_premium)
 
 
 def _not_served(pod: Pod) -> str:
@@ -81,29 +82,32 @@ def _not_served(pod: Pod) -> str:
     if pod.terminal:
         return f"it has ended ({pod.phase})"
     if pod.daemon:
-        return "it is a DaemonSet's, and these never make a node of their own"
+        return "DaemonSet pods never cause a launch"
     if pod.static:
-        return "it is a static pod of a node"
+        return "it is a static pod"
     if pod.nominated_node_name:
-        return f"kube-scheduler is making room for it on {pod.nominated_node_name} by preemption"
+        return f"kube-scheduler is preempting pods for it on {pod.nominated_node_name}"
     if pod.spec.gated:
-        return "it has scheduling gates (spec.schedulingGates); whoever set them must take them off"
+        return "it has scheduling gates (spec.schedulingGates); whoever set them must remove them"
     if pod.spec.scheduler_name != "default-scheduler":
-        return f"its scheduler {pod.spec.scheduler_name!r} has not said that it finds no place; does it run?"
-    return "kube-scheduler has not said that it finds no place (condition PodScheduled); wait a moment, or see its log"
+        return f"its scheduler {pod.spec.scheduler_name!r} has not marked it Unschedulable; is it running?"
+    return "kube-scheduler has not marked it Unschedulable yet (condition PodScheduled); wait a moment, or see its log"
 
 
-def _planned(seen: Foresight, pod: Pod, premium: float | None) -> tuple[str, tuple[Section, ...]]:
-    for each in seen.plan.existing:
+def _planned(outcome: DryRun, pod: Pod, premium: float | None) -> tuple[str, tuple[Section, ...]]:
+    for each in outcome.plan.existing:
         if pod.key in each.pods:
-            return f"has a place on node {each.node}; kube-scheduler will bind it", (Section("Why", (each.reason,)),)
-    for node in seen.launched:
+            return f"fits on node {each.node}; kube-scheduler will bind it", (Section("Why", (each.reason,)),)
+    for node in outcome.launched:
         if pod.key in node.pods:
             offering = node.offering
             where = f"{offering.instance_type} {offering.capacity_type} in {offering.zone} at {money(offering.price)}/h"
-            why = (*_node_reasons(node), *(dear.said(premium) for dear in seen.plan.too_dear if pod.key in dear.pods))
+            why = (
+                *_node_reasons(node),
+                *(dear.said(premium) for dear in outcome.plan.too_dear if pod.key in dear.pods),
+            )
             return f"would get a new node: {where}", (Section("Why", why),)
-    return "is in no plan; this should not happen", ()
+    return "is in no plan: this is a bug", ()
 
 
 def _node_reasons(node: PlannedNode) -> Iterator[str]:
@@ -111,5 +115,5 @@ def _node_reasons(node: PlannedNode) -> Iterator[str]:
     if node.runner_up is not None:
         second = node.runner_up
         more = second.price - node.offering.price
-        yield f"second: {second.instance_type} {second.capacity_type} in {second.zone}, {money(more)}/h more"
+        yield f"runner-up: {second.instance_type} {second.capacity_type} in {second.zone}, {money(more)}/h more"
     yield f"shares the node with {len(node.pods) - 1} other pods"

@@ -1,15 +1,15 @@
-"""What a Provisioner can launch, what its requirements leave, what its limits leave, and what its budgets allow."""
+"""Explain a Provisioner: what its requirements, limits and disruption budgets leave."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.cli.answer import Answer, Section
-from controller.cli.cluster.cluster_view import Present
-from controller.cli.cluster.limits_report import bounds_of
+from controller.cli.cluster.cluster_view import ClusterView
+from controller.cli.cluster.limits_report import provisioner_limit_statuses
 from controller.cli.cluster.node_facts import node_facts
-from controller.cli.cluster.object_events import lines
-from controller.cli.figures import count, money
+from controller.cli.explain.answer import Answer, Section
+from controller.cli.explain.history import events_section
+from controller.cli.formatting import count, money
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, PricedOffering
@@ -21,37 +21,37 @@ from controller.errors import NotFoundError
 SHOWN = 5
 
 
-def explain_provisioner(present: Present, name: str, now: float) -> Answer:
-    """The answer. Raises NotFoundError."""
-    snapshot = present.snapshot
+def explain_provisioner(cluster: ClusterView, name: str, now: float) -> Answer:
+    """Explain a Provisioner. Raises NotFoundError."""
+    snapshot = cluster.snapshot
     provisioner, invalid = snapshot.provisioners.get(name), snapshot.invalid.get(("Provisioner", name))
-    said = Section("Events", lines(present.kube, "Provisioner", name, "", now))
+    events = events_section(cluster.kube, "Provisioner", name, "", now)
     if provisioner is None and invalid is not None:
         broken = Section("Broken rules", tuple(invalid.error.split(" | ")))
-        return Answer(f"Provisioner {name}", "is not valid: it launches nothing", {}, (broken, said))
+        return Answer(f"Provisioner {name}", "is not valid: it launches nothing", {}, (broken, events))
     if provisioner is None:
         known = ", ".join(snapshot.provisioners) or "none"
         raise NotFoundError(f"There is no Provisioner {name}; there are: {known}")
-    problem = present.view.problems.get(name, "")
-    types = present.view.types.get(name, ())
+    problem = cluster.view.problems.get(name, "")
+    types = cluster.view.types.get(name, ())
     sections = (
         Section("Problems", tuple(problem.split(" | ")) if problem else ()),
         Section("What its requirements leave", tuple(_funnel(provisioner, types))),
         Section("Cheapest offerings", tuple(_cheapest(provisioner, types))),
-        Section("Limits", tuple(_limits(present, provisioner, now))),
-        Section("Nodes that may be on their way out at once", tuple(_budgets(present, provisioner, now))),
-        said,
+        Section("Limits", tuple(_limits(cluster, provisioner, now))),
+        Section("Nodes that may be on their way out at once", tuple(_budgets(cluster, provisioner, now))),
+        events,
     )
     verdict = "launches nothing now" if problem else "can launch nodes"
-    return Answer(f"Provisioner {name}", verdict, _facts(present, provisioner, now), sections, present.price_notes)
+    return Answer(f"Provisioner {name}", verdict, _facts(cluster, provisioner, now), sections, cluster.price_notes)
 
 
-def _facts(present: Present, provisioner: Provisioner, now: float) -> dict[str, str]:
-    prices = present.paid
-    own = [node for node in present.snapshot.nodes.values() if node.provisioner_name == provisioner.name]
+def _facts(cluster: ClusterView, provisioner: Provisioner, now: float) -> dict[str, str]:
+    prices = cluster.paid_prices
+    own = [node for node in cluster.snapshot.nodes.values() if node.provisioner_name == provisioner.name]
     known = [node_facts(node, prices, now).price_per_hour for node in own]
     total = sum(price for price in known if price is not None)
-    heavier = sum(each.weight > provisioner.weight for each in present.snapshot.provisioners.values())
+    heavier = sum(each.weight > provisioner.weight for each in cluster.snapshot.provisioners.values())
     after_empty, expired = provisioner.ttl_seconds_after_empty, provisioner.ttl_seconds_until_expired
     return {
         "template": provisioner.provider_ref or "inline (spec.provider)",
@@ -65,8 +65,8 @@ def _facts(present: Present, provisioner: Provisioner, now: float) -> dict[str, 
 
 
 def _funnel(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iterator[str]:
-    """How many types are left after each requirement, in their order."""
-    yield f"{len(types)} instance types are sold where its template has subnets"
+    """How many types are left after each requirement."""
+    yield f"{len(types)} instance types in the zones of its template's subnets"
     left = types
     for requirement in Requirements.of(provisioner.requirements).values():
         left = tuple(each for each in left if meets(requirement, each))
@@ -93,16 +93,16 @@ def _cheapest(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iter
         yield f"{each.instance_type} {each.capacity_type} in {each.zone}, {money(each.price)}/h"
 
 
-def _limits(present: Present, provisioner: Provisioner, now: float) -> Iterator[str]:
+def _limits(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[str]:
     if provisioner.limits is None:
         yield "spec.limits: none"
-    for each in bounds_of(present, provisioner, now):
+    for each in provisioner_limit_statuses(cluster, provisioner, now):
         state = f" ({': '.join(filter(None, (each.state, each.reason)))})" if each.state else ""
         yield f"{each.what}: {each.have} of {each.want}{state}" if each.want else f"{each.what}{state}"
 
 
-def _budgets(present: Present, provisioner: Provisioner, now: float) -> Iterator[str]:
-    nodes = sum(node.provisioner_name == provisioner.name for node in present.snapshot.nodes.values())
+def _budgets(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[str]:
+    nodes = sum(node.provisioner_name == provisioner.name for node in cluster.snapshot.nodes.values())
     for reason in REASONS:
         allowed = allowance(provisioner, reason, nodes, now)
         yield f"{reason}: {allowed.nodes} of {nodes} ({allowed.because})"

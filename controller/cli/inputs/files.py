@@ -1,6 +1,6 @@
-"""Files of Kubernetes objects: YAML or JSON, folders of them, stack configuration, dumps; each object with its place.
+"""Read Kubernetes objects from YAML or JSON files, folders and standard input, each with its location.
 
-Every problem of every file goes to one report, so that a user sees all of them at once.
+The problems of all files go to one report.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """An object and where it stands, for messages: `fleet.yaml (document 2)`."""
+class LocatedObject:
+    """An object with its location for messages, such as `fleet.yaml (document 2)`."""
 
     document: Document
     where: str
@@ -42,9 +42,9 @@ class Placed:
         return str(metadata.get("name") or metadata.get("generateName") or "")
 
 
-def read_files(paths: Iterable[str], report: Report) -> tuple[Placed, ...]:
-    """The objects of these files in order; folders are read with all below them, `-` is standard input."""
-    objects: list[Placed] = []
+def read_files(paths: Iterable[str], report: Report) -> tuple[LocatedObject, ...]:
+    """The objects of these files, in order. Folders are read recursively; `-` is standard input."""
+    objects: list[LocatedObject] = []
     for path in paths:
         for name, text in _texts(path, report):
             objects.extend(_objects(name, text, report))
@@ -69,7 +69,7 @@ def _texts(path: str, report: Report) -> Iterator[tuple[str, str]]:
             report.add(str(file), f"is not text: {error}", "it must be YAML or JSON, gzip-compressed or not")
 
 
-def _objects(name: str, text: str, report: Report) -> Iterator[Placed]:
+def _objects(name: str, text: str, report: Report) -> Iterator[LocatedObject]:
     try:
         documents = [each for each in yaml.load_all(text, _LOADER) if each is not None]
     except yaml.YAMLError as error:
@@ -77,20 +77,20 @@ def _objects(name: str, text: str, report: Report) -> Iterator[Placed]:
         return
     for number, document in enumerate(documents, start=1):
         where = name if len(documents) == 1 else f"{name} (document {number})"
-        yield from _placed(document, where, report)
+        yield from _locate(document, where, report)
 
 
-def _placed(document: Any, where: str, report: Report) -> Iterator[Placed]:
+def _locate(document: Any, where: str, report: Report) -> Iterator[LocatedObject]:
     if not isinstance(document, dict):
         report.add(where, f"must be a Kubernetes object, not {kind_of(document)}")
     elif "kind" not in document and isinstance(document.get("config"), dict):
-        yield Placed({"kind": "StackConfig", **document}, where)
+        yield LocatedObject({"kind": "StackConfig", **document}, where)
     elif not isinstance(document.get("kind"), str):
         report.add(f"{where}: kind", "is missing", "every object of Kubernetes has apiVersion and kind")
     elif document["kind"].endswith("List") and isinstance(document.get("items"), list):
         for index, item in enumerate(document["items"]):
             kind = document["kind"].removesuffix("List")
             full = {"kind": kind, **item} if isinstance(item, dict) and kind else item
-            yield from _placed(full, f"{where}: items[{index}]", report)
+            yield from _locate(full, f"{where}: items[{index}]", report)
     else:
-        yield Placed(document, where)
+        yield LocatedObject(document, where)

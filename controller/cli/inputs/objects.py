@@ -1,4 +1,4 @@
-"""Objects of files, dumps and clusters with their places, unfolded: stack configuration and dumps taken apart."""
+"""Objects of files, with stack configuration and dumps unfolded into the objects they hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.aws.catalog.offline_catalog import RegionCatalog, read_catalog
-from controller.cli.inputs.files import Placed, read_files
+from controller.cli.inputs.files import LocatedObject, read_files
 from controller.cli.inputs.stack_file import stack_objects, stack_region
 from controller.core.api.document import mapping, objects
 from controller.core.api.labels import REGION
@@ -20,55 +20,59 @@ CONFIGURATION = ("Provisioner", "AWSNodeTemplate")
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """No stack configuration and no dump is left among them."""
+    """Unfolded objects: no stack configuration and no dump among them."""
 
-    placed: tuple[Placed, ...] = ()
+    located: tuple[LocatedObject, ...] = ()
     regions: tuple[str, ...] = ()
     """Regions that stack configurations and dumps name."""
     catalog: RegionCatalog | None = None
-    """Of the dump, if one was read."""
+    """Of a dump that has one."""
 
     @property
-    def configuration(self) -> tuple[Placed, ...]:
+    def configuration(self) -> tuple[LocatedObject, ...]:
         """Provisioners, templates and settings."""
-        return tuple(each for each in self.placed if configures(each))
+        return tuple(each for each in self.located if configures(each))
 
     @property
-    def workload(self) -> tuple[Placed, ...]:
-        """All else."""
-        return tuple(each for each in self.placed if not configures(each))
+    def workload(self) -> tuple[LocatedObject, ...]:
+        """All other objects."""
+        return tuple(each for each in self.located if not configures(each))
 
     @property
     def region(self) -> str:
-        """Where most nodes are; empty when none says."""
+        """The region of most nodes; empty when no node has the label."""
         labels = (
-            mapping(mapping(each.document.get("metadata")).get("labels")) for each in self.placed if each.kind == "Node"
+            mapping(mapping(each.document.get("metadata")).get("labels"))
+            for each in self.located
+            if each.kind == "Node"
         )
         counts = Counter(str(own[REGION]) for own in labels if own.get(REGION))
         return counts.most_common(1)[0][0] if counts else ""
 
 
-def configures(each: Placed) -> bool:
-    """Whether the object says what nodes there may be, rather than what is to run on them."""
+def configures(each: LocatedObject) -> bool:
+    """Whether the object is a Provisioner, a node template or the settings."""
     return each.kind in CONFIGURATION or (each.kind == "ConfigMap" and each.name == CONFIG_MAP)
 
 
 def read_objects(paths: Iterable[str], report: Report) -> Objects:
-    """Read files (see `files.read_files`) and take apart what holds others."""
+    """Read files (see `read_files`) and unfold them."""
     return unfold(read_files(paths, report), report)
 
 
-def unfold(placed: Iterable[Placed], report: Report) -> Objects:
-    """Take stack configurations and dumps apart."""
-    unfolded: list[Placed] = []
+def unfold(located: Iterable[LocatedObject], report: Report) -> Objects:
+    """Replace stack configurations and dumps by the objects they hold."""
+    unfolded: list[LocatedObject] = []
     regions: list[str] = []
     catalog: RegionCatalog | None = None
-    for each in placed:
+    for each in located:
         if each.kind == STACK:
             unfolded.extend(stack_objects(each, report))
             regions.append(stack_region(each))
         elif each.kind == DUMP:
-            unfolded.extend(Placed(one, each.where) for one in objects(each.document.get("objects")) if "kind" in one)
+            unfolded.extend(
+                LocatedObject(one, each.where) for one in objects(each.document.get("objects")) if "kind" in one
+            )
             catalog = _catalog(each, report) or catalog
         else:
             unfolded.append(each)
@@ -77,7 +81,7 @@ def unfold(placed: Iterable[Placed], report: Report) -> Objects:
     return Objects(tuple(unfolded), tuple(region for region in regions if region), catalog)
 
 
-def _catalog(dump: Placed, report: Report) -> RegionCatalog | None:
+def _catalog(dump: LocatedObject, report: Report) -> RegionCatalog | None:
     if dump.document.get("catalog") is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a simulation is of: a cluster state made of files, of a dump or of a live cluster, and the settings with it.
+"""Build a cluster state and settings from files, a dump or a live cluster.
 
-Everything becomes the same JSON documents that the watches deliver, and goes through the same `Cluster`: what is
-planned here is what the controller would plan.
+Every input becomes the JSON documents that watches deliver and goes through the same `Cluster`, so the plan is the one
+that the controller would make.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.cli.inputs.files import Placed
-from controller.cli.inputs.workload_pods import WORKLOADS, Expanded, Scale, expand
+from controller.cli.inputs.files import LocatedObject
+from controller.cli.inputs.workload_pods import WORKLOADS, ExpandedWorkloads, ReplicaOverrides, expand
 from controller.core.api.document import Document, mapping, text
 from controller.core.api.strict import Report, did_you_mean
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -30,7 +30,7 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A cluster state to plan for. `notes` say what was assumed or left out."""
+    """A cluster state to plan for. `notes`: what was assumed or left out."""
 
     name: str
     snapshot: Snapshot
@@ -38,39 +38,41 @@ class Scenario:
     notes: tuple[str, ...] = ()
 
 
-def scenario(name: str, placed: Sequence[Placed], report: Report, scale: Scale | None = None) -> Scenario | None:
-    """The scenario of these objects; None, and problems in `report`, when some are wrong."""
+def scenario(
+    name: str, located: Sequence[LocatedObject], report: Report, overrides: ReplicaOverrides | None = None
+) -> Scenario | None:
+    """Build a scenario; None, with problems in `report`, when an object is wrong."""
     before = len(report.problems)
-    check_configuration(placed, report)
-    settings = _settings(placed, report)
-    scale = scale or Scale()
-    running = [each for each in placed if each.kind == "Pod" and bound(each.document)]
-    waiting = [each for each in placed if each.kind != "Pod" or not bound(each.document)]
-    expanded = expand(waiting, scale, report)
-    _check_scale(scale, expanded, waiting, report)
+    check_configuration(located, report)
+    settings = _settings(located, report)
+    overrides = overrides or ReplicaOverrides()
+    running = [each for each in located if each.kind == "Pod" and bound(each.document)]
+    waiting = [each for each in located if each.kind != "Pod" or not bound(each.document)]
+    expanded = expand(waiting, overrides, report)
+    _check_overrides(overrides, expanded, waiting, report)
     if len(report.problems) > before:
         return None
-    documents = _documents(placed, running, expanded)
-    notes = (*_assume_classes(documents), *_not_looked_at(placed))
+    documents = _documents(located, running, expanded)
+    notes = (*_assume_classes(documents), *_not_looked_at(located))
     return Scenario(name, _cluster(documents).snapshot(), settings, notes)
 
 
-def state_of(placed: Sequence[Placed]) -> tuple[Snapshot, Settings]:
-    """The snapshot of `cluster_of`."""
-    cluster, settings = cluster_of(placed)
+def state_of(located: Sequence[LocatedObject]) -> tuple[Snapshot, Settings]:
+    """The snapshot and settings of `cluster_of`."""
+    cluster, settings = cluster_of(located)
     return cluster.snapshot(), settings
 
 
-def cluster_of(placed: Sequence[Placed]) -> tuple[Cluster, Settings]:
-    """Objects as they are: pods wait only where they say so, and what is invalid is among the snapshot's `invalid`.
+def cluster_of(located: Sequence[LocatedObject]) -> tuple[Cluster, Settings]:
+    """Build the state of objects as they are; invalid ones are in the snapshot's `invalid`.
 
-    Raises ValidationError for settings that are wrong.
+    Raises ValidationError for wrong settings.
     """
     report = Report()
-    settings = _settings(placed, report)
+    settings = _settings(located, report)
     if report.problems:
         raise ValidationError(CONFIG_MAP, report.problems)
-    documents = {kind: [each.document for each in placed if each.kind == kind] for kind in KINDS}
+    documents = {kind: [each.document for each in located if each.kind == kind] for kind in KINDS}
     return _cluster(documents), settings
 
 
@@ -82,13 +84,15 @@ def _cluster(documents: Mapping[str, Sequence[Document]]) -> Cluster:
 
 
 def bound(pod: Document) -> bool:
-    """Whether the pod is on a node."""
+    """Whether the pod has a node."""
     return bool(mapping(pod.get("spec")).get("nodeName"))
 
 
-def _documents(placed: Iterable[Placed], running: Iterable[Placed], expanded: Expanded) -> dict[str, list[Document]]:
+def _documents(
+    located: Iterable[LocatedObject], running: Iterable[LocatedObject], expanded: ExpandedWorkloads
+) -> dict[str, list[Document]]:
     documents: dict[str, list[Document]] = {kind: [] for kind in KINDS}
-    for each in placed:
+    for each in located:
         if each.kind in documents and each.kind != "Pod":
             documents[each.kind].append(each.document)
     documents["Pod"] = [*(each.document for each in running), *expanded.pods]
@@ -96,10 +100,10 @@ def _documents(placed: Iterable[Placed], running: Iterable[Placed], expanded: Ex
     return documents
 
 
-def check_configuration(placed: Iterable[Placed], report: Report) -> None:
-    """The rules of both kinds, names that are there twice, and references to templates that are not."""
+def check_configuration(located: Iterable[LocatedObject], report: Report) -> None:
+    """Report broken rules of Provisioners and templates, duplicate names and references to missing templates."""
     kinds, template_kind = V1ALPHA5.kinds, V1ALPHA5.node_template.name
-    chosen = [each for each in placed if each.kind in kinds]
+    chosen = [each for each in located if each.kind in kinds]
     seen: dict[tuple[str, str], str] = {}
     for each in chosen:
         kind = kinds[each.kind]
@@ -111,7 +115,7 @@ def check_configuration(placed: Iterable[Placed], report: Report) -> None:
             report.add(f"{each.where}: {each.kind} {each.name}: {problem.path}", problem.message, problem.remedy)
         first = seen.setdefault((each.kind, each.name), each.where)
         if first is not each.where:
-            report.add(each.where, f"{each.kind} {each.name!r} is there twice", f"the other is in {first}")
+            report.add(each.where, f"{each.kind} {each.name!r} is defined twice", f"the other is in {first}")
     names = [name for kind_name, name in seen if kind_name == template_kind]
     for each in chosen:
         wanted = V1ALPHA5.template_name(each.document) if each.kind == V1ALPHA5.pool.name else ""
@@ -121,16 +125,18 @@ def check_configuration(placed: Iterable[Placed], report: Report) -> None:
             report.add(path, f"no {template_kind} is called {wanted!r}", remedy)
 
 
-def _check_scale(scale: Scale, expanded: Expanded, placed: Iterable[Placed], report: Report) -> None:
-    names = {each.name for each in placed if each.kind in WORKLOADS}
-    for name in sorted(set(scale.replicas) - expanded.scaled):
+def _check_overrides(
+    overrides: ReplicaOverrides, expanded: ExpandedWorkloads, located: Iterable[LocatedObject], report: Report
+) -> None:
+    names = {each.name for each in located if each.kind in WORKLOADS}
+    for name in sorted(set(overrides.replicas) - expanded.scaled):
         remedy = did_you_mean(name.rpartition("/")[2], names) if names else "there is no workload in the files"
         report.add(f"--replicas {name}", "no workload has this name", remedy)
 
 
-def _settings(placed: Iterable[Placed], report: Report) -> Settings:
-    """Those of the ConfigMap, if it is there."""
-    for each in placed:
+def _settings(located: Iterable[LocatedObject], report: Report) -> Settings:
+    """The ConfigMap's settings, or the defaults without one."""
+    for each in located:
         if each.kind == "ConfigMap" and each.name == CONFIG_MAP:
             data = {str(key): str(value) for key, value in mapping(each.document.get("data")).items()}
             try:
@@ -142,9 +148,9 @@ def _settings(placed: Iterable[Placed], report: Report) -> Settings:
 
 
 def _assume_classes(documents: Mapping[str, list[Document]]) -> Iterable[str]:
-    """Storage classes that claims name and files lack are taken to be EBS, as on most clusters.
+    """Add EBS storage classes for those that claims name and the files lack; yields a note for each.
 
-    A live cluster or a dump tells its classes; then nothing is assumed.
+    Nothing is assumed for a live cluster or a dump, which have their classes.
     """
     if documents["Node"] or documents["StorageClass"]:
         return
@@ -153,7 +159,7 @@ def _assume_classes(documents: Mapping[str, list[Document]]) -> Iterable[str]:
         default = {} if name else {"storageclass.kubernetes.io/is-default-class": "true"}
         documents["StorageClass"].append(_ebs(name or "default", default))
         what = f"The StorageClass {name}" if name else "The default StorageClass"
-        yield f"{what} is not among the files; it is taken to be EBS in the zone of the pod"
+        yield f"{what} is not among the files: EBS in the pod's zone is assumed"
 
 
 def _ebs(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -161,9 +167,9 @@ def _ebs(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
     return {"metadata": metadata, "provisioner": EBS, "volumeBindingMode": "WaitForFirstConsumer"}
 
 
-def _not_looked_at(placed: Iterable[Placed]) -> Iterable[str]:
+def _not_looked_at(located: Iterable[LocatedObject]) -> Iterable[str]:
     known = {*KINDS, *WORKLOADS, *READ_TOO}
-    others = Counter(each.kind for each in placed if each.kind not in known)
+    others = Counter(each.kind for each in located if each.kind not in known)
     if others:
         listed = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
-        yield f"Without influence on nodes, and not looked at: {listed}"
+        yield f"Ignored, without influence on nodes: {listed}"

@@ -1,4 +1,4 @@
-"""Where types and prices come from: the shipped tables, a dump, or AWS now; and where a live cluster is read."""
+"""Sources of types and prices (shipped tables, a dump, live AWS) and of a live cluster's objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 import controller
 from controller.aws.catalog.offline_catalog import OfflineTypes, RegionCatalog
-from controller.cli.inputs.files import Placed
+from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import Objects
 from controller.core.api.document import Document
 from controller.core.cloud import TypeSource
@@ -29,16 +29,13 @@ LIVE, SHIPPED = "live", "shipped"
 
 
 def kube_client(kubeconfig: str, context: str) -> KubeClient:
-    """A client as kubectl would have it. Raises ValidationError without a usable kubeconfig."""
+    """A client for a kubeconfig and context. Raises ValidationError without a usable kubeconfig."""
     return KubeClient(connect(kubeconfig, context))
 
 
 def read_cluster(kube: KubeClient) -> Objects:
-    """All that planning looks at, by list requests. Kinds that the cluster does not have are left out.
-
-    Raises KubeErrors.
-    """
-    placed: list[Placed] = []
+    """List every kind that planning reads; kinds that the cluster lacks are left out. Raises KubeError."""
+    located: list[LocatedObject] = []
     for resource in CLUSTER_STATE:
         try:
             listing = kube.list_all(resource)
@@ -46,15 +43,15 @@ def read_cluster(kube: KubeClient) -> Objects:
             continue
         for document in listing.items:
             full = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
-            placed.append(Placed(full, f"cluster {kube.connection.server}"))
+            located.append(LocatedObject(full, f"cluster {kube.connection.server}"))
     settings = read_settings(kube)
     if settings is not None:
-        placed.append(Placed({"apiVersion": "v1", "kind": "ConfigMap", **settings}, "cluster"))
-    return Objects(tuple(placed))
+        located.append(LocatedObject({"apiVersion": "v1", "kind": "ConfigMap", **settings}, "cluster"))
+    return Objects(tuple(located))
 
 
 def read_settings(kube: KubeClient) -> Document | None:
-    """The ConfigMap karpenter-global-settings, in whatever namespace it is; None when there is none or it is hidden."""
+    """The ConfigMap karpenter-global-settings of any namespace; None when missing or not readable."""
     try:
         config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except ForbiddenError:
@@ -63,7 +60,7 @@ def read_settings(kube: KubeClient) -> Document | None:
 
 
 def choose_region(given: str, named_by_files: Sequence[str], of_nodes: str) -> str:
-    """The region asked for, else the one that files name, else that of the nodes there are.
+    """The region of the flag, else of the files, else of the nodes, else DEFAULT_REGION.
 
     Raises ValidationError when files name several.
     """
@@ -77,42 +74,40 @@ def choose_region(given: str, named_by_files: Sequence[str], of_nodes: str) -> s
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Types and prices, and what to say of them."""
+    """Types and prices, with notes on where they come from."""
 
     types: TypeSource
     prices: OfflineTypes
-    """Of nodes that no Provisioner made."""
+    """Prices of nodes outside any Provisioner."""
     note: str
     spot_note: str = ""
-    """What to say where a plan has spot nodes."""
+    """Shown when spot nodes are involved."""
 
 
 def offline_types(catalog: RegionCatalog, settings: Settings, zones: Sequence[str], spot_share: float) -> Source:
-    """Types out of a catalog. Raises ValidationError for zones that it does not have."""
+    """Types of a catalog in `zones` (none: all). Raises ValidationError for unknown zones."""
     unknown = sorted(set(zones) - catalog.all_zones)
     if unknown:
         known = ", ".join(sorted(catalog.all_zones))
         problem = Problem("--zone", f"{', '.join(unknown)}: not in {catalog.region}", f"known: {known}")
         raise ValidationError("Flags", [problem])
     note = f"Types and prices of {catalog.region}, {catalog.generated}: {catalog.source}"
-    spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand; --catalog live has the real ones"
+    spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand; --catalog live reads the real ones"
     types = OfflineTypes(catalog, settings, frozenset(zones), spot_share)
     return Source(types, types, note, spot if catalog.spot is None else "")
 
 
 def live_types(settings: Settings) -> Source:
-    """Types and prices of AWS now. Raises CloudErrors."""
+    """Types and prices from AWS now. Raises CloudError."""
     provider = live_provider(settings)
     provider.refresh()
     prices = OfflineTypes(provider.region_catalog(), settings)
-    return Source(provider, prices, f"Types and prices of {provider.region} as AWS has them now")
+    return Source(provider, prices, f"Types and prices of {provider.region} from AWS now")
 
 
 def live_provider(settings: Settings) -> AWSProvider:
-    """What the controller asks AWS with, silent. Raises CloudUnauthorizedError without a region."""
-    from controller.aws.api.clients import (
-        make_clients,  # boto3 is slow to import; most uses of the commands need no AWS
-    )
+    """The controller's AWS provider, without logging. Raises CloudUnauthorizedError without a region."""
+    from controller.aws.api.clients import make_clients  # boto3 is slow to import
     from controller.aws.provider import AWSProvider
 
     logger: Any = structlog.wrap_logger(

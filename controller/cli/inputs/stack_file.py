@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from controller.cli.inputs.files import Placed, read_files
+from controller.cli.inputs.files import LocatedObject, read_files
 from controller.core.api.document import items, mapping, text
 from controller.core.api.front_end import ApiKind
 from controller.core.api.settings_table import SETTINGS
@@ -19,8 +19,8 @@ KINDS: Mapping[str, ApiKind[Any]] = {"nodeTemplates": V1ALPHA5.node_template, "p
 PROJECT = "nodeless:"
 
 
-def stack_objects(stack: Placed, report: Report) -> Iterator[Placed]:
-    """The objects that the stack would apply, and its settings as the ConfigMap that they become."""
+def stack_objects(stack: LocatedObject, report: Report) -> Iterator[LocatedObject]:
+    """The objects that the stack would apply, with its settings as a ConfigMap."""
     config = mapping(stack.document.get("config"))
     values = {str(key).removeprefix(PROJECT): value for key, value in config.items() if str(key).startswith(PROJECT)}
     for key, kind in KINDS.items():
@@ -36,20 +36,20 @@ def stack_objects(stack: Placed, report: Report) -> Iterator[Placed]:
                 "metadata": metadata,
                 "spec": entry.get("spec"),
             }
-            yield Placed(document, where)
+            yield LocatedObject(document, where)
     folder = _project(Path(stack.where.partition(" (document")[0]))
     for name in items(values.get("manifests")):
         yield from read_files([str(folder / str(name))], report)
-    yield Placed({"kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": _settings(values)}, stack.where)
+    yield LocatedObject({"kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": _settings(values)}, stack.where)
 
 
-def stack_region(stack: Placed) -> str:
+def stack_region(stack: LocatedObject) -> str:
     """The key aws:region, or empty."""
     return text(mapping(stack.document.get("config")).get("aws:region"))
 
 
 def _project(file: Path) -> Path:
-    """The folder of Pulumi.yaml, from which paths in the configuration count; else the file's own."""
+    """The folder of Pulumi.yaml, to which paths in the configuration are relative; else the file's folder."""
     above = (folder for folder in file.absolute().parents if (folder / "Pulumi.yaml").exists())
     return next(above, file.parent)
 

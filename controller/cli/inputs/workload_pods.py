@@ -1,7 +1,7 @@
-"""From workloads to the pods that their controllers would make, waiting for a node.
+"""Expand workloads into the pending pods that their controllers would create.
 
-Deployments, ReplicaSets, ReplicationControllers and StatefulSets by their replicas (claims of StatefulSets included),
-Jobs and CronJobs by the pods that run at once, Pods as they are. DaemonSets stay what they are: the packer knows them.
+Deployments, ReplicaSets, ReplicationControllers and StatefulSets (with their claims) by replicas, Jobs and CronJobs by
+the pods that run at once. DaemonSets are not expanded: the solver adds them to every node.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.cli.inputs.files import Placed
+from controller.cli.inputs.files import LocatedObject
 from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.parse import parse_pod
 from controller.core.api.strict import Report, kind_of
@@ -18,50 +18,50 @@ from controller.core.api.strict import Report, kind_of
 SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 WORKLOADS = (*SCALED, "Job", "CronJob", "Pod")
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-"""What kube-scheduler says of a pod that waits for a node."""
+"""kube-scheduler's condition on a pod without a feasible node."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How many replicas, where not as declared. `replicas` by NAME or NAMESPACE/NAME; `autoscaled` min or max."""
+class ReplicaOverrides:
+    """Replica counts that replace the declared ones; `replicas` by NAME or NAMESPACE/NAME."""
 
     replicas: Mapping[str, int] = field(default_factory=dict)
     autoscaled: str = ""
-    """What HorizontalPodAutoscalers do to their targets: empty (only what declares no replicas), min, or max."""
+    """min or max: take the HorizontalPodAutoscalers' bound; empty: minReplicas where none are declared."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
-    """Pods and the claims of their volumes, as JSON documents; `scaled` are the names that `Scale.replicas` found."""
+class ExpandedWorkloads:
+    """Pods and claims as JSON documents; `scaled`: the keys of `ReplicaOverrides.replicas` that matched."""
 
     pods: tuple[Document, ...]
     claims: tuple[Document, ...]
     scaled: frozenset[str]
 
 
-def expand(placed: Iterable[Placed], scale: Scale, report: Report) -> Expanded:
-    """The pods of all workloads. What cannot be read goes to `report`, with file and key path."""
-    placed = tuple(placed)
-    targets = _autoscaled(placed, scale.autoscaled)
+def expand(located: Iterable[LocatedObject], overrides: ReplicaOverrides, report: Report) -> ExpandedWorkloads:
+    """Expand all workloads. Problems go to `report` with file and key path."""
+    located = tuple(located)
+    targets = _autoscaled(located, overrides.autoscaled)
     pods: list[Document] = []
     claims: list[Document] = []
     scaled: set[str] = set()
-    for each in placed:
+    for each in located:
         if each.kind == "Pod":
             pods.append(_waiting(each.document, each.where, report))
         elif each.kind in WORKLOADS:
-            template, count, path = _template(each, targets, scale, scaled, report)
+            template, count, path = _template(each, targets, overrides, scaled, report)
             made = list(_replicas(each, template, path, count, report))
             pods.extend(made)
             if each.kind == "StatefulSet":
                 claims.extend(_claims(each.document, made))
-    return Expanded(tuple(pods), tuple(claims), frozenset(scaled))
+    return ExpandedWorkloads(tuple(pods), tuple(claims), frozenset(scaled))
 
 
-def _autoscaled(placed: Iterable[Placed], want: str) -> dict[tuple[str, str, str], tuple[int, bool]]:
-    """(namespace, kind, name) → replicas, and whether they hold against what the workload declares."""
+def _autoscaled(located: Iterable[LocatedObject], want: str) -> dict[tuple[str, str, str], tuple[int, bool]]:
+    """(namespace, kind, name) → (replicas, whether they win over the declared ones)."""
     replicas = {}
-    for each in placed:
+    for each in located:
         if each.kind == "HorizontalPodAutoscaler":
             spec = mapping(each.document.get("spec"))
             target = mapping(spec.get("scaleTargetRef"))
@@ -78,13 +78,13 @@ def _namespace(document: Document) -> str:
 
 
 def _template(
-    each: Placed,
+    each: LocatedObject,
     targets: Mapping[tuple[str, str, str], tuple[int, bool]],
-    scale: Scale,
+    overrides: ReplicaOverrides,
     scaled: set[str],
     report: Report,
 ) -> tuple[Document, int, str]:
-    """The pod template, how many pods of it, and its key path."""
+    """(pod template, number of pods, key path of the template)."""
     spec, path = mapping(each.document.get("spec")), "spec"
     if each.kind == "CronJob":
         spec, path = mapping(mapping(spec.get("jobTemplate")).get("spec")), "spec.jobTemplate.spec"
@@ -100,13 +100,13 @@ def _template(
         if spec.get("suspend") is True or mapping(each.document.get("spec")).get("suspend") is True:
             count = 0
     for name in (each.name, f"{_namespace(each.document)}/{each.name}"):
-        if name in scale.replicas:
-            count = scale.replicas[name]
+        if name in overrides.replicas:
+            count = overrides.replicas[name]
             scaled.add(name)
     return mapping(spec.get("template")), count, f"{path}.template"
 
 
-def _count(spec: Document, name: str, each: Placed, path: str, report: Report) -> int:
+def _count(spec: Document, name: str, each: LocatedObject, path: str, report: Report) -> int:
     value = spec.get(name, 1)
     if value is None:
         return 1
@@ -116,7 +116,7 @@ def _count(spec: Document, name: str, each: Placed, path: str, report: Report) -
     return value
 
 
-def _replicas(each: Placed, template: Document, path: str, count: int, report: Report) -> Iterator[Document]:
+def _replicas(each: LocatedObject, template: Document, path: str, count: int, report: Report) -> Iterator[Document]:
     metadata = mapping(template.get("metadata"))
     pod: dict[str, Any] = {
         "apiVersion": "v1",
@@ -136,15 +136,15 @@ def _replicas(each: Placed, template: Document, path: str, count: int, report: R
         yield {**named, **_status(each, named, number)}
 
 
-def _owner(each: Placed) -> dict[str, Any]:
+def _owner(each: LocatedObject) -> dict[str, Any]:
     kind = {"Deployment": "ReplicaSet", "CronJob": "Job"}.get(each.kind, each.kind)
     api_version = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
     owner = {"apiVersion": api_version, "kind": kind, "name": each.name, "controller": True}
     return {**owner, "uid": f"{each.kind}/{_namespace(each.document)}/{each.name}"}
 
 
-def _status(each: Placed, pod: Document, number: int) -> dict[str, Any]:
-    """Waiting; a StatefulSet's pod with the claims of its own."""
+def _status(each: LocatedObject, pod: Document, number: int) -> dict[str, Any]:
+    """Spec and status of a pending pod; a StatefulSet's with its claims as volumes."""
     spec = dict(mapping(pod["spec"]))
     if each.kind == "StatefulSet":
         templates = objects(mapping(each.document.get("spec")).get("volumeClaimTemplates"))
@@ -168,7 +168,7 @@ def _claims(document: Document, pods: Iterable[Document]) -> Iterator[Document]:
 
 
 def _waiting(document: Document, where: str, report: Report) -> Document:
-    """A Pod of a manifest as it would wait: the status that it may carry is left behind, and so is its node."""
+    """A manifest's Pod as pending: without its status and node."""
     _check(document, f"{where}: ", report)
     metadata = dict(mapping(document.get("metadata")))
     name = text(metadata.get("name")) or f"{text(metadata.get('generateName'))}0"

@@ -13,7 +13,7 @@ from controller.cli import output
 from controller.cli.cluster import simulation, simulation_report
 from controller.cli.cluster.node_facts import capacity_type
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.inputs.files import Placed
+from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import Objects, read_objects
 from controller.cli.inputs.scenario import Scenario, scenario
 from controller.cli.inputs.sources import (
@@ -26,7 +26,7 @@ from controller.cli.inputs.sources import (
     offline_types,
     read_cluster,
 )
-from controller.cli.inputs.workload_pods import Scale
+from controller.cli.inputs.workload_pods import ReplicaOverrides
 from controller.cli.output import Command, cluster_options, output_option
 from controller.cli.simulate import comparison, simulation_page
 from controller.cli.simulate.repack import ALL, OURS, repacked
@@ -38,7 +38,7 @@ from controller.errors import Problem, ValidationError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for on the command line."""
+    """The command line."""
 
     files: tuple[str, ...]
     compare: tuple[str, ...]
@@ -49,7 +49,7 @@ class Request:
     region: str
     zones: tuple[str, ...]
     spot_share: float
-    scale: Scale
+    overrides: ReplicaOverrides
     repack: str
     budget_seconds: float
     gap: bool
@@ -57,10 +57,8 @@ class Request:
 
 @click.command(cls=Command)
 @click.argument("files", nargs=-1, metavar="[FILE|FOLDER|-]...")
-@click.option(
-    "--compare", multiple=True, metavar="FILE", help="Configuration to compare with (the present one); repeat."
-)
-@click.option("--live", is_flag=True, help="Read the cluster of the kubeconfig too: nodes, pods, Provisioners.")
+@click.option("--compare", multiple=True, metavar="FILE", help="Present configuration to compare with; repeat.")
+@click.option("--live", is_flag=True, help="Also read the kubeconfig's cluster: nodes, pods, Provisioners.")
 @cluster_options
 @click.option(
     "--catalog",
@@ -75,7 +73,7 @@ class Request:
     metavar="NAME",
     help="Region of the catalog. [default: the stack's or the nodes', else us-east-1]",
 )
-@click.option("--zone", "zones", multiple=True, metavar="NAME", help="A zone that has subnets; repeat. [default: all]")
+@click.option("--zone", "zones", multiple=True, metavar="NAME", help="A zone with subnets; repeat. [default: all]")
 @click.option(
     "--spot-share",
     default=0.4,
@@ -83,38 +81,35 @@ class Request:
     type=click.FloatRange(0.05, 1.0),
     help="Spot price over on-demand price, where the catalog has no spot prices.",
 )
-@click.option("--replicas", multiple=True, metavar="NAME=N", help="What if NAME had N replicas; repeat.")
+@click.option("--replicas", multiple=True, metavar="NAME=N", help="Plan with N replicas of NAME; repeat.")
 @click.option(
     "--autoscaled",
     default="declared",
     show_default=True,
     type=click.Choice(["declared", "min", "max"]),
-    help="Replicas of what HorizontalPodAutoscalers scale.",
+    help="Replicas of workloads with a HorizontalPodAutoscaler.",
 )
 @click.option(
     "--repack", default="", type=click.Choice(["", OURS, ALL]), metavar="ours|all",
-    help="Take our nodes (or all but Fargate's) away and pack their pods anew.",
+    help="Remove our nodes (or all but Fargate's) and pack their pods anew.",
 )  # fmt: skip
 @click.option(
-    "--budget", default=1.0, show_default=True, type=click.FloatRange(0, 60), help="Effort, in seconds about."
+    "--budget", default=1.0, show_default=True, type=click.FloatRange(0, 60), help="Time for the solver, in seconds."
 )
-@click.option(
-    "--html", "page", default="", metavar="FILE", help="Write one self-contained page with the packing drawn."
-)
-@click.option("--gap", is_flag=True, help="Say where the price above the lower bound comes from.")
+@click.option("--html", "page", default="", metavar="FILE", help="Write a self-contained page that draws the packing.")
+@click.option("--gap", is_flag=True, help="Explain the difference to the lower bound.")
 @output_option("wide", "markdown")
 def simulate(form: str, page: str, budget: float, replicas: Sequence[str], autoscaled: str, **given: object) -> None:
     """Which nodes a workload would get, what they cost, and what cannot be placed.
 
     FILEs hold Provisioners, AWSNodeTemplates and workloads in any mixture: manifests, stack configuration
-    (stacks/Pulumi.NAME.yaml), dumps (`nodeless dump`). Neither AWS nor a cluster is needed, unless --live or
-    --catalog live asks for them.
+    (stacks/Pulumi.NAME.yaml), dumps (`nodeless dump`). AWS and a cluster are used only with --catalog live and --live.
 
     Exit code: 0 all pods placed, 3 some cannot be placed, 2 files or flags are wrong, 1 AWS or the cluster failed.
     """
-    scale = Scale(_replicas(replicas), "" if autoscaled == "declared" else autoscaled)
+    overrides = ReplicaOverrides(_replicas(replicas), "" if autoscaled == "declared" else autoscaled)
     with output.progress("Reading and packing"):
-        after, before = run(Request(scale=scale, budget_seconds=budget, **given))  # type: ignore[arg-type]
+        after, before = run(Request(overrides=overrides, budget_seconds=budget, **given))  # type: ignore[arg-type]
     if page:
         Path(page).write_text(simulation_page.page(after, before))
         output.note(f"Written: {page}")
@@ -124,13 +119,13 @@ def simulate(form: str, page: str, budget: float, replicas: Sequence[str], autos
 
 
 def run(request: Request) -> tuple[Simulation, Simulation | None]:
-    """The simulation, and that of the configuration to compare with. Raises ValidationError, Kube- and CloudErrors."""
+    """(simulation, simulation of --compare). Raises ValidationError, KubeError, CloudError."""
     report = Report()
     objects = read_objects(request.files, report)
     other = read_objects(request.compare, report)
     if request.live:
         objects = _with_cluster(objects, read_cluster(kube_client(request.kubeconfig, request.context)))
-    if not objects.placed and not report.problems:
+    if not objects.located and not report.problems:
         report.add("FILE", "nothing to simulate", "name files with Provisioners and workloads, or give --live")
     wanted = [("after" if request.compare else "simulated", objects.configuration, objects.workload)]
     if request.compare:
@@ -145,8 +140,8 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
     return plans[0], plans[1] if len(plans) > 1 else None
 
 
-def _scenario(name: str, placed: Sequence[Placed], request: Request, report: Report) -> Scenario | None:
-    return scenario(name, repacked(placed, request.repack), report, request.scale)
+def _scenario(name: str, located: Sequence[LocatedObject], request: Request, report: Report) -> Scenario | None:
+    return scenario(name, repacked(located, request.repack), report, request.overrides)
 
 
 def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:
@@ -158,13 +153,13 @@ def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation
 
 
 def _with_cluster(files: Objects, cluster: Objects) -> Objects:
-    """Files win: a Provisioner of a file stands in the place of the cluster's of that name, and so for all kinds."""
-    named = {_identity(each) for each in files.placed}
-    kept = (each for each in cluster.placed if _identity(each) not in named)
-    return Objects((*files.placed, *kept), files.regions, files.catalog)
+    """Files and cluster together; an object of the files replaces the cluster's of the same kind and name."""
+    named = {_identity(each) for each in files.located}
+    kept = (each for each in cluster.located if _identity(each) not in named)
+    return Objects((*files.located, *kept), files.regions, files.catalog)
 
 
-def _identity(each: Placed) -> tuple[str, str, str]:
+def _identity(each: LocatedObject) -> tuple[str, str, str]:
     metadata = mapping(each.document.get("metadata"))
     return (each.kind, str(metadata.get("namespace") or "default"), each.name)
 

@@ -1,4 +1,4 @@
-"""Two configurations for one workload, side by side: what a change costs or saves. Fit for a pull request's comment."""
+"""Compare two simulations: as tables, JSON values, or Markdown for a pull request's comment."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.text import Text
 from controller.cli.cluster import simulation_report
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import SHOWN, groups, unplaced_by_reason, use
-from controller.cli.figures import count, money, month, percent
+from controller.cli.formatting import count, money, month, percent
 
 MARKER = "<!-- nodeless simulate -->"
-"""Opens every comment, so that a later run can find it and put the newer one in its place."""
+"""First line of every comment, by which a later run finds and replaces it."""
 
 Row = tuple[str, str, str, str]
-"""What, before, after, the difference."""
+"""(figure, before, after, difference)."""
 
 
 def document(after: Simulation, before: Simulation) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def document(after: Simulation, before: Simulation) -> dict[str, Any]:
 
 
 def rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
-    """The figures that decide."""
+    """Price, nodes, unplaced pods and use, before and after."""
     table = [
         _priced("Price per hour", before.price_per_hour, after.price_per_hour, money),
         _priced("Price per month", before.price_per_hour, after.price_per_hour, month),
@@ -69,7 +69,7 @@ def _counted(name: str, before: int, after: int) -> Row:
 
 
 def node_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
-    """Nodes by type, capacity type and Provisioner, where their number differs."""
+    """Number of nodes by type, capacity type and Provisioner, where it differs."""
     one, two = (
         {(g.instance_type, g.capacity_type, g.provisioner): len(g.nodes) for g in groups(each)}
         for each in (before, after)
@@ -111,7 +111,7 @@ def _listed(workloads: Iterable[tuple[str, int]]) -> str:
 
 
 def markdown(after: Simulation, before: Simulation | None) -> str:
-    """As a comment on a pull request: the verdict first, the tables below, the rest folded away."""
+    """A pull request's comment: headline, tables, details folded."""
     if before is None:
         return "\n".join([MARKER, _headline_alone(after), "", *_nodes_markdown(after), *_closing(after, None)])
     lines = [
@@ -139,7 +139,7 @@ def _headline(after: Simulation, before: Simulation) -> str:
         verdict = "the price stays the same"
     else:
         share = f" ({percent(abs(change) / before.price_per_hour, 1)})" if before.price_per_hour > 0 else ""
-        verdict = f"{month(abs(change))} a month {'dearer' if change > 0 else 'cheaper'}{share}"
+        verdict = f"{'costs' if change > 0 else 'saves'} {month(abs(change))} a month{share}"
     return f"### Fleet simulation: {verdict}{_missing(after)}"
 
 
@@ -179,5 +179,5 @@ def _markdown_table(head: tuple[str, ...], members: Iterable[tuple[str, ...]]) -
 
 
 def _cell(text: str) -> str:
-    """Text that can't break a table, nor a page: names come from whoever opened the pull request."""
+    """Escape a cell: names come from whoever opened the pull request."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -1,8 +1,7 @@
-"""A simulation as one self-contained page: the packing drawn, node by node, readable without a network or scripts.
+"""A simulation as one self-contained HTML page without scripts, with the packing drawn.
 
-A card is a node, or several that carry the same; each resource is a bar, and each workload's share of it a piece in
-the workload's colour.
-Cards are as wide as their share of the price is large, within limits, so that the eye goes where the money goes.
+A card is a node, or several equal ones, and wider the more it costs. Each resource is a bar with one piece per workload
+in the workload's colour.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from itertools import islice
 
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import groups, unplaced_by_reason, workload_of
-from controller.cli.figures import count, money, month, percent
+from controller.cli.formatting import count, money, month, percent
 from controller.cli.simulate import comparison
 from controller.core.api.pod import PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning import PlannedNode
 
 GOLDEN_ANGLE = 137.508
-"""Degrees between the hues of neighbours: many colours, none like the one before."""
+"""Degrees between successive hues, so that neighbours differ."""
 ALWAYS = ("cpu", "memory")
 DRAWN_CARDS = 400
-"""As many as a browser still lays out at once; the table above them counts all."""
+"""Cards drawn at most; the table above has all nodes."""
 MIN_WIDTH, MAX_WIDTH = 190, 420
 
 STYLE = """
@@ -64,7 +63,7 @@ th, td { padding: 5px 12px; text-align: right; border-bottom: 1px solid var(--li
 
 
 def page(simulation: Simulation, before: Simulation | None = None) -> str:
-    """The page as HTML. Names are escaped, and nothing is loaded: it can be opened from anywhere."""
+    """The page as HTML. Names are escaped, and nothing is loaded from elsewhere."""
     body = [
         "<h1>Fleet simulation</h1>",
         *_tiles(simulation, before),
@@ -72,7 +71,7 @@ def page(simulation: Simulation, before: Simulation | None = None) -> str:
         *_missing(simulation),
         *_groups(simulation),
         *_drawing(simulation),
-        *_standing(simulation),
+        *_existing(simulation),
         *(f"<p><small>{escape(note)}</small></p>" for note in simulation.notes),
     ]
     return "\n".join(
@@ -103,7 +102,7 @@ def _tiles(simulation: Simulation, before: Simulation | None) -> Iterator[str]:
     if before is not None:
         change = simulation.price_per_hour - before.price_per_hour
         sign = "+" if change > 0 else "−" if change < 0 else "±"
-        tiles.append((f"{sign}{month(abs(change))}", "a month against the other configuration", ""))
+        tiles.append((f"{sign}{month(abs(change))}", "a month, against the other configuration", ""))
     yield '<div class="tiles">'
     for figure, text, style in tiles:
         yield f'<div class="tile {style}"><b>{escape(figure)}</b><small>{escape(text)}</small></div>'
@@ -116,7 +115,7 @@ def _counted(number: int, noun: str, more: str = "", style: str = "") -> tuple[s
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> Iterator[str]:
-    """The first `words` columns are words, the others figures."""
+    """A table whose first `words` columns are text, the others numbers."""
     yield f"<table><tr>{_cells('th', head, words)}</tr>"
     for row in rows:
         yield f"<tr>{_cells('td', row, words)}</tr>"
@@ -183,11 +182,11 @@ def _drawing(simulation: Simulation) -> Iterator[str]:
     yield "</div>"
     left = sum(map(len, islice(alike.values(), DRAWN_CARDS, None)))
     if left:
-        yield f"<p><small>{count(left, 'more node')} of the cheaper kinds, not drawn</small></p>"
+        yield f"<p><small>{count(left, 'more node')} of the cheaper types, not drawn</small></p>"
 
 
 def _likeness(node: PlannedNode, owners: Mapping[PodKey, str]) -> object:
-    """Equal for nodes that look the same but for the zone."""
+    """A key equal for nodes that differ in zone alone."""
     offering, pods = node.offering, Counter(owners[key] for key in node.pods)
     bought = (offering.instance_type, offering.capacity_type, offering.price, node.provisioner)
     return bought, frozenset(pods.items()), frozenset(node.requests.items())
@@ -204,7 +203,7 @@ def _card(
     colours: Mapping[str, str],
     weight: float,
 ) -> Iterator[str]:
-    """Of nodes that are alike."""
+    """The card of equal nodes."""
     node, number, zones = nodes[0], len(nodes), Counter(node.offering.zone for node in nodes)
     offering, times = node.offering, f" ×{number}" if number > 1 else ""
     listed = ", ".join(f"{zone} ×{many}" if len(zones) > 1 else zone for zone, many in sorted(zones.items()))
@@ -242,9 +241,9 @@ def _bar(name: str, shares: Mapping[str, int], total: int, room: int, colours: M
     )
 
 
-def _standing(simulation: Simulation) -> Iterator[str]:
+def _existing(simulation: Simulation) -> Iterator[str]:
     if simulation.plan.existing:
-        yield "<h2>On nodes there are</h2>"
+        yield "<h2>On existing nodes</h2>"
         pods = simulation.pods
         rows = (
             (each.node, ", ".join(f"{w} ×{n}" for w, n in Counter(workload_of(pods[k]) for k in each.pods).items()))

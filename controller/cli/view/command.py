@@ -1,4 +1,4 @@
-"""`nodeless view`: the nodes of a cluster, live or once: use, price, state, pods that wait and why, decisions."""
+"""`nodeless view`: nodes with use, price and state, limits, pending pods and decisions; live or once."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ import click
 from rich.live import Live
 
 from controller.cli import output
-from controller.cli.cluster.cluster_view import Present, Where, look
-from controller.cli.cluster.live_view import Watched, watched
+from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, read_cluster_view
+from controller.cli.cluster.live_view import LiveCluster, watch_cluster
 from controller.cli.output import Command, cluster_options, output_option
 from controller.cli.view.keyboard import keyboard
-from controller.cli.view.screen import Choices, page
-from controller.cli.view.view_data import SORTS, Outlook, View, document, node_document, ordered, outlook_of, view_of
+from controller.cli.view.screen import ScreenState, page
+from controller.cli.view.view_data import SORTS, Assessment, View, assess, document, node_document, ordered, view_of
 from controller.errors import NodelessError, Problem, ValidationError
 
 Read = Callable[[], View]
-JUDGED_SECONDS = 10.0
-"""As often as the controller looks at headroom."""
+REPLAN_SECONDS = 10.0
+"""As often as the controller plans for headroom."""
 
 
 @click.command(cls=Command)
 @cluster_options
-@click.option("--from", "file", default="", metavar="FILE", help="A dump to look at, in place of a cluster.")
+@click.option("--from", "file", default="", metavar="FILE", help="A dump to read instead of a cluster.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Only nodes that match, as for kubectl.")
-@click.option("--sort", default="price", show_default=True, type=click.Choice(SORTS), help="What nodes are sorted by.")
-@click.option("--reverse", is_flag=True, help="The other way round.")
-@click.option("--once", is_flag=True, help="Print once and end: for scripts, and where there is no terminal.")
+@click.option("--sort", default="price", show_default=True, type=click.Choice(SORTS), help="Sort order of nodes.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
     "--interval", default=2.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Seconds between two pages."
 )
@@ -44,62 +44,61 @@ JUDGED_SECONDS = 10.0
 )  # fmt: skip
 @output_option("csv")
 def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interval: float, **where: str) -> None:
-    """The nodes of a cluster: use, type, price, age, state; pods that wait and why; decisions as they happen.
+    """The nodes of a cluster with use, type, price, age and state; limits; pending pods and why; decisions.
 
-    Works on any cluster, whoever makes its nodes. On a terminal it stays and looks again; keys sort (s, r), select by
-    owner (f), show and hide (p, d), export what is seen (e) and quit (q). Piped, or with --once or --output, it
-    prints once.
+    Works on any cluster, whoever makes its nodes. On a terminal it refreshes until q; keys sort (s, r), select an
+    owner (f), page (j, k), show and hide (p, l, d) and export (e). Piped, or with --once or --output, it prints once.
     """
-    place = Where(**where)
+    place = ClusterLocation(**where)
     if selector and place.file:
         raise ValidationError("Flags", [Problem("--selector", "needs a cluster", "leave it out for a dump")])
 
-    choices = Choices(sort, reverse)
+    screen = ScreenState(sort, reverse)
     shown = output.console()
     with _reader(place, selector) as read:
         if form == "table" and shown.is_terminal and not once:
-            stay(read, choices, interval)
+            refresh(read, screen, interval)
             return
         with output.progress("Reading the cluster"):
             current = read()
     if form == "csv":
-        click.echo(_csv(current, choices), nl=False)
+        click.echo(_csv(current, screen), nl=False)
     elif form == "table":
-        shown.print(page(current, choices))
+        shown.print(page(current, screen))
     else:
         output.structured(document(current, sort), form)
 
 
 @contextmanager
-def _reader(where: Where, selector: str) -> Iterator[Read]:
-    """What looks: at a cluster by watches, at a dump once."""
+def _reader(where: ClusterLocation, selector: str) -> Iterator[Read]:
+    """Yield a function that reads the view: a watched cluster, or a dump."""
     if where.file:
-        present = look(where)
-        outlook = outlook_of(present, time.time())
-        yield lambda: view_of(present, outlook, (), time.time())
+        cluster = read_cluster_view(where)
+        assessment = assess(cluster, time.time())
+        yield lambda: view_of(cluster, assessment, (), time.time())
         return
-    with watched(where, selector) as cluster:
-        yield Looks(cluster).look
+    with watch_cluster(where, selector) as live:
+        yield LiveReader(live).read
 
 
-class Looks:
-    """Looks at a watched cluster; plans anew only when something changed, or what is bounded by the minute may have."""
+class LiveReader:
+    """Reads a watched cluster; plans again when it changed or after REPLAN_SECONDS."""
 
-    def __init__(self, cluster: Watched) -> None:
+    def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
-        self._judged: tuple[Present, float, Outlook] | None = None
+        self._assessed: tuple[ClusterView, float, Assessment] | None = None
 
-    def look(self) -> View:
-        """The view of now."""
-        sight, now = self._cluster.look(), time.time()
-        known = self._judged
-        if known is None or known[0] is not sight.present or now - known[1] > JUDGED_SECONDS:
-            self._judged = known = (sight.present, now, outlook_of(sight.present, now))
-        return view_of(sight.present, known[2], sight.decisions, now, sight.names, sight.notes)
+    def read(self) -> View:
+        """The present view."""
+        observation, now = self._cluster.observe(), time.time()
+        known = self._assessed
+        if known is None or known[0] is not observation.cluster or now - known[1] > REPLAN_SECONDS:
+            self._assessed = known = (observation.cluster, now, assess(observation.cluster, now))
+        return view_of(observation.cluster, known[2], observation.decisions, now, observation.names, observation.notes)
 
 
-def stay(read: Read, choices: Choices, interval: float) -> None:
-    """Look, draw, and take keys until q or Ctrl-C. A look that fails is said, and the next one is tried."""
+def refresh(read: Read, screen: ScreenState, interval: float) -> None:
+    """Read, draw and take keys until q or Ctrl-C. A failed read is shown, and the next one tried."""
     with output.progress("Reading the cluster"):
         current = read()
     console = output.console()
@@ -107,17 +106,17 @@ def stay(read: Read, choices: Choices, interval: float) -> None:
         due = time.monotonic() + interval
         pressed = ""
         while pressed != "q":
-            live.update(page(current, choices, console.height, keys=True), refresh=True)
+            live.update(page(current, screen, console.height, keys=True), refresh=True)
             pressed = key(due - time.monotonic())
             if pressed == "e":
-                choices.said = f"written: {_export(current, Path.cwd())}"
+                screen.message = f"written: {_export(current, Path.cwd())}"
             elif pressed:
-                choices.press(pressed, current)
+                screen.press(pressed, current)
             if time.monotonic() >= due:
                 try:
                     current = read()
                 except NodelessError as error:
-                    choices.said = str(error)
+                    screen.message = str(error)
                 due = time.monotonic() + interval
 
 
@@ -128,10 +127,10 @@ def _export(current: View, folder: Path) -> Path:
     return path
 
 
-def _csv(current: View, choices: Choices) -> str:
-    """A line a node."""
+def _csv(current: View, screen: ScreenState) -> str:
+    """One row per node."""
     text = io.StringIO()
-    rows = [node_document(current, node) for node in ordered(current, choices.sort, reverse=choices.reverse)]
+    rows = [node_document(current, node) for node in ordered(current, screen.sort, reverse=screen.reverse)]
     flat = [
         {
             **{key: value for key, value in row.items() if not isinstance(value, dict)},

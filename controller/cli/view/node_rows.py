@@ -1,4 +1,4 @@
-"""The table of nodes: a row a node, and columns that go one after the other where the terminal is narrow."""
+"""The table of nodes: one row per node; columns are dropped on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.cli.cluster.node_facts import NodeFacts
-from controller.cli.figures import age, bar, money, month
+from controller.cli.formatting import age, bar, money, month
 
 STATES = {"Ready": "green", "starting": "yellow", "cordoned": "yellow", "leaving": "magenta", "NotReady": "bold red"}
 KINDS = {"spot": "cyan", "fargate": "blue"}
 BAR_CELLS = 6
 LEAST_NAME = 14
-"""Cells of a node's name that are shown at least: before it gets shorter, columns go."""
+"""Least width of a node's name, in cells; columns are dropped before it gets narrower."""
 KEPT = 99
-"""Of a column that never goes."""
+"""Rank of a column that is never dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Where there is no room, the one of the lowest `rank` goes first."""
+    """One column. On a narrow terminal the lowest `rank` is dropped first."""
 
     title: str
     cell: Callable[[NodeFacts], Text]
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class NodeTable:
-    """Draws itself as wide as the console is. `region`: what zones need not repeat."""
+    """Fits itself to the console's width. `region`: prefix that zones are shown without."""
 
     nodes: Sequence[NodeFacts]
     resources: Sequence[str]
@@ -41,13 +41,13 @@ class NodeTable:
     caption: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table with the columns that there is room for."""
+        """The table with the columns that fit."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         names = [node.name for node in self.nodes]
         drawn, room = self._fitting(options.max_width, max(map(len, names), default=0))
         short = [name.partition(".")[0] for name in names]
         if room < max(map(len, names), default=0) and len(set(short)) == len(names):
-            names = short  # all that tells nodes apart, where there is no room for their domain
+            names = short  # unique without the domain, which does not fit
             drawn, room = self._fitting(options.max_width, max(map(len, names)))
         table.add_column("Node", no_wrap=True, overflow="ellipsis", max_width=max(room, len("Node")))
         for column in drawn:
@@ -59,7 +59,7 @@ class NodeTable:
         yield table
 
     def _fitting(self, width: int, name: int) -> tuple[list[Column], int]:
-        """The columns that fit beside a name's first cells, and the cells that are left for the name."""
+        """The columns that fit beside a name of LEAST_NAME cells, and the width left for the name."""
         drawn = list(self._columns())
         widths = {c.title: max([len(c.title), *(c.cell(node).cell_len for node in self.nodes)]) for c in drawn}
         while drawn:

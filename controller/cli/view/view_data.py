@@ -1,4 +1,4 @@
-"""What the view shows: nodes with use and price, pods that wait with their reasons, decisions. Values, no drawing."""
+"""The data of the view: nodes with use and price, limits, pending pods with reasons, decisions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.cli.cluster.cluster_view import Present
-from controller.cli.cluster.dry_run import foresee
-from controller.cli.cluster.limits_report import Bound, bounds
+from controller.cli.cluster.cluster_view import ClusterView
+from controller.cli.cluster.dry_run import dry_run
+from controller.cli.cluster.limits_report import LimitStatus, limit_statuses
 from controller.cli.cluster.node_facts import NodeFacts, node_facts
 from controller.cli.cluster.simulation_report import workload_of
-from controller.cli.figures import HOURS_A_MONTH
+from controller.cli.formatting import HOURS_A_MONTH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.decisions.decision import Entry
@@ -22,14 +22,14 @@ from controller.core.provisioning.solver.solver import solve
 
 ALWAYS = ("cpu", "memory")
 SORTS = ("price", "name", "age", "type", "zone", "owner", "pods", *ALWAYS)
-"""What nodes can be sorted by."""
+"""Sort orders of nodes."""
 MOST_PLANNED = 2000
-"""Pods that wait: beyond so many, none is told its reason, for the view must stay alive."""
+"""With more pending pods than this no plan is made, so that the view stays responsive: reasons are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Pods of one workload that wait for one reason."""
+    """Pending pods of one workload with one reason."""
 
     workload: str
     pods: int
@@ -38,7 +38,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look. `resources` are those to show, the usual ones first."""
+    """The cluster at one moment. `resources`: those to show, cpu and memory first."""
 
     nodes: tuple[NodeFacts, ...]
     waiting: tuple[Waiting, ...]
@@ -46,78 +46,78 @@ class View:
     resources: tuple[str, ...]
     now: float
     notes: tuple[str, ...] = ()
-    bounds: tuple[Bound, ...] = ()
+    limits: tuple[LimitStatus, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What is wrong with the look itself: no answer, no rights."""
+    """Problems of reading: no answer, missing rights."""
 
     @property
     def price_per_hour(self) -> float:
-        """Of the nodes whose price is known."""
+        """$/hour of the nodes whose price is known."""
         return sum(node.price_per_hour for node in self.nodes if node.price_per_hour is not None)
 
     @property
     def unpriced(self) -> int:
-        """Nodes whose price nobody knows."""
+        """Number of nodes of unknown price."""
         return sum(node.price_per_hour is None for node in self.nodes)
 
     def use(self, resource: str) -> float:
-        """Requested over allocatable, of all nodes together."""
+        """requested / allocatable of all nodes together."""
         have = sum(node.allocatable.get(resource, 0) for node in self.nodes)
         return sum(node.requested.get(resource, 0) for node in self.nodes) / have if have else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """What follows from the state by planning, and holds until the state changes."""
+class Assessment:
+    """What planning says about a state: why pods are pending, and how far limits are used."""
 
     waiting: tuple[Waiting, ...] = ()
-    bounds: tuple[Bound, ...] = ()
+    limits: tuple[LimitStatus, ...] = ()
 
 
-def outlook_of(present: Present, now: float) -> Outlook:
-    """Why pods wait, and what bounds launches, by the controller's own first plan. `now` in Unix seconds."""
-    pods = [pod for pod in present.snapshot.pods.values() if provisionable(pod)]
+def assess(cluster: ClusterView, now: float) -> Assessment:
+    """Assess a cluster by the controller's own first plan (budget 0). `now` in Unix seconds."""
+    pods = [pod for pod in cluster.snapshot.pods.values() if provisionable(pod)]
     if not 0 < len(pods) <= MOST_PLANNED:
-        return Outlook(tuple(_waiting(pods, {})), bounds(present, now))
-    plan = solve(present.problem(), replace(present.options, budget_seconds=0.0))
-    outcome = foresee(present, plan, now)
+        return Assessment(tuple(_waiting(pods, {})), limit_statuses(cluster, now))
+    plan = solve(cluster.problem(), replace(cluster.options, budget_seconds=0.0))
+    outcome = dry_run(cluster, plan, now)
     reasons = outcome.reasons()
-    if not present.snapshot.provisioners:  # somebody else's cluster: what its own nodes lack is all there is to say
+    if not cluster.snapshot.provisioners:  # not our cluster: only what its own nodes lack is of interest
         reasons = {pod: reason.removeprefix(f"{NO_PROVISIONER}. ") for pod, reason in reasons.items()}
-    return Outlook(tuple(_waiting(pods, reasons)), bounds(present, now, outcome.guards))
+    return Assessment(tuple(_waiting(pods, reasons)), limit_statuses(cluster, now, outcome.guards))
 
 
 def view_of(
-    present: Present,
-    outlook: Outlook,
+    cluster: ClusterView,
+    assessment: Assessment,
     decisions: tuple[Entry, ...],
     now: float,
     names: Collection[str] | None = None,
     warnings: tuple[str, ...] = (),
 ) -> View:
     """The view of a cluster at `now`; `names`: only these nodes (None: all)."""
-    prices = present.paid
-    chosen = [node for node in present.snapshot.nodes.values() if names is None or node.name in names]
+    prices = cluster.paid_prices
+    chosen = [node for node in cluster.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
-    said = (*warnings, *present.price_notes)
-    return View(nodes, outlook.waiting, decisions, _resources(nodes), now, said, outlook.bounds, warnings)
+    said = (*warnings, *cluster.price_notes)
+    return View(nodes, assessment.waiting, decisions, _resources(nodes), now, said, assessment.limits, warnings)
 
 
 def _resources(nodes: Iterable[NodeFacts]) -> tuple[str, ...]:
-    """cpu and memory, and what else a node is bought for: GPUs and other extended resources."""
+    """cpu, memory and extended resources of the nodes."""
     others = {name for node in nodes for name in node.allocatable if "/" in name and not name.startswith("hugepages")}
     return (*ALWAYS, *sorted(others))
 
 
 def _waiting(pods: Iterable[Pod], reasons: Mapping[PodKey, str]) -> Iterable[Waiting]:
-    """By workload and reason; the most pods first."""
-    counted = Counter((workload_of(pod), reasons.get(pod.key, "waits for a node")) for pod in pods)
+    """Pending pods by workload and reason; most pods first."""
+    counted = Counter((workload_of(pod), reasons.get(pod.key, "pending")) for pod in pods)
     for (workload, reason), number in sorted(counted.items(), key=lambda entry: (-entry[1], entry[0])):
         yield Waiting(workload, number, reason)
 
 
 def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, ...]:
-    """The nodes by one of SORTS: prices, use and ages from the largest, words from a to z."""
+    """Nodes in one of SORTS: numbers descending, words ascending."""
     keys: Mapping[str, Any] = {
         "price": lambda n: -(n.price_per_hour or 0.0),
         "name": lambda n: n.name,
@@ -150,7 +150,7 @@ def document(view: View, by: str = "price") -> dict[str, Any]:
         },
         "nodes": [node_document(view, node) for node in ordered(view, by)],
         "waiting": [{"workload": w.workload, "pods": w.pods, "reason": w.reason} for w in view.waiting],
-        "limits": [each.document() for each in view.bounds],
+        "limits": [each.document() for each in view.limits],
         "decisions": [entry.document() for entry in view.decisions],
         "notes": list(view.notes),
     }

@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from controller.cli.check.certificate_expiry import days_left
-from controller.cli.check.check_cluster import ClusterCheck
-from controller.cli.check.command import look
+from controller.cli.check.check_cluster import ClusterCheck, days_left
+from controller.cli.check.command import run_checks
 from controller.cli.check.findings import Finding, Level, collect
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Node
@@ -105,7 +104,7 @@ def crds() -> list[dict[str, Any]]:
 def test_empty_cluster_lacks_crds_provisioners_and_a_leader(kube: KubeClient) -> None:
     found = looked(kube)
     assert [each.level for each in found["CRDs"]] == [Level.PROBLEM, Level.PROBLEM]
-    assert "no node is ever launched" in found["Provisioners"][0].text
+    assert "no node will be launched" in found["Provisioners"][0].text
     assert found["Leader"][0].level is Level.PROBLEM
     assert found["Kubernetes"][0].level is Level.OK
     assert found["Other autoscalers"] == [Finding(Level.OK, "Other autoscalers", "none seen")]
@@ -155,8 +154,8 @@ def test_other_autoscalers_at_work_are_seen_and_idle_ones_are_not(kube: KubeClie
     kube.create(DEPLOYMENTS, deployment("idle", "public.ecr.aws/karpenter/controller:v0.27.6", 0), "default")
     found = looked(kube)["Other autoscalers"]
     assert [(each.level, each.text) for each in found] == [
-        (Level.WARNING, "Cluster Autoscaler is at work: Deployment default/ca"),
-        (Level.PROBLEM, "Karpenter is at work: Deployment default/peer"),
+        (Level.WARNING, "Cluster Autoscaler is running: Deployment default/ca"),
+        (Level.PROBLEM, "Karpenter is running: Deployment default/peer"),
     ]
 
 
@@ -262,11 +261,11 @@ def test_webhooks_that_nobody_installed_are_a_warning(kube: KubeClient) -> None:
 
 
 def test_settings_that_break_rules_are_told_with_every_key(kube: KubeClient) -> None:
-    (finding,) = [each for each in look(kube, "default", aws=False) if each.subject == "Settings"]
+    (finding,) = [each for each in run_checks(kube, "default", aws=False) if each.subject == "Settings"]
     assert (finding.level, finding.remedy) == (Level.PROBLEM, "create it in default, with aws.clusterName at least")
     data = {"batchMaxDuration": "soon", "aws.nodeNameConvention": "any"}
     kube.create(CONFIG_MAPS, {"metadata": {"name": "karpenter-global-settings"}, "data": data}, "default")
-    (finding,) = [each for each in look(kube, "default", aws=False) if each.subject == "Settings"]
+    (finding,) = [each for each in run_checks(kube, "default", aws=False) if each.subject == "Settings"]
     assert finding.level is Level.PROBLEM
     assert all(key in finding.text for key in ("batchMaxDuration", "aws.nodeNameConvention", "aws.clusterName"))
     assert finding.remedy == "correct ConfigMap default/karpenter-global-settings"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from controller.cli.cluster.cluster_view import Present, Where, arrange
-from controller.cli.cluster.dry_run import Foresight, foresee
-from controller.cli.cluster.limits_report import ALL, Bound, bounds
+from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, build_cluster_view
+from controller.cli.cluster.dry_run import DryRun, dry_run
+from controller.cli.cluster.limits_report import ALL, LimitStatus, limit_statuses
 from controller.cli.explain.explain_node import explain_node
 from controller.cli.explain.explain_pod import explain_pod
 from controller.cli.explain.explain_provisioner import explain_provisioner
-from controller.cli.inputs.files import Placed
+from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import Objects
-from controller.cli.view.screen import bounds_table
-from controller.cli.view.view_data import View, outlook_of
+from controller.cli.view.screen import limits_table
+from controller.cli.view.view_data import View, assess
 from tests.cli.cluster_files import READY, WAITING, labels
 from tests.cli.conftest import TEMPLATE, container, provisioner
 from tests.cli.drawing import drawn
@@ -49,41 +49,43 @@ def pod(name: str, cpu: str = "1", on: str = "") -> dict[str, Any]:
     return {"kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": spec, "status": status}
 
 
-def present(
+def cluster(
     *documents: dict[str, Any],
     annotations: dict[str, str] | None = None,
     launch_limits: dict[str, Any] | None = None,
     **spec: Any,
-) -> Present:
+) -> ClusterView:
     """A cluster of the Provisioner `default`, which buys m5.xlarge of either capacity type."""
     own = provisioner("default", EITHER, M5_XLARGE, **spec)
     own["metadata"]["annotations"] = annotations or {}
     settings = {"launchLimits": json.dumps(launch_limits or {})}
     config = {"kind": "ConfigMap", "metadata": {"name": "karpenter-global-settings"}, "data": settings}
-    return arrange(Objects(tuple(Placed(each, "here") for each in (TEMPLATE, own, config, *documents))), Where())
+    return build_cluster_view(
+        Objects(tuple(LocatedObject(each, "here") for each in (TEMPLATE, own, config, *documents))), ClusterLocation()
+    )
 
 
-def only(found: Present, refused: Foresight | None = None) -> Bound:
-    (bound,) = bounds(found, NOW, refused.guards if refused else ())
+def only(found: ClusterView, refused: DryRun | None = None) -> LimitStatus:
+    (bound,) = limit_statuses(found, NOW, refused.guards if refused else ())
     return bound
 
 
 def test_nothing_bounds_a_cluster_that_sets_no_limit() -> None:
-    assert bounds(present(node("a")), NOW) == ()
+    assert limit_statuses(cluster(node("a")), NOW) == ()
 
 
 def test_limits_of_a_provisioner_count_the_capacity_of_its_nodes() -> None:
-    bound = only(present(node("a"), node("b"), limits={"resources": {"cpu": "10"}}))
+    bound = only(cluster(node("a"), node("b"), limits={"resources": {"cpu": "10"}}))
     assert (bound.owner, bound.what, bound.have, bound.want, bound.state) == ("default", "cpu", "8", "10", "")
     assert bound.share == pytest.approx(0.8)
-    assert only(present(node("a"), node("b"), limits={"resources": {"cpu": "8"}})).state == "full"
+    assert only(cluster(node("a"), node("b"), limits={"resources": {"cpu": "8"}})).state == "full"
 
 
 def test_price_limit_binds_when_it_keeps_a_pod_waiting_and_the_pod_is_told_so() -> None:
-    found = present(
+    found = cluster(
         node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations={"karpenter.sh/price-limit": "0.2"}
     )
-    seen = foresee(found, found.plan(), NOW)
+    seen = dry_run(found, found.plan(), NOW)
     assert seen.launched == ()
     assert "karpenter.sh/price-limit of Provisioner default" in seen.reasons()[("shop", "web")]
     bound = only(found, seen)
@@ -91,8 +93,8 @@ def test_price_limit_binds_when_it_keeps_a_pod_waiting_and_the_pod_is_told_so() 
 
 
 def test_a_limit_that_leaves_room_lets_the_pod_have_its_node() -> None:
-    found = present(node("a"), pod("web"), pod("sits", "3500m", on="a"), annotations={"karpenter.sh/price-limit": "2"})
-    seen = foresee(found, found.plan(), NOW)
+    found = cluster(node("a"), pod("web"), pod("sits", "3500m", on="a"), annotations={"karpenter.sh/price-limit": "2"})
+    seen = dry_run(found, found.plan(), NOW)
     assert (len(seen.launched), seen.refused, only(found, seen).state) == (1, {}, "")
 
 
@@ -106,54 +108,54 @@ def test_a_limit_that_leaves_room_lets_the_pod_have_its_node() -> None:
 )
 def test_limits_of_the_settings_bind_for_all_provisioners_together(limits: Any, what: str, have: str) -> None:
     recent = node("a", created="2027-01-15T07:59:30Z")
-    found = present(recent, pod("web", "3"), pod("sits", "3", on="a"), launch_limits=limits)
-    bound = only(found, foresee(found, found.plan(), NOW))
+    found = cluster(recent, pod("web", "3"), pod("sits", "3", on="a"), launch_limits=limits)
+    bound = only(found, dry_run(found, found.plan(), NOW))
     assert (bound.owner, bound.what, bound.have, bound.state) == (ALL, what, have, "binds")
 
 
 def test_nodes_a_minute_forget_those_that_are_older() -> None:
-    assert only(present(node("a"), launch_limits={"nodesPerMinute": 1})).have == "0"
+    assert only(cluster(node("a"), launch_limits={"nodesPerMinute": 1})).have == "0"
 
 
 def test_too_few_nodes_on_demand_are_short_and_new_ones_are_planned_on_demand() -> None:
     wanted = {"karpenter.sh/on-demand-base": "2"}
-    found = present(
+    found = cluster(
         node("a"), node("b", "spot"), pod("web", "3"), pod("x", "3", "a"), pod("y", "3", "b"), annotations=wanted
     )
     bound = only(found)
     assert (bound.what, bound.have, bound.want, bound.state) == ("on demand", "1", "2", "short")
-    assert [each.offering.capacity_type for each in foresee(found, found.plan(), NOW).launched] == ["on-demand"]
-    assert only(present(node("a"), node("b"), annotations=wanted)).state == ""
+    assert [each.offering.capacity_type for each in dry_run(found, found.plan(), NOW).launched] == ["on-demand"]
+    assert only(cluster(node("a"), node("b"), annotations=wanted)).state == ""
 
 
 def test_headroom_counts_the_units_that_have_room_now() -> None:
     wanted = {"karpenter.sh/headroom": '[{"cpu": "1", "memory": "1Gi", "count": 3}]'}
-    kept = only(present(node("a"), annotations=wanted))
+    kept = only(cluster(node("a"), annotations=wanted))
     assert (kept.what, kept.have, kept.want, kept.state) == ("headroom", "3", "3", "")
-    short = only(present(node("a"), pod("web", "3500m", on="a"), annotations=wanted))
+    short = only(cluster(node("a"), pod("web", "3500m", on="a"), annotations=wanted))
     assert (short.have, short.want, short.state) == ("0", "3", "short")
-    assert short.reason == "nodes for it are to come"
+    assert short.reason == "nodes for it are not launched yet"
 
 
 @pytest.mark.parametrize("key", ["karpenter.sh/price-limit", "karpenter.sh/on-demand-base", "karpenter.sh/headroom"])
 def test_what_cannot_be_read_is_said_with_the_annotation(key: str) -> None:
-    bound = only(present(annotations={key: "much"}))
+    bound = only(cluster(annotations={key: "much"}))
     assert bound.state == "unreadable"
     assert key in bound.reason
 
 
 def test_those_that_bind_come_first_and_the_view_has_them() -> None:
     limited = {"karpenter.sh/price-limit": "0.2"}
-    found = present(
+    found = cluster(
         node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations=limited, limits={"resources": {"cpu": "80"}}
     )
-    outlook = outlook_of(found, NOW)
-    assert [each.state for each in outlook.bounds] == ["", "binds"]
-    assert outlook.waiting[0].reason.startswith("not launched: ")
-    lines = drawn(bounds_table(outlook.bounds), 100).splitlines()
+    assessment = assess(found, NOW)
+    assert [each.state for each in assessment.limits] == ["", "binds"]
+    assert assessment.waiting[0].reason.startswith("not launched: ")
+    lines = drawn(limits_table(assessment.limits), 100).splitlines()
     assert lines[1].split()[:3] == ["$", "an", "hour"]
     assert "binds" in lines[1]
-    assert View((), (), (), (), 0.0, bounds=outlook.bounds).bounds
+    assert View((), (), (), (), 0.0, limits=assessment.limits).limits
 
 
 def test_a_node_that_is_coming_up_counts_with_the_room_of_its_type() -> None:
@@ -161,15 +163,15 @@ def test_a_node_that_is_coming_up_counts_with_the_room_of_its_type() -> None:
     coming = node("a")
     del coming["metadata"]["labels"]["karpenter.sh/initialized"]
     coming["status"] = {}
-    found = present(coming, pod("web"))
-    assert foresee(found, found.plan(), NOW).reasons()[("shop", "web")] == "has a place on a"
+    found = cluster(coming, pod("web"))
+    assert dry_run(found, found.plan(), NOW).reasons()[("shop", "web")] == "fits on a"
 
 
 def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it_is() -> None:
     limited = {"karpenter.sh/price-limit": "0.2"}
-    found = present(node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations=limited)
+    found = cluster(node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations=limited)
     told = explain_pod(found, "shop", "web", NOW)
-    assert told.verdict == "waits, because a limit binds"
+    assert told.verdict == "is pending because a limit binds"
     assert "$0.1920 + $" in told.sections[0].lines[0]
     limits = explain_provisioner(found, "default", NOW).document()["reasons"]["Limits"]
     assert limits == ["spec.limits: none", "$ an hour: $0.1920 of $0.2000"]
@@ -180,8 +182,8 @@ def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it
     [
         ({"karpenter.sh/on-demand-base": "1"}, {}, "1 of 1 nodes of Provisioner default are to be on demand"),
         ({}, {"karpenter.sh/do-not-consolidate": "true"}, "annotation karpenter.sh/do-not-consolidate is set"),
-        ({}, {"karpenter.sh/resting-workloads": '{"a": 1800000060}'}, "moved a short while ago"),
-        ({}, {}, "it can go: "),
+        ({}, {"karpenter.sh/resting-workloads": '{"a": 1800000060}'}, "rest after a recent move"),
+        ({}, {}, "removes it: "),
     ],
 )
 def test_what_keeps_a_node_from_consolidation_is_explained_as_the_controller_decides(
@@ -191,7 +193,7 @@ def test_what_keeps_a_node_from_consolidation_is_explained_as_the_controller_dec
     kept["metadata"]["annotations"] = on_node
     owned = pod("a", on="a")
     owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "a", "uid": "a", "controller": True}]
-    found = present(kept, owned, annotations=on_provisioner, consolidation={"enabled": True})
+    found = cluster(kept, owned, annotations=on_provisioner, consolidation={"enabled": True})
     (line,) = (
         each
         for section in explain_node(found, "a", NOW).sections
@@ -204,7 +206,7 @@ def test_what_keeps_a_node_from_consolidation_is_explained_as_the_controller_dec
 def test_amounts_are_written_so_that_they_can_be_compared() -> None:
     odd = node("a")
     odd["status"] = {**odd["status"], "capacity": {"cpu": "4", "memory": "15938355Ki"}}
-    cpu, memory = bounds(present(odd, limits={"resources": {"cpu": "2000", "memory": "800Gi"}}), NOW)
+    cpu, memory = limit_statuses(cluster(odd, limits={"resources": {"cpu": "2000", "memory": "800Gi"}}), NOW)
     assert (cpu.have, cpu.want) == ("4", "2000")
     assert (memory.have, memory.want) == ("15.2Gi", "800Gi")
 
@@ -215,7 +217,9 @@ def test_price_limits_count_what_the_controller_launched_at_where_that_is_on_rec
         "annotations": {"karpenter.sh/price-limit": "0.3"},
         "launch_limits": {"pricePerHour": 0.3},
     }
-    found = present(node("a"), node("b"), **limited)
-    assert [each.state for each in bounds(found, NOW)] == ["full", "full"]
+    found = cluster(node("a"), node("b"), **limited)
+    assert [each.state for each in limit_statuses(found, NOW)] == ["full", "full"]
     recorded = {("m5.xlarge", "us-east-1a", "on-demand"): 0.1}
-    assert [(each.have, each.state) for each in bounds(replace(found, recorded=recorded), NOW)] == [("$0.2000", "")] * 2
+    assert [(each.have, each.state) for each in limit_statuses(replace(found, recorded=recorded), NOW)] == [
+        ("$0.2000", "")
+    ] * 2

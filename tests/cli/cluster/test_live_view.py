@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import requests
 
-from controller.cli.cluster.cluster_view import Where, source_for
-from controller.cli.cluster.live_view import Sight, Watched, readable, watched
-from controller.cli.view.command import Looks
+from controller.cli.cluster.cluster_view import ClusterLocation, source_for
+from controller.cli.cluster.live_view import LiveCluster, Observation, readable, watch_cluster
+from controller.cli.view.command import LiveReader
 from controller.errors import ForbiddenError
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
@@ -35,9 +35,9 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def cluster(foreign: Running) -> Iterator[Watched]:
-    """It is watched, nodes of the pool `blue` alone."""
-    with watched(Where(kubeconfig=str(foreign.kubeconfig)), "pool=blue") as found:
+def cluster(foreign: Running) -> Iterator[LiveCluster]:
+    """It is watch_cluster, nodes of the pool `blue` alone."""
+    with watch_cluster(ClusterLocation(kubeconfig=str(foreign.kubeconfig)), "pool=blue") as found:
         yield found
 
 
@@ -53,77 +53,80 @@ def make_node(kube: KubeClient, name: str, **more: str) -> None:
     kube.patch(NODES, name, {"status": status}, subresource="status")
 
 
-def until(cluster: Watched, true: Callable[[Sight], Any]) -> Sight:
-    """Look until it is so."""
+def until(cluster: LiveCluster, true: Callable[[Observation], Any]) -> Observation:
+    """Observe until it is so."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true(sight := cluster.look()):
+    while not true(observation := cluster.observe()):
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.02)
-    return sight
+    return observation
 
 
-def test_a_cluster_that_is_not_ours_is_seen_with_its_prices(cluster: Watched) -> None:
-    view = Looks(cluster).look()
+def test_a_cluster_that_is_not_ours_is_seen_with_its_prices(cluster: LiveCluster) -> None:
+    view = LiveReader(cluster).read()
     assert [node.name for node in view.nodes] == ["first"]
     assert view.price_per_hour == pytest.approx(0.096)
     assert view.warnings == ()
 
 
 def test_pods_that_wait_in_a_cluster_that_is_not_ours_are_told_what_its_nodes_lack(
-    cluster: Watched, kube: KubeClient
+    cluster: LiveCluster, kube: KubeClient
 ) -> None:
     """That there is no Provisioner is no news where nobody asked for one."""
     kube.create(PODS, {"metadata": {"name": "big"}, "spec": {"containers": [container("64")]}}, "default")
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     status = {"status": {"phase": "Pending", "conditions": [unschedulable]}}
     kube.patch(PODS, "big", status, namespace="default", subresource="status")
-    until(cluster, lambda sight: any(pod.unschedulable for pod in sight.present.snapshot.pods.values()))
-    (waiting,) = Looks(cluster).look().waiting
+    until(cluster, lambda observation: any(pod.unschedulable for pod in observation.cluster.snapshot.pods.values()))
+    (waiting,) = LiveReader(cluster).read().waiting
     assert (waiting.workload, waiting.reason) == ("default/big", "The only node has no room")
     kube.delete(PODS, "big", "default")
-    until(cluster, lambda sight: not sight.present.snapshot.pods)
+    until(cluster, lambda observation: not observation.cluster.snapshot.pods)
 
 
-def test_what_changes_is_seen_and_the_selector_follows_the_labels(cluster: Watched, kube: KubeClient) -> None:
+def test_what_changes_is_seen_and_the_selector_follows_the_labels(cluster: LiveCluster, kube: KubeClient) -> None:
     make_node(kube, "second")
-    until(cluster, lambda sight: "second" in sight.present.snapshot.nodes)
-    assert cluster.look().names == frozenset({"first"})
+    until(cluster, lambda observation: "second" in observation.cluster.snapshot.nodes)
+    assert cluster.observe().names == frozenset({"first"})
     kube.patch(NODES, "second", {"metadata": {"labels": {"pool": "blue"}}})
-    until(cluster, lambda sight: sight.names == frozenset({"first", "second"}))
+    until(cluster, lambda observation: observation.names == frozenset({"first", "second"}))
     kube.delete(NODES, "second")
-    until(cluster, lambda sight: sight.names == frozenset({"first"}) and len(sight.present.snapshot.nodes) == 1)
+    until(
+        cluster,
+        lambda observation: observation.names == frozenset({"first"}) and len(observation.cluster.snapshot.nodes) == 1,
+    )
 
 
-def test_nothing_is_read_or_planned_anew_while_nothing_changes(cluster: Watched) -> None:
-    first = until(cluster, lambda sight: sight.present is cluster.look().present)
-    assert cluster.look().present is first.present
+def test_nothing_is_read_or_planned_anew_while_nothing_changes(cluster: LiveCluster) -> None:
+    first = until(cluster, lambda observation: observation.cluster is cluster.observe().cluster)
+    assert cluster.observe().cluster is first.cluster
 
 
-def test_wrong_settings_are_said_and_the_last_good_ones_hold(cluster: Watched, kube: KubeClient) -> None:
+def test_wrong_settings_are_said_and_the_last_good_ones_hold(cluster: LiveCluster, kube: KubeClient) -> None:
     good = {"aws.clusterName": "shop", "launchLimits": '{"nodesPerMinute": 3}'}
     kube.create(CONFIG_MAPS, {"metadata": {"name": "karpenter-global-settings"}, "data": good}, "default")
-    until(cluster, lambda sight: sight.present.settings.launch_limits is not None)
+    until(cluster, lambda observation: observation.cluster.settings.launch_limits is not None)
     bad = {"data": {"launchLimits": "lots"}}
     kube.patch(CONFIG_MAPS, "karpenter-global-settings", bad, namespace="default")
-    sight = until(cluster, lambda sight: sight.notes)
-    assert "launchLimits" in sight.notes[0]
-    assert sight.present.settings.launch_limits is not None
+    observation = until(cluster, lambda observation: observation.notes)
+    assert "launchLimits" in observation.notes[0]
+    assert observation.cluster.settings.launch_limits is not None
     kube.delete(CONFIG_MAPS, "karpenter-global-settings", "default")
-    until(cluster, lambda sight: not sight.notes)
+    until(cluster, lambda observation: not observation.notes)
 
 
-def test_an_outage_is_said_and_what_was_known_stays(cluster: Watched, foreign: Running) -> None:
+def test_an_outage_is_said_and_what_was_known_stays(cluster: LiveCluster, foreign: Running) -> None:
     headers = {"Authorization": f"Bearer {foreign.token}"}
     fault: dict[str, str | float] = {"kind": "outage", "seconds": OUTAGE_SECONDS}
     requests.post(f"{foreign.url}/sandbox/faults", json=fault, headers=headers, timeout=10).raise_for_status()
-    sight = until(cluster, lambda sight: sight.notes)
-    assert sight.notes[0].startswith("The API server does not answer")
-    assert "first" in sight.present.snapshot.nodes
-    until(cluster, lambda sight: not sight.notes)
+    observation = until(cluster, lambda observation: observation.notes)
+    assert observation.notes[0].startswith("The API server does not answer")
+    assert "first" in observation.cluster.snapshot.nodes
+    until(cluster, lambda observation: not observation.notes)
 
 
 def test_a_region_that_ec2_does_not_have_has_no_prices_and_says_so() -> None:
-    source = source_for("europe-west4", Settings(cluster_name="c"), Where())
+    source = source_for("europe-west4", Settings(cluster_name="c"), ClusterLocation())
     assert source.prices.price("m5.large", "europe-west4-a", "on-demand") is None
     assert source.note.startswith("No prices: ")
 
@@ -145,16 +148,16 @@ def test_kinds_that_are_not_there_or_not_to_be_listed_are_left_out_but_not_nodes
     found, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
     assert NODES in found
     assert {STORAGE_CLASSES, PROVISIONERS} & set(found) == set()
-    assert notes == ("You may not list storageclasses: what depends on them is not known",)
+    assert notes == ("You may not list storageclasses: what depends on them is unknown",)
     kube.hidden = (NODES,)
     with pytest.raises(ForbiddenError, match="list nodes"):
         readable(kube, CLUSTER_STATE, (NODES, PODS))
 
 
-def test_a_pod_that_comes_counts_on_its_node(cluster: Watched, kube: KubeClient) -> None:
+def test_a_pod_that_comes_counts_on_its_node(cluster: LiveCluster, kube: KubeClient) -> None:
     kube.create(
         PODS, {"metadata": {"name": "p"}, "spec": {"nodeName": "first", "containers": [container("1")]}}, "default"
     )
-    until(cluster, lambda sight: sight.present.snapshot.nodes["first"].pods)
-    (node,) = Looks(cluster).look().nodes
+    until(cluster, lambda observation: observation.cluster.snapshot.nodes["first"].pods)
+    (node,) = LiveReader(cluster).read().nodes
     assert (node.pods, node.use("cpu")) == (1, 0.5)

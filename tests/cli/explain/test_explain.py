@@ -54,12 +54,12 @@ def test_bound_pod_says_where_and_for_how_much(ask: Any) -> None:
 
 def test_node_says_what_its_pods_would_get_today_and_why_it_stays_or_goes(ask: Any) -> None:
     found = ask("node", OURS)
-    assert found["verdict"] == "serves Provisioner default"
+    assert found["verdict"] == "belongs to Provisioner default"
     assert found["facts"]["price"].startswith("$0.3840/h")
     assert found["reasons"]["Why this type"][0].startswith("its pods alone would get today: m5.large on-demand")
     stays = found["reasons"]["Stays or goes"]
     assert "expiration: never (ttlSecondsUntilExpired is not set)" in stays
-    assert any(line.startswith("consolidation: it can go: ") for line in stays)
+    assert any(line.startswith("consolidation: removes it: ") for line in stays)
 
 
 def test_foreign_node_is_named_as_such(ask: Any) -> None:
@@ -109,5 +109,5 @@ def test_node_that_is_gone_is_told_by_the_record(run: Run, kubeconfig: str) -> N
 def test_for_people_there_are_no_colours_in_a_pipe(run: Run, kubeconfig: str) -> None:
     explained = partial(run, "explain", "node", OURS, "--kubeconfig", kubeconfig)
     assert "\x1b[" not in explained().stdout
-    assert f"Node {OURS}: serves Provisioner default" in explained().stdout
+    assert f"Node {OURS}: belongs to Provisioner default" in explained().stdout
     assert "Types and prices of us-east-1" in explained().stdout

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from controller.cli.inputs.files import Placed
+from controller.cli.inputs.files import LocatedObject
 from controller.cli.simulate.repack import repacked
 
 
-def node(name: str, **labels: str) -> Placed:
-    return Placed({"kind": "Node", "metadata": {"name": name, "labels": labels}}, "here")
+def node(name: str, **labels: str) -> LocatedObject:
+    return LocatedObject({"kind": "Node", "metadata": {"name": name, "labels": labels}}, "here")
 
 
-def pod(name: str, on: str, owner: str = "ReplicaSet") -> Placed:
+def pod(name: str, on: str, owner: str = "ReplicaSet") -> LocatedObject:
     owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "u"}]
     spec = {"nodeName": on, "containers": []}
     document = {"kind": "Pod", "metadata": {"name": name, "ownerReferences": owners}, "spec": spec}
-    return Placed({**document, "status": {"phase": "Running"}}, "here")
+    return LocatedObject({**document, "status": {"phase": "Running"}}, "here")
 
 
 PLACED = (

@@ -233,7 +233,7 @@ def test_compressed_lists_of_objects_are_read(run: Run, tmp_path: Path) -> None:
 def test_what_has_no_influence_is_named(run: Run, write: Write) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
     found = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(), service)).stdout
-    assert "not looked at: 1 Service" in found
+    assert "Ignored, without influence on nodes: 1 Service" in found
 
 
 def test_plan_is_the_controllers_own(write: Write) -> None:
@@ -245,7 +245,7 @@ def test_plan_is_the_controllers_own(write: Write) -> None:
 
     report = Report()
     objects = read_objects([write(TEMPLATE, provisioner("default", M5), deployment(replicas=30))], report)
-    wanted = scenario("x", objects.placed, report)
+    wanted = scenario("x", objects.located, report)
     assert wanted is not None
     found = simulate(wanted, offline_types(shipped_catalog("us-east-1"), wanted.settings, (), 0.4).types)
     assert solve(found.problem) == found.plan

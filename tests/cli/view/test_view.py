@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from controller.cli.cluster.limits_report import Bound
+from controller.cli.cluster.limits_report import LimitStatus
 from controller.cli.cluster.node_facts import NodeFacts, capacity_type, owner
-from controller.cli.view.command import stay
+from controller.cli.view.command import refresh
 from controller.cli.view.node_rows import NodeTable
-from controller.cli.view.screen import KEYS, Choices, page
+from controller.cli.view.screen import KEYS, ScreenState, page
 from controller.cli.view.view_data import View, Waiting, ordered
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -59,7 +59,7 @@ def test_nodes_of_every_origin_are_shown_with_what_is_known(seen: Any) -> None:
 def test_pods_that_wait_are_shown_with_the_controllers_reason(seen: Any) -> None:
     waiting = {each["workload"]: each for each in seen["waiting"]}
     assert "us-east-9z" in waiting["default/stuck-rs"]["reason"]
-    assert waiting["default/waiting-rs"]["reason"] == "a m5.2xlarge on-demand of default would do"
+    assert waiting["default/waiting-rs"]["reason"] == "would get a m5.2xlarge on-demand of default"
     assert "default/gated-rs" not in waiting, "nobody has said that it finds no place"
 
 
@@ -91,12 +91,12 @@ def test_decisions_on_record_are_shown_and_price_the_nodes_that_they_launched(ru
         assert said in run("explain", "node", OURS, "--kubeconfig", kubeconfig).stdout
         table = answer(run("explain", "node", OURS, "--kubeconfig", kubeconfig, "-o", "json"))["facts"]["price"]
         assert table.startswith("$0.0123/h"), "what the node costs"
-        assert "is reckoned with below" in table
+        assert "in the comparisons below" in table
         seen = answer(run("view", "--kubeconfig", kubeconfig, "-o", "json"))
         prices = {each["name"]: each["pricePerHour"] for each in seen["nodes"]}
         assert prices[OURS] == 0.01234
         assert 0.01234 not in (prices[name] for name in prices if name != OURS)
-        assert any("launched them at" in note for note in seen["notes"])
+        assert any("the price of their launch" in note for note in seen["notes"])
     finally:
         kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
 
@@ -115,25 +115,25 @@ def test_nodes_are_sorted_by_what_was_asked_for() -> None:
 
 def test_keys_sort_select_and_hide() -> None:
     view = View((facts("one", of="a"), facts("two", of="b")), (Waiting("w", 1, "why not"),), (), ("cpu",), 0.0)
-    choices = Choices()
-    drawn = _drawn(view, choices)
+    screen = ScreenState()
+    drawn = _drawn(view, screen)
     assert "one" in drawn
     assert "why not" in drawn
     for key in "sfp":
-        choices.press(key, view)
-    drawn = _drawn(view, choices)
+        screen.press(key, view)
+    drawn = _drawn(view, screen)
     assert "by name" in drawn
     assert "one" in drawn
     assert "two" not in drawn
     assert "why not" not in drawn
-    choices.press("f", view)
-    assert "two" in _drawn(view, choices)
+    screen.press("f", view)
+    assert "two" in _drawn(view, screen)
 
 
 def test_page_keeps_to_the_height_of_the_terminal_and_says_what_it_hides() -> None:
     nodes = tuple(facts(f"node-{number:03}") for number in range(200))
     waiting = tuple(Waiting(f"w{number}", 2, "x " * 200) for number in range(30))
-    drawn = _drawn(View(nodes, waiting, (), ("cpu",), 0.0), Choices(), 30)
+    drawn = _drawn(View(nodes, waiting, (), ("cpu",), 0.0), ScreenState(), 30)
     assert len(drawn.splitlines()) <= 30
     assert "more nodes · by price" in drawn
     assert "and 48 pods of other workloads" in drawn
@@ -142,32 +142,32 @@ def test_page_keeps_to_the_height_of_the_terminal_and_says_what_it_hides() -> No
 
 def test_pages_of_many_nodes_are_turned_and_end_at_the_last() -> None:
     view = View(tuple(facts(f"node-{number:02}") for number in range(40)), (), (), ("cpu",), 0.0)
-    choices = Choices("name")
-    assert "node-00" in _drawn(view, choices, 20)
+    screen = ScreenState("name")
+    assert "node-00" in _drawn(view, screen, 20)
     for _ in range(9):
-        choices.press("j", view)
-        last = _drawn(view, choices, 20)
+        screen.press("j", view)
+        last = _drawn(view, screen, 20)
     assert "node-39" in last
     assert "node-00" not in last
     assert "to 40, " in last
     for _ in range(9):
-        choices.press("k", view)
-        _drawn(view, choices, 20)
-    assert "node-00" in _drawn(view, choices, 20)
+        screen.press("k", view)
+        _drawn(view, screen, 20)
+    assert "node-00" in _drawn(view, screen, 20)
 
 
 def test_limits_are_shown_and_hidden() -> None:
-    bound = Bound("default", "cpu", "8", "100", 0.08)
-    view, choices = View((facts("a"),), (), (), ("cpu",), 0.0, bounds=(bound,)), Choices()
-    assert "Limit" in _drawn(view, choices)
-    choices.press("l", view)
-    assert "Limit" not in _drawn(view, choices)
+    bound = LimitStatus("default", "cpu", "8", "100", 0.08)
+    view, screen = View((facts("a"),), (), (), ("cpu",), 0.0, limits=(bound,)), ScreenState()
+    assert "Limit" in _drawn(view, screen)
+    screen.press("l", view)
+    assert "Limit" not in _drawn(view, screen)
 
 
 def test_what_is_wrong_with_the_look_takes_the_place_of_the_keys() -> None:
     view = View((facts("a"),), (), (), ("cpu",), 0.0, warnings=("The API server does not answer",))
-    assert "does not answer" in _drawn(view, Choices())
-    assert KEYS not in _drawn(view, Choices())
+    assert "does not answer" in _drawn(view, ScreenState())
+    assert KEYS not in _drawn(view, ScreenState())
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -188,9 +188,9 @@ def test_names_lose_their_domain_where_it_has_no_room_and_tells_no_nodes_apart()
     assert "…" in drawn(alike, 80)
 
 
-def _drawn(view: View, choices: Choices, height: int = 60) -> str:
+def _drawn(view: View, screen: ScreenState, height: int = 60) -> str:
     console = Console(file=io.StringIO(), width=150, no_color=True)
-    console.print(page(view, choices, height, keys=True))
+    console.print(page(view, screen, height, keys=True))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -231,7 +231,7 @@ def test_on_a_terminal_it_stays_until_q(monkeypatch: pytest.MonkeyPatch) -> None
     with os.fdopen(theirs) as keys, os.fdopen(os.dup(theirs), "w", buffering=1) as screen:
         monkeypatch.setattr("sys.stdin", keys)
         monkeypatch.setattr("sys.stdout", screen)
-        thread = threading.Thread(target=stay, args=(read, Choices(), 0.5))
+        thread = threading.Thread(target=refresh, args=(read, ScreenState(), 0.5))
         thread.start()
         for text in ("first", "the API server does not answer", "third"):
             _read_until(ours, text)

@@ -1,4 +1,4 @@
-"""Figures as people read them: money, shares, bars, ages."""
+"""Format money, shares, bars, counts and ages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOURS_A_MONTH = 730.0
 
 BAR_CELLS = 10
 CROWDED, LOW = 0.85, 0.4
-"""Shares from which a bar is green, and below which it is red: room that is paid for and not used."""
+"""A bar is green from CROWDED on and red below LOW."""
 
 
 def money(dollars: float) -> str:
@@ -19,7 +19,7 @@ def money(dollars: float) -> str:
 
 
 def month(dollars_per_hour: float) -> str:
-    """What an hourly price comes to in a month."""
+    """$/month of an hourly price."""
     return f"${dollars_per_hour * HOURS_A_MONTH:,.2f}"
 
 
@@ -34,14 +34,14 @@ def count(number: int, noun: str) -> str:
 
 
 def bar(share: float, cells: int = BAR_CELLS) -> Text:
-    """A share as a bar and a figure."""
+    """A share as a bar and a percentage."""
     filled = min(cells, round(share * cells))
     style = "green" if share >= CROWDED else "red" if share < LOW else "yellow"
     return Text.assemble(("█" * filled, style), ("░" * (cells - filled), "dim"), f" {share * 100:3.0f}%")
 
 
 def age(seconds: float) -> str:
-    """45s, 12m, 3h12m, 4d2h: as kubectl writes it."""
+    """45s, 12m, 3h12m, 4d2h, as kubectl prints ages."""
     whole = max(0, int(seconds))
     if whole < 120:
         return f"{whole}s"

@@ -1,4 +1,4 @@
-"""An answer: a verdict in a sentence, facts, and sections of reasons. Printed for people, or as a document."""
+"""The answer of `explain`: a verdict, facts, and sections of reasons, as text or JSON values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli import output
-
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Reasons under a title."""
+    """Lines under a title."""
 
     title: str
     lines: tuple[str, ...]
@@ -24,7 +22,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a user asked about. `facts` by name, in order; empty ones are left out."""
+    """`facts` by name, in order; empty ones are not shown."""
 
     subject: str
     verdict: str
@@ -43,16 +41,8 @@ class Answer:
         }
 
 
-def give(answer: Answer, form: str) -> None:
-    """Print it in the form that was asked for."""
-    if form != "table":
-        output.structured(answer.document(), form)
-        return
-    show(answer, output.console())
-
-
 def show(answer: Answer, console: Console) -> None:
-    """Print it for a person."""
+    """Print as text."""
     console.print(Text.assemble((answer.subject, "bold"), ": ", answer.verdict))
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in answer.facts.items():

@@ -1,9 +1,14 @@
-"""Events of an object, as lines: what the controller, kube-scheduler and kubelets said of it."""
+"""What is on record of an object: decisions of the ledger and events, as sections of an answer."""
 
 from __future__ import annotations
 
-from controller.cli.figures import age
+from collections.abc import Iterable
+
+from controller.cli.cluster.decision_log import line
+from controller.cli.explain.answer import Section
+from controller.cli.formatting import age
 from controller.core.api.document import mapping, text, timestamp, whole
+from controller.core.decisions.decision import Entry
 from controller.errors import KubeError
 from controller.kube.client import KubeClient
 from controller.kube.resources import EVENTS
@@ -11,10 +16,17 @@ from controller.kube.resources import EVENTS
 SHOWN = 8
 
 
-def lines(kube: KubeClient | None, kind: str, name: str, namespace: str, now: float) -> tuple[str, ...]:
-    """The newest last: `3m ago ×4 karpenter FailedScheduling: ...`. Empty for a file; `now` in Unix seconds."""
-    if kube is None:
-        return ()
+def decisions_section(entries: Iterable[Entry], now: float) -> Section:
+    """Entries of the ledger, a line each; `now` in Unix seconds."""
+    return Section("Decisions", tuple(line(entry, now) for entry in entries))
+
+
+def events_section(kube: KubeClient | None, kind: str, name: str, namespace: str, now: float) -> Section:
+    """The newest events, newest last: `3m ago ×4, karpenter: FailedScheduling: ...`. Empty for a dump."""
+    return Section("Events", () if kube is None else _events(kube, kind, name, namespace, now))
+
+
+def _events(kube: KubeClient, kind: str, name: str, namespace: str, now: float) -> tuple[str, ...]:
     selector = f"involvedObject.kind={kind},involvedObject.name={name}"
     try:
         events = kube.list(EVENTS, namespace, field_selector=selector)
