@@ -65,4 +65,8 @@ class MemoryReconciler:
                 self._log.debug("ConfigMap of learned memory exists", name=CONFIG_MAP)
             else:
                 return
-        self._kube.patch(CONFIG_MAPS, CONFIG_MAP, {"data": document}, namespace=self._namespace)
+        try:
+            self._kube.patch(CONFIG_MAPS, CONFIG_MAP, {"data": document}, namespace=self._namespace)
+        except NotFoundError:
+            self._written = {}  # somebody deleted it: the next pass creates it again
+            raise

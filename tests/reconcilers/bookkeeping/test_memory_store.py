@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from controller.core.api import labels as keys
 from controller.core.state.snapshot import Snapshot
-from controller.errors import KubeError
+from controller.errors import KubeError, NotFoundError
 from controller.kube.resources import CONFIG_MAPS
 from controller.reconcilers.bookkeeping.memory_store import CONFIG_MAP, MemoryReconciler
 from tests import factories
@@ -68,6 +68,16 @@ def test_what_could_not_be_written_is_written_another_time(world: World) -> None
     apply_fault(world, None)
     loop.reconcile(joined("m5.large", "7800Mi"))
     assert kept(world) == {"m5.large_ami-1": str(7800 * MIB)}
+
+
+def test_a_config_map_that_somebody_deletes_is_created_again_with_all_that_was_learned(world: World) -> None:
+    loop, _ = process(world)
+    loop.reconcile(joined("m5.large", "7800Mi"))
+    world.kube.delete(CONFIG_MAPS, CONFIG_MAP, "kube-system")
+    with pytest.raises(NotFoundError):
+        loop.reconcile(joined("c5.large", "3700Mi"))
+    loop.reconcile(joined("c5.large", "3700Mi"))
+    assert kept(world) == {"c5.large_ami-1": str(3700 * MIB), "m5.large_ami-1": str(7800 * MIB)}
 
 
 def test_before_the_caches_are_synced_nothing_is_read_or_written(world: World) -> None:
