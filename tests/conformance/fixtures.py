@@ -1,9 +1,9 @@
-"""The peer's fixtures: six fake instance types, its assorted catalog, its prices, and a cluster that lives on.
+"""Karpenter v0.27's fixtures: six fake instance types, its assorted catalog, its prices, and a cluster that lives on.
 
 Types follow the core suites of Karpenter v0.27.5 (`pkg/cloudprovider/fake`): 4 cpu, 4Gi, 5 pods unless told otherwise;
 kube-reserved 100m and 10Mi; spot in zones 1 and 2, on-demand in all three; $0.1 a cpu, $0.1 a GB and $1 a GPU resource.
-The peer's fake types run several operating systems each. A type of ours carries what every node of it has, so where a
-case needs another system it gets a type for it, as in the peer's own assorted catalog.
+Its fake types run several operating systems each. A type of ours carries what every node of it has, so where a case
+needs another system it gets a type for it, as in Karpenter v0.27's own assorted catalog.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EVERYTHING = Toleration(operator="Exists")
 
 
 def fake_price(cpu: Quantity, memory: Quantity, gpus: Iterable[str] = ()) -> float:
-    """The peer's fake price in $/hour."""
+    """Karpenter v0.27's fake price in $/hour."""
     have = resources({"cpu": cpu, "memory": memory})
     return round(0.1 * have["cpu"] / 1000 + 0.1 * have["memory"] / 1e9 + len(tuple(gpus)), 6)
 
@@ -76,7 +76,7 @@ def fake_type(
     offered: tuple[Offering, ...] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> InstanceType:
-    """One of the peer's fake types, with its labels `size`, `integer` and, on large ones, `special`."""
+    """One of Karpenter v0.27's fake types, with its labels `size`, `integer` and, on large ones, `special`."""
     have = resources({"cpu": cpu, "memory": memory})
     large = have["cpu"] > 4000 and have["memory"] > resources({"memory": "8Gi"})["memory"]
     own = {keys.OS: os, "size": "large" if large else "small", "integer": str(have["cpu"] // 1000)}
@@ -95,7 +95,7 @@ def fake_type(
 
 
 def six_types() -> tuple[InstanceType, ...]:
-    """What the peer's fake cloud offers unless a case says otherwise."""
+    """What Karpenter v0.27's fake cloud offers unless a case says otherwise."""
     return (
         fake_type(DEFAULT),
         fake_type(SMALL, cpu="2", memory="2Gi"),

@@ -1,4 +1,4 @@
-"""Pod affinity and anti-affinity: T40-T68, and the two batches that the peer needs where one will do."""
+"""Pod affinity and anti-affinity, in one batch where Karpenter v0.27 needs two."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ def wish(key: str) -> tuple[WeightedPodAffinityTerm, ...]:
 
 
 def test_affinity_without_terms_changes_nothing() -> None:
-    """T40."""
     waiting = pending_pod(required_pod_affinity=(), required_pod_anti_affinity=())
     assert Cluster().provision(waiting).placed(waiting)
 
 
 def test_a_follower_shares_the_host_of_its_target() -> None:
-    """T41: beside ten pods that are spread over hosts."""
+    """Beside ten pods that are spread over hosts."""
     others = pending_pods(10, labels={"app": "s"}, requests=TINY, topology_spread=(spread(HOST, of=selector(app="s")),))
     (target,), follower = web(), seeking(HOST)
     done = Cluster().provision(*others, target, follower)
@@ -76,7 +75,6 @@ def test_a_follower_shares_the_host_of_its_target() -> None:
 
 
 def test_a_follower_shares_the_architecture_of_its_target_on_another_node() -> None:
-    """T42."""
     apart = (spread(HOST, of=selector(group="both")),)
     both = {"group": "both"}
     (target,) = web(labels=APP | both, topology_spread=apart, node_selector={ARCH: "arm64"})
@@ -88,12 +86,11 @@ def test_a_follower_shares_the_architecture_of_its_target_on_another_node() -> N
 
 
 def test_pods_that_seek_each_other_share_a_host() -> None:
-    """T43."""
     assert len(Cluster().provision(*web(3, required_pod_affinity=(near(HOST),))).new) == 1
 
 
 def test_pods_that_seek_each_other_fill_one_host_and_no_second() -> None:
-    """T44: a type of five pods takes five of ten; a later batch of ten finds the host full."""
+    """A type of five pods takes five of ten; a later batch of ten finds the host full."""
     cluster = Cluster()
     done = cluster.provision(*web(10, required_pod_affinity=(near(HOST),)))
     assert [len(planned.pods) for planned in done.new] == [5]
@@ -102,7 +99,7 @@ def test_pods_that_seek_each_other_fill_one_host_and_no_second() -> None:
 
 
 def test_the_first_of_pods_that_seek_each_other_decides_the_zone() -> None:
-    """T45: it went to zone 1; ten of zones 2 and 3 cannot join it: node affinity does not narrow what counts."""
+    """It went to zone 1; ten of zones 2 and 3 cannot join it: node affinity does not narrow what counts."""
     cluster = Cluster()
     assert cluster.provision(*web(required_pod_affinity=(near(ZONE),), **in_zones(ZONE_1))).left == set()
     later = web(10, required_pod_affinity=(near(ZONE),), **in_zones(ZONE_2, ZONE_3))
@@ -110,20 +107,19 @@ def test_the_first_of_pods_that_seek_each_other_decides_the_zone() -> None:
 
 
 def test_pods_that_seek_each_other_share_a_zone() -> None:
-    """T46; many more than a node holds."""
+    """Many more than a node holds."""
     done = Cluster().provision(*web(30, required_pod_affinity=(near(ZONE),)))
     assert done.left == set()
     assert len(set(done.homes())) == 1
 
 
 def test_pods_that_seek_each_other_share_the_zone_that_they_ask_for() -> None:
-    """T47."""
     done = Cluster().provision(*web(3, required_pod_affinity=(near(ZONE),), **in_zones(ZONE_3)))
     assert done.homes() == [ZONE_3] * 3
 
 
 def test_zone_self_affinity_of_many_sizes_is_never_split_in_two() -> None:
-    """Seen to go wrong in the peer: pods of one app, of unlike sizes and selectors, end in one zone."""
+    """Karpenter v0.27 gets this wrong: pods of one app, of unlike sizes and selectors, end in one zone."""
     pods = [
         *web(20, required_pod_affinity=(near(ZONE),), requests={"cpu": "1500m"}),
         *web(20, required_pod_affinity=(near(ZONE),), requests={"cpu": "3"}),
@@ -137,20 +133,19 @@ def test_zone_self_affinity_of_many_sizes_is_never_split_in_two() -> None:
 
 
 def test_preferred_affinity_may_be_violated() -> None:
-    """T48: the target's zone is out of the fan's reach."""
+    """The target's zone is out of the fan's reach."""
     (target,) = web(node_selector={ZONE: ZONE_1})
     fan = pending_pod(preferred_pod_affinity=wish(ZONE), node_selector={ZONE: ZONE_2})
     assert Cluster().provision(target, fan).home(fan) == ZONE_2
 
 
 def test_preferred_anti_affinity_may_be_violated() -> None:
-    """T49: more pods than zones."""
+    """More pods than zones."""
     assert Cluster().provision(*web(10, preferred_pod_anti_affinity=wish(ZONE))).left == set()
 
 
 @pytest.mark.parametrize("first", ["target", "shy"])
 def test_a_pod_and_one_that_shuns_its_host_are_apart_in_either_order(first: str) -> None:
-    """T50."""
     (target,), shy = web(requests={"cpu": "2" if first == "target" else "1"}), shunning(HOST, requests={"cpu": "1500m"})
     done = Cluster().provision(target, shy)
     assert done.left == set()
@@ -158,14 +153,13 @@ def test_a_pod_and_one_that_shuns_its_host_are_apart_in_either_order(first: str)
 
 
 def test_a_pod_that_shuns_zones_with_targets_in_all_of_them_waits() -> None:
-    """T51."""
     targets = [*(each for zone in ZONES for each in web(requests={"cpu": "2"}, node_selector={ZONE: zone}))]
     shy = shunning(ZONE)
     assert Cluster().provision(*targets, shy).left == {shy.name}
 
 
 def test_a_target_without_a_zone_is_given_one_so_that_the_pod_that_shuns_it_has_another() -> None:
-    """T52, better than the peer, which leaves the shunning pod for the next batch."""
+    """Better than Karpenter v0.27, which leaves the shunning pod for the next batch."""
     (target,), shy = web(requests={"cpu": "2"}), shunning(ZONE)
     done = Cluster().provision(target, shy)
     assert done.left == set()
@@ -173,7 +167,6 @@ def test_a_target_without_a_zone_is_given_one_so_that_the_pod_that_shuns_it_has_
 
 
 def test_architectures_can_be_shunned() -> None:
-    """T53."""
     (target,), shy = web(requests={"cpu": "2"}, node_selector={ARCH: "arm64"}), shunning(ARCH)
     done = Cluster().provision(target, shy)
     assert done.left == set()
@@ -181,7 +174,7 @@ def test_architectures_can_be_shunned() -> None:
 
 
 def test_a_preference_to_be_shunned_by_nobody_may_be_violated() -> None:
-    """T54: pods in all zones would rather stand alone; the target is placed all the same."""
+    """Pods in all zones would rather stand alone; the target is placed all the same."""
     hermits = [
         pending_pod(requests={"cpu": "2"}, preferred_pod_anti_affinity=wish(ZONE), node_selector={ZONE: zone})
         for zone in ZONES
@@ -191,7 +184,7 @@ def test_a_preference_to_be_shunned_by_nobody_may_be_violated() -> None:
 
 
 def test_required_anti_affinity_keeps_its_targets_away() -> None:
-    """T55: hermits of all zones and their target: one of the four has no place."""
+    """Hermits of all zones and their target: one of the four has no place."""
     hermits = [shunning(ZONE, requests={"cpu": "2"}, node_selector={ZONE: zone}) for zone in ZONES]
     done = Cluster().provision(*hermits, *web())
     assert len(done.left) == 1
@@ -199,7 +192,7 @@ def test_required_anti_affinity_keeps_its_targets_away() -> None:
 
 
 def test_a_hermit_without_a_zone_is_given_one_so_that_its_target_has_another() -> None:
-    """T56, better than the peer, where the hermit blocks every zone that it could use until the next batch."""
+    """Better than Karpenter v0.27, where the hermit blocks every zone that it could use until the next batch."""
     hermit = shunning(ZONE, requests={"cpu": "2"})
     (target,) = web()
     done = Cluster().provision(hermit, target)
@@ -208,7 +201,7 @@ def test_a_hermit_without_a_zone_is_given_one_so_that_its_target_has_another() -
 
 
 def test_hermits_that_run_keep_their_targets_away() -> None:
-    """T57: in each zone one runs; no zone is left."""
+    """In each zone one runs; no zone is left."""
     cluster = Cluster()
     hermits = [shunning(ZONE, requests={"cpu": "2"}, node_selector={ZONE: zone}) for zone in ZONES]
     assert cluster.provision(*hermits).left == set()
@@ -217,7 +210,6 @@ def test_hermits_that_run_keep_their_targets_away() -> None:
 
 
 def test_preferences_of_pods_that_run_repel_nobody() -> None:
-    """T58."""
     cluster = Cluster()
     cluster.provision(
         *(
@@ -230,7 +222,6 @@ def test_preferences_of_pods_that_run_repel_nobody() -> None:
 
 
 def test_a_wish_for_affinity_yields_to_a_required_spread() -> None:
-    """T59."""
     of = selector(app="fan")
     fans = pending_pods(
         3,
@@ -246,7 +237,7 @@ def test_a_wish_for_affinity_yields_to_a_required_spread() -> None:
 
 
 def test_zone_anti_affinity_of_an_app_fills_all_zones_in_one_batch() -> None:
-    """T60, better than the peer, which places one pod a batch: three at once, and nothing afterwards."""
+    """Better than Karpenter v0.27, which places one pod a batch: three at once, and nothing afterwards."""
     cluster = Cluster()
     done = cluster.provision(*web(3, required_pod_anti_affinity=(near(ZONE),)))
     assert done.homes() == list(ZONES)
@@ -255,25 +246,23 @@ def test_zone_anti_affinity_of_an_app_fills_all_zones_in_one_batch() -> None:
 
 
 def test_affinity_to_a_pod_that_is_nowhere_places_none() -> None:
-    """T61."""
     assert len(Cluster().provision(*(seeking(HOST) for _ in range(10))).left) == 10
 
 
 def test_followers_join_an_unconstrained_target_in_the_same_batch() -> None:
-    """T62, better than the peer, which needs two batches: eleven in the target's zone."""
+    """Better than Karpenter v0.27, which needs two batches: eleven in the target's zone."""
     done = Cluster().provision(*web(), *(seeking(ZONE) for _ in range(10)))
     assert done.left == set()
     assert len(set(done.homes())) == 1
 
 
 def test_followers_join_a_target_of_a_fixed_zone() -> None:
-    """T63."""
     done = Cluster().provision(*web(node_selector={ZONE: ZONE_1}), *(seeking(ZONE) for _ in range(10)))
     assert done.homes() == [ZONE_1] * 11
 
 
 def test_chains_of_affinity_over_hosts_are_placed_in_one_batch() -> None:
-    """T64: database, web, cache, UI, each on the host of the one before, fifty times."""
+    """Database, web, cache, UI, each on the host of the one before, fifty times."""
     pods: list[Pod] = []
     for number in range(50):
         before = ""
@@ -286,7 +275,7 @@ def test_chains_of_affinity_over_hosts_are_placed_in_one_batch() -> None:
 
 
 def test_dependencies_that_cannot_be_met_end() -> None:
-    """T65: each waits for another, the last for nobody."""
+    """Each waits for another, the last for nobody."""
     pods = [
         pending_pod(labels={"app": str(n)}, required_pod_affinity=(near(HOST, selector(app=str(n + 1))),))
         for n in range(4)
@@ -295,7 +284,7 @@ def test_dependencies_that_cannot_be_met_end() -> None:
 
 
 def test_rings_of_affinity_wait_for_ever() -> None:
-    """T65's other form: two pods that wait for each other; kube-scheduler could place neither first."""
+    """Two pods that wait for each other; kube-scheduler could place neither first."""
     one = pending_pod(labels={"app": "one"}, required_pod_affinity=(near(HOST, selector(app="two")),))
     two = pending_pod(labels={"app": "two"}, required_pod_affinity=(near(HOST, selector(app="one")),))
     assert Cluster().provision(one, two).left == {one.name, two.name}
@@ -310,19 +299,16 @@ def of_namespaces(target: str, term: PodAffinityTerm) -> bool:
 
 
 def test_a_target_in_another_namespace_does_not_match() -> None:
-    """T66."""
     assert of_namespaces("default", near(HOST))
     assert not of_namespaces("other", near(HOST))
 
 
 def test_a_target_in_a_listed_namespace_matches() -> None:
-    """T67."""
     assert of_namespaces("other", near(HOST, namespaces=("other",)))
     assert not of_namespaces("default", near(HOST, namespaces=("other",)))
 
 
 def test_an_empty_namespace_selector_is_all_namespaces() -> None:
-    """T68."""
     assert of_namespaces("other", replace(near(HOST), namespace_selector=LabelSelector()))
 
 
@@ -333,7 +319,7 @@ def test_a_namespace_selector_adds_the_namespaces_that_it_matches() -> None:
 
 
 def test_anti_affinity_over_a_key_that_some_nodes_lack_does_not_hold_there() -> None:
-    """Seen to go wrong in the peer: a node without the key is no domain, so any number may go there."""
+    """Karpenter v0.27 gets this wrong: a node without the key is no domain, so any number may go there."""
     pools = [provisioner(name="racked", labels={"rack": "r1"}), provisioner(name="free")]
     shy = web(4, required_pod_anti_affinity=(near("rack"),))
     cluster = Cluster(pools)
@@ -349,7 +335,7 @@ def test_affinity_over_a_key_that_a_node_lacks_fails_there() -> None:
 
 
 def test_zone_anti_affinity_of_many_apps_fills_all_zones_in_one_batch() -> None:
-    """The peer leaves two of three pods of every app; all can be placed."""
+    """Karpenter v0.27 leaves two of three pods of every app; all can be placed."""
     pods = [
         each
         for number in range(40)

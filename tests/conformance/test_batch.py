@@ -1,4 +1,4 @@
-"""What goes into a batch, and what one bad object may not do to the others: sheet 1.1, 1.3, 3.7, 3.8, list 12."""
+"""What goes into a batch, and what one bad object may not do to the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CATALOG = {"default": six_types()}
     ids=["plain", "bound", "preempting", "not-tried-yet", "daemon", "ended", "being-deleted"],
 )
 def test_only_pods_that_wait_for_capacity_are_provisioned(changed: dict[str, Any], waits: bool) -> None:
-    """Sheet 1.1. Better than the peer, pods that ended or are being deleted launch nothing."""
+    """Better than Karpenter v0.27: pods that ended or are being deleted launch nothing."""
     assert provisionable(replace(pending_pod(), **changed)) is waits
 
 
@@ -60,14 +60,14 @@ def test_a_pod_may_opt_out() -> None:
 
 
 def test_a_provisioner_that_cannot_be_used_does_not_stop_the_others() -> None:
-    """List 12, 3: the peer aborts the loop for all Provisioners when one has no template or no subnet."""
+    """Karpenter v0.27 aborts the loop for all Provisioners when one has no template or no subnet."""
     view = snapshot(pending=[pending_pod()], provisioners=[provisioner(), provisioner(name="broken")])
     plan = solved(build(view, CATALOG, skipped={"broken": "its subnets match nothing"}))
     assert [planned.provisioner for planned in plan.new_nodes] == ["default"]
 
 
 def test_pods_of_a_broken_provisioner_say_why() -> None:
-    """List 12, 3: and they name what is broken."""
+    """and they name what is broken."""
     wanted = pending_pod(node_selector={keys.PROVISIONER_NAME: "broken"})
     invalid = InvalidObject("Provisioner", "broken", "uid", 1, "spec.weight: 900 is above 100")
     view = snapshot(pending=[wanted], provisioners=[provisioner()], invalid={("Provisioner", "broken"): invalid})
@@ -76,7 +76,7 @@ def test_pods_of_a_broken_provisioner_say_why() -> None:
 
 
 def test_a_pod_on_a_node_that_is_gone_stops_nobody() -> None:
-    """List 12, 5: the peer's loop fails when it counts a pod whose Node it cannot find."""
+    """Karpenter v0.27's loop fails when it counts a pod whose Node it cannot find."""
     lost = running_pod(node="gone", labels={"app": "web"})
     waiting = pending_pod(labels={"app": "web"}, topology_spread=(spread(),))
     view = snapshot(pending=[waiting], provisioners=[provisioner()])
@@ -94,13 +94,13 @@ def of_spec(**spec: Any) -> Pod:
 
 
 def test_pod_overhead_counts() -> None:
-    """List 12, 6: the peer ignores RuntimeClass overhead, so that the pod never fits its node."""
+    """Karpenter v0.27 ignores RuntimeClass overhead, so that the pod never fits its node."""
     waiting = of_spec(containers=[container(requests={"cpu": "1500m"})], overhead={"cpu": "500m"})
     assert Cluster().provision(waiting).types == [DEFAULT]
 
 
 def test_sidecars_count_beside_the_containers() -> None:
-    """List 12, 7: a restartable init container runs on."""
+    """a restartable init container runs on."""
     sidecar = {**container(requests={"cpu": "1"}), "name": "sidecar", "restartPolicy": "Always"}
     waiting = of_spec(containers=[container(requests={"cpu": "1500m"})], initContainers=[sidecar])
     assert Cluster().provision(waiting).types == [DEFAULT]
@@ -117,7 +117,7 @@ def test_pod_level_resources_count() -> None:
 
 
 def test_each_pod_s_quantity_is_rounded_up_not_their_sum() -> None:
-    """Seen to go wrong in the peer: five times 380.4m are 1,902m as a sum, and 5 x 381m to kube-scheduler."""
+    """Karpenter v0.27 gets this wrong: five times 380.4m are 1,902m as a sum, and 5 x 381m to kube-scheduler."""
     exact = [fake_type("exact", cpu="2002m")]
     odd = [of_spec(containers=[container(requests={"cpu": "380400u"})]) for _ in range(5)]
     odd = [replace(pod, name=f"odd-{n}") for n, pod in enumerate(odd)]
@@ -172,7 +172,7 @@ def test_pods_whose_host_ports_clash_share_no_node(one: dict[str, Any], two: dic
 
 
 def test_host_ports_of_sidecars_clash_too() -> None:
-    """Seen to go wrong in the peer, which looks at containers alone."""
+    """Unlike Karpenter v0.27, which looks at containers alone."""
     first, second = with_port(init=True, hostPort=80), replace(with_port(hostPort=80), name="second")
     assert len(Cluster().provision(first, second).new) == 2
 
@@ -196,7 +196,7 @@ def test_ephemeral_storage_must_really_fit() -> None:
 
 
 def test_a_pod_that_names_a_node_in_match_fields_waits_for_it() -> None:
-    """The peer drops such pods without a word; matchFields metadata.name holds as kube-scheduler has it."""
+    """Karpenter v0.27 drops such pods without a word; matchFields metadata.name holds as kube-scheduler has it."""
     named = (NodeSelectorTerm((), (requirement("metadata.name", "In", "red"),)),)
     waiting = pending_pod(required_node_affinity=named)
     cluster = Cluster()

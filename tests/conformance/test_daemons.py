@@ -1,4 +1,4 @@
-"""DaemonSet overhead: P13-P24, and what the peer gets wrong about daemons."""
+"""DaemonSet overhead, and what Karpenter v0.27 gets wrong about daemons."""
 
 from __future__ import annotations
 
@@ -33,25 +33,24 @@ def with_daemons(*found: DaemonSet, **fields: Any) -> Cluster:
 
 
 def test_daemons_are_counted_when_a_type_is_chosen() -> None:
-    """P13: 1 cpu and 1Gi beside 1 cpu and 1Gi do not fit 2 cpu and 2Gi."""
+    """1 cpu and 1Gi beside 1 cpu and 1Gi do not fit 2 cpu and 2Gi."""
     assert with_daemons(daemon_set(requests=ONE)).provision(pending_pod(requests=ONE)).types == [DEFAULT]
 
 
 def test_daemons_count_although_they_do_not_tolerate_a_startup_taint() -> None:
-    """P14: the taint goes, the daemon comes."""
+    """The taint goes, the daemon comes."""
     pool = provisioner(startup_taints=(Taint("foo.com/taint", "", "NoSchedule"),))
     cluster = with_daemons(daemon_set(requests=ONE), provisioners=[pool])
     assert cluster.provision(pending_pod(requests=ONE)).types == [DEFAULT]
 
 
 def test_daemons_larger_than_any_type_leave_no_room() -> None:
-    """P15."""
     done = with_daemons(daemon_set(requests={"cpu": "10000", "memory": "10000Gi"})).provision(pending_pod())
     assert done.new == ()
 
 
 def test_a_running_daemon_pod_tells_what_its_daemon_set_asks_for() -> None:
-    """P16: admission shrank the pod from the template's 4 cpu to 1."""
+    """Admission shrank the pod from the template's 4 cpu to 1."""
     owner = daemon_set(requests={"cpu": "4", "memory": "4Gi"})
     cluster = with_daemons(owner)
     live = daemon_pod(owner, "other", pod(requests=ONE))
@@ -60,31 +59,28 @@ def test_a_running_daemon_pod_tells_what_its_daemon_set_asks_for() -> None:
 
 
 def test_limits_of_a_daemon_stand_in_for_requests() -> None:
-    """P17."""
     done = with_daemons(daemon_set(limits={"cpu": "10000", "memory": "10000Gi"})).provision(pending_pod())
     assert done.new == ()
 
 
 def test_init_containers_of_daemons_count_where_they_are_larger() -> None:
-    """P18: max(containers, init containers), per resource."""
+    """Max(containers, init containers), per resource."""
     agent = daemon_set(requests={"cpu": "300m"}, limits={"memory": "1Gi"}, init={"cpu": "1"})
     assert with_daemons(agent).provision(pending_pod(requests=ONE)).types == [DEFAULT]
 
 
 def test_the_larger_of_daemon_containers_and_init_containers_may_be_too_large() -> None:
-    """P19."""
     agent = daemon_set(requests={"cpu": "10000"}, init={"memory": "10000Gi"})
     assert with_daemons(agent).provision(pending_pod()).new == ()
 
 
 def test_an_init_container_of_a_daemon_may_be_too_large() -> None:
-    """P20."""
     agent = daemon_set(requests={"cpu": "1"}, init={"cpu": "10000", "memory": "10000Gi"})
     assert with_daemons(agent).provision(pending_pod()).new == ()
 
 
 def test_daemons_that_ask_for_nothing_take_a_pod_s_place_alone() -> None:
-    """P21; and a type of one pod is then no use."""
+    """And a type of one pod is then no use."""
     done = with_daemons(daemon_set()).provision(pending_pod(requests={"cpu": "100m"}))
     assert done.types == [SMALL]
     single = [fake_type("single", pods=1)]
@@ -92,14 +88,12 @@ def test_daemons_that_ask_for_nothing_take_a_pod_s_place_alone() -> None:
 
 
 def test_daemons_that_do_not_tolerate_the_provisioner_s_taint_are_not_counted() -> None:
-    """P22."""
     pool = provisioner(taints=[Taint("foo", "bar", "NoSchedule")])
     waiting = pending_pod(requests=ONE, tolerations=(EVERYTHING,))
     assert with_daemons(daemon_set(requests=ONE), provisioners=[pool]).provision(waiting).types == [SMALL]
 
 
 def test_daemons_that_select_an_unknown_label_are_not_counted() -> None:
-    """P23."""
     agent = daemon_set(requests=ONE, spec={"nodeSelector": {"node": "invalid"}})
     assert with_daemons(agent).provision(pending_pod(requests=ONE)).types == [SMALL]
 
@@ -111,19 +105,18 @@ def affinity(*found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_daemons_with_not_in_on_an_undefined_label_are_counted() -> None:
-    """P24."""
     agent = daemon_set(requests=ONE, spec=affinity({"key": "foo", "operator": "NotIn", "values": ["bar"]}))
     assert with_daemons(agent).provision(pending_pod(requests=ONE)).types == [DEFAULT]
 
 
 def test_daemons_of_one_instance_type_cost_nothing_on_the_others() -> None:
-    """Better than the peer, which charges a GPU daemon to every type of the Provisioner."""
+    """Better than Karpenter v0.27, which charges a GPU daemon to every type of the Provisioner."""
     agent = daemon_set(requests=ONE, spec={"nodeSelector": {keys.INSTANCE_TYPE: VENDOR_A}})
     assert with_daemons(agent).provision(pending_pod(requests=ONE)).types == [SMALL]
 
 
 def test_any_or_term_of_a_daemon_set_brings_it_to_a_node() -> None:
-    """The peer reads the first term alone: a daemon for either zone counts in both."""
+    """Karpenter v0.27 reads the first term alone: a daemon for either zone counts in both."""
     either = affinity(
         {"key": keys.ZONE, "operator": "In", "values": [ZONE_1]},
         {"key": keys.ZONE, "operator": "In", "values": [ZONE_2]},
@@ -137,7 +130,7 @@ def test_any_or_term_of_a_daemon_set_brings_it_to_a_node() -> None:
 
 
 def test_host_ports_of_daemons_are_reserved_on_new_nodes() -> None:
-    """The peer plans a node whose port its own daemon will take."""
+    """Karpenter v0.27 plans a node whose port its own daemon will take."""
     ports = {"containers": [{"name": "main", "ports": [{"hostPort": 9100, "containerPort": 9100}]}]}
     waiting = pending_pod(host_ports=(HostPort(9100),))
     done = with_daemons(daemon_set(spec=ports)).provision(waiting)
@@ -153,7 +146,7 @@ def test_daemons_of_one_zone_cost_nothing_in_the_others() -> None:
 
 
 def test_daemons_on_a_node_are_not_reserved_twice() -> None:
-    """S85: a node of 16 cpu with its 1-cpu daemon running has 14.9 left."""
+    """A node of 16 cpu with its 1-cpu daemon running has 14.9 left."""
     owner = daemon_set(requests={"cpu": "1"})
     cluster = with_daemons(owner)
     (name,) = cluster.provision(pending_pod(requests={"cpu": "10"})).nodes
@@ -164,7 +157,7 @@ def test_daemons_on_a_node_are_not_reserved_twice() -> None:
 
 
 def test_an_unexpected_daemon_pod_frees_nothing() -> None:
-    """S86: a daemon that should not be there takes room, and what remains for daemons never goes below zero."""
+    """A daemon that should not be there takes room, and what remains for daemons never goes below zero."""
     owner = daemon_set(requests={"cpu": "1"}, spec={"nodeSelector": {"nowhere": "at-all"}})
     cluster = with_daemons(owner)
     (name,) = cluster.provision(pending_pod(requests={"cpu": "10"})).nodes

@@ -1,4 +1,4 @@
-"""Nodes that stand or are on their way take pods first: S73-S88, S-NB1 to S-NB3."""
+"""Nodes that stand or are on their way take pods first."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ UNREACHABLE = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
 
 
 def test_a_second_pod_uses_the_node_that_is_on_its_way() -> None:
-    """S73."""
     cluster = Cluster()
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     assert cluster.provision(pending_pod(requests=TINY)).plan.existing[0].node == name
 
 
 def test_selectors_decide_which_node_on_its_way_is_used() -> None:
-    """S74: the second pod's zones meet the node's, the third's do not."""
+    """The second pod's zones meet the node's, the third's do not."""
     cluster = Cluster()
     among = terms([requirement(keys.ZONE, "In", ZONE_2)])
     (name,) = cluster.provision(pending_pod(requests=TINY, required_node_affinity=among)).nodes
@@ -52,7 +51,6 @@ def test_selectors_decide_which_node_on_its_way_is_used() -> None:
 
 
 def test_a_pod_that_does_not_fit_gets_a_new_node() -> None:
-    """S75."""
     cluster = Cluster()
     cluster.provision(pending_pod(requests={"cpu": "1001m"}))
     done = cluster.provision(pending_pod(requests={"cpu": "1001m"}))
@@ -61,7 +59,6 @@ def test_a_pod_that_does_not_fit_gets_a_new_node() -> None:
 
 
 def test_a_pod_of_another_architecture_gets_a_new_node() -> None:
-    """S76."""
     cluster = Cluster()
     cluster.provision(pending_pod(requests=TINY))
     assert len(cluster.provision(pending_pod(requests=TINY, node_selector={keys.ARCH: "arm64"})).new) == 1
@@ -69,7 +66,6 @@ def test_a_pod_of_another_architecture_gets_a_new_node() -> None:
 
 @pytest.mark.parametrize("marked", [False, True], ids=["deleted", "marked"])
 def test_a_node_that_is_leaving_takes_no_pods(marked: bool) -> None:
-    """S77."""
     cluster = Cluster()
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     each = cluster.nodes[name]
@@ -78,7 +74,7 @@ def test_a_node_that_is_leaving_takes_no_pods(marked: bool) -> None:
 
 
 def test_zones_are_balanced_with_the_nodes_that_stand() -> None:
-    """S78: 1,1,2, then five more make 3,3,3 without a new node."""
+    """1,1,2, then five more make 3,3,3 without a new node."""
     cluster = Cluster()
     rules = {"labels": APP, "topology_spread": (spread(),), "requests": TINY}
     cluster.provision(*pending_pods(4, **rules))
@@ -89,7 +85,7 @@ def test_zones_are_balanced_with_the_nodes_that_stand() -> None:
 
 
 def test_hosts_are_balanced_with_the_nodes_that_stand() -> None:
-    """S79: four, then five more, each on its own."""
+    """Four, then five more, each on its own."""
     cluster = Cluster()
     rules = {"labels": APP, "topology_spread": (spread(keys.HOSTNAME),), "requests": TINY}
     cluster.provision(*pending_pods(4, **rules))
@@ -99,7 +95,6 @@ def test_hosts_are_balanced_with_the_nodes_that_stand() -> None:
 
 
 def test_a_node_whose_taints_are_tolerated_is_used() -> None:
-    """S80."""
     cluster = Cluster()
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     cluster.taint(name, Taint("own", "", "NoSchedule"), initialized=True)
@@ -108,7 +103,6 @@ def test_a_node_whose_taints_are_tolerated_is_used() -> None:
 
 
 def test_a_node_with_an_unknown_taint_is_not_used() -> None:
-    """S81."""
     cluster = Cluster()
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     cluster.taint(name, Taint("foo.com/taint", "tainted", "NoSchedule"), initialized=False)
@@ -119,7 +113,7 @@ STARTUP = Taint("foo.com/taint", "tainted", "NoSchedule")
 
 
 def test_startup_taints_are_no_hindrance_before_initialization() -> None:
-    """S82: the node carries its startup taint and the one that says not ready."""
+    """The node carries its startup taint and the one that says not ready."""
     cluster = Cluster([provisioner(startup_taints=(STARTUP,))])
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     cluster.taint(name, NOT_READY, initialized=False)
@@ -127,7 +121,6 @@ def test_startup_taints_are_no_hindrance_before_initialization() -> None:
 
 
 def test_a_startup_taint_after_initialization_is_a_taint() -> None:
-    """S83."""
     cluster = Cluster([provisioner(startup_taints=(STARTUP,))])
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     cluster.taint(name, initialized=True)
@@ -136,7 +129,6 @@ def test_a_startup_taint_after_initialization_is_a_taint() -> None:
 
 @pytest.mark.parametrize("taint", [NOT_READY, UNREACHABLE], ids=["not-ready", "unreachable"])
 def test_taints_that_the_node_controller_takes_off_are_no_hindrance(taint: Taint) -> None:
-    """S84."""
     cluster = Cluster()
     (name,) = cluster.provision(pending_pod(requests=TINY)).nodes
     cluster.taint(name, taint, initialized=True)
@@ -144,11 +136,11 @@ def test_taints_that_the_node_controller_takes_off_are_no_hindrance(taint: Taint
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("template", ["default", "other"], ids=["S87", "S88-provider-ref"])
+@pytest.mark.parametrize("template", ["default", "other"], ids=["default", "provider-ref"])
 def test_nodes_on_their_way_are_filled_before_new_ones_are_opened(seed: int, template: str) -> None:
-    """S87, S88: after ten random batches no new node was opened while all of its pods had room on one that stood.
+    """After ten random batches no new node was opened while all of its pods had room on one that stood.
 
-    The peer asserts at most one node with a free cpu; a cheaper mix of nodes may leave more, so the rule is asserted.
+    Karpenter v0.27 asserts at most one node with a free cpu; a cheaper mix may leave more, so the rule is asserted.
     """
     chosen = random.Random(seed)
     cluster = Cluster([provisioner(provider_ref=template)], numbered_types(20))
@@ -172,7 +164,7 @@ def room(cluster: Cluster, name: str) -> int:
 
 
 def test_a_second_round_before_binding_launches_nothing() -> None:
-    """S-NB1: the pods are still pending, their node is on its way."""
+    """The pods are still pending, their node is on its way."""
     cluster = Cluster()
     pods = pending_pods(2, requests=TINY)
     (name,) = cluster.provision(*pods, bind=False).nodes
@@ -182,7 +174,7 @@ def test_a_second_round_before_binding_launches_nothing() -> None:
 
 
 def test_extended_resources_that_the_kubelet_zeroes_open_no_other_node() -> None:
-    """S-NB2: before initialization, the type stands in for what the kubelet reports as 0."""
+    """Before initialization, the type stands in for what the kubelet reports as 0."""
     cluster = Cluster()
     pods = pending_pods(2, requests={GPU_A: 1})
     (name,) = cluster.provision(*pods, bind=False).nodes
@@ -195,7 +187,6 @@ def test_extended_resources_that_the_kubelet_zeroes_open_no_other_node() -> None
 
 
 def test_zone_self_affinity_holds_in_a_second_round_before_binding() -> None:
-    """S-NB3."""
     cluster = Cluster()
     pods = pending_pods(3, labels=APP, requests={"cpu": "1500m"}, required_pod_affinity=(near(keys.ZONE),))
     first = cluster.provision(*pods, bind=False)
@@ -206,7 +197,7 @@ def test_zone_self_affinity_holds_in_a_second_round_before_binding() -> None:
 
 
 def test_nodes_of_other_origin_take_pods_that_kube_scheduler_would_bind_there() -> None:
-    """The peer never counts them as capacity, and launches a node that kube-scheduler then leaves empty."""
+    """Karpenter v0.27 never counts them as capacity, and launches a node that kube-scheduler then leaves empty."""
     cluster = Cluster()
     cluster.add(state_node(node=node(name="foreign", provisioner="", zone=ZONES[0])))
     assert cluster.provision(pending_pod(requests=TINY)).new == ()
@@ -222,7 +213,7 @@ def test_a_cordoned_node_takes_no_pods() -> None:
 
 
 def test_a_node_that_is_overfull_in_one_resource_takes_no_pod_that_asks_for_it() -> None:
-    """Sheet 3.4, better than the peer, where a negative remainder of anything refuses every pod."""
+    """Better than Karpenter v0.27, where a negative remainder of anything refuses every pod."""
     cluster = Cluster()
     full = state_node(node=node(name="n", zone=ZONE_1, allocatable={"cpu": "2", "memory": "0", "pods": 10}))
     cluster.add(full)

@@ -1,4 +1,4 @@
-"""Giving up preferences and trying OR terms: P49-P53, S17-S22, S41-S46, T48, T49, T59."""
+"""Giving up preferences and trying OR terms."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ def landed(**fields: Any) -> str:
 
 
 def test_the_last_required_term_is_never_given_up() -> None:
-    """P49, S41."""
     only = terms([zone("invalid"), requirement(keys.INSTANCE_TYPE, "In", "invalid")])
     assert landed(required_node_affinity=only) == ""
 
 
 def test_required_terms_that_cannot_be_met_give_way_to_one_that_can() -> None:
-    """P50, S42."""
     some = terms([zone("invalid")], [zone("invalid")], [zone(ZONE_1)], [zone(ZONE_2)])
     assert landed(required_node_affinity=some) in (ZONE_1, ZONE_2)
     first = terms([zone("invalid")], [zone(ZONE_1)])
@@ -44,20 +42,17 @@ def test_required_terms_that_cannot_be_met_give_way_to_one_that_can() -> None:
 
 
 def test_every_preference_can_be_given_up() -> None:
-    """P51, S43."""
     wishes = tuple(preferring(1, zone("invalid")) for _ in range(3))
     assert landed(preferred_node_affinity=(*wishes, preferring(1, requirement(keys.INSTANCE_TYPE, "In", "invalid"))))
 
 
 def test_the_heavier_preference_goes_first_and_a_lighter_one_that_can_be_met_wins() -> None:
-    """P52, S44."""
     wishes = (preferring(100, zone(ZONE_3)), preferring(50, zone(ZONE_2)), preferring(1, zone(ZONE_1)))
     among = terms([zone(ZONE_1, ZONE_2)])
     assert landed(required_node_affinity=among, preferred_node_affinity=wishes) == ZONE_2
 
 
 def test_prefer_no_schedule_is_tolerated_only_after_preferences_are_given_up() -> None:
-    """P53."""
     pool = provisioner(taints=[Taint("foo", "bar", "PreferNoSchedule")])
     wishes = (preferring(1, zone("invalid")), preferring(1, requirement(keys.INSTANCE_TYPE, "In", "invalid")))
     waiting = pending_pod(preferred_node_affinity=wishes)
@@ -65,7 +60,6 @@ def test_prefer_no_schedule_is_tolerated_only_after_preferences_are_given_up() -
 
 
 def test_a_pod_that_tolerates_a_preferred_taint_keeps_its_preferences() -> None:
-    """P53's other side."""
     pool = provisioner(taints=[Taint("foo", "bar", "PreferNoSchedule")])
     waiting = pending_pod(
         preferred_node_affinity=(preferring(1, zone(ZONE_3)),), tolerations=(Toleration("foo", "Exists"),)
@@ -74,7 +68,6 @@ def test_a_pod_that_tolerates_a_preferred_taint_keeps_its_preferences() -> None:
 
 
 def test_a_preference_that_can_be_met_is_kept() -> None:
-    """S17."""
     among = terms([zone(ZONE_1, ZONE_2, "unknown")])
     assert landed(required_node_affinity=among, preferred_node_affinity=(preferring(1, zone(ZONE_2, "unknown")),)) == (
         ZONE_2
@@ -82,22 +75,18 @@ def test_a_preference_that_can_be_met_is_kept() -> None:
 
 
 def test_a_preference_that_cannot_be_met_is_given_up() -> None:
-    """S18."""
     assert landed(preferred_node_affinity=(preferring(1, zone("unknown")),))
 
 
 def test_a_not_in_preference_that_can_be_met_is_kept() -> None:
-    """S19."""
     assert landed(preferred_node_affinity=(preferring(1, not_zone(ZONE_1, ZONE_3)),)) == ZONE_2
 
 
 def test_a_not_in_preference_that_cannot_be_met_is_given_up() -> None:
-    """S20."""
     assert landed(preferred_node_affinity=(preferring(1, not_zone(*ZONES)),))
 
 
 def test_selectors_requirements_and_preferences_add_up() -> None:
-    """S21."""
     assert (
         landed(
             node_selector={keys.ZONE: ZONE_3},
@@ -109,7 +98,6 @@ def test_selectors_requirements_and_preferences_add_up() -> None:
 
 
 def test_all_dimensions_together_resolve_to_one_offering() -> None:
-    """S22."""
     waiting = pending_pod(
         node_selector={keys.ZONE: ZONE_3, keys.INSTANCE_TYPE: ARM},
         required_node_affinity=terms([zone(ZONE_1, ZONE_3), requirement(keys.ARCH, "In", "arm64", "amd64")]),
@@ -121,13 +109,11 @@ def test_all_dimensions_together_resolve_to_one_offering() -> None:
 
 
 def test_a_preference_that_contradicts_a_requirement_is_given_up() -> None:
-    """S45."""
     wishes = (preferring(1, not_zone(ZONE_3)), preferring(1, zone(ZONE_1)))
     assert landed(required_node_affinity=terms([zone(ZONE_3)]), preferred_node_affinity=wishes) == ZONE_3
 
 
 def test_preferences_that_contradict_themselves_are_given_up() -> None:
-    """S46."""
     assert landed(preferred_node_affinity=(preferring(1, zone(ZONE_1), not_zone(ZONE_1)),))
 
 
@@ -136,9 +122,11 @@ def test_a_weightless_or_empty_preference_changes_nothing() -> None:
     assert landed(preferred_node_affinity=(preferring(1),))
 
 
-@pytest.mark.parametrize("kind", ["preferred_pod_affinity", "preferred_pod_anti_affinity"], ids=["T48", "T49"])
+@pytest.mark.parametrize(
+    "kind", ["preferred_pod_affinity", "preferred_pod_anti_affinity"], ids=["affinity", "anti-affinity"]
+)
 def test_preferred_pod_affinity_and_anti_affinity_may_be_violated(kind: str) -> None:
-    """T48: nobody to stand beside. T49: more pods than zones."""
+    """Nobody to stand beside, or more pods than zones."""
     wish: dict[str, Any] = {kind: (WeightedPodAffinityTerm(50, near()),)}
     pods = pending_pods(5, labels={"app": "web"}, **wish)
     assert Cluster().provision(*pods).left == set()
@@ -147,12 +135,12 @@ def test_preferred_pod_affinity_and_anti_affinity_may_be_violated(kind: str) -> 
 
 
 def test_or_terms_are_tried_for_the_cheapest_not_for_the_first() -> None:
-    """Terms are ORed; the peer takes the first that works whatever it costs."""
+    """Terms are ORed; Karpenter v0.27 takes the first that works whatever it costs."""
     either = terms([requirement(keys.INSTANCE_TYPE, "In", ARM)], [requirement(keys.ARCH, "In", "amd64")])
     assert Cluster().provision(pending_pod(required_node_affinity=either)).types != [ARM]
 
 
 def test_a_batch_goes_on_while_one_pod_gives_up_its_preferences() -> None:
-    """Issue of the peer: each step restarts the pod at the tail of the queue; here nobody waits for it."""
+    """In Karpenter v0.27 each step restarts the pod at the tail of the queue; here nobody waits for it."""
     fussy = pending_pods(3, preferred_node_affinity=tuple(preferring(w, zone(f"no-{w}")) for w in range(1, 20)))
     assert Cluster().provision(*fussy, *pending_pods(10)).left == set()

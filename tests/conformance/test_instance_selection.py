@@ -86,7 +86,7 @@ IN_1, IN_2, IN_3 = {keys.ZONE: ZONE_1}, {keys.ZONE: ZONE_2}, {keys.ZONE: ZONE_3}
     ],
 )
 def test_the_cheapest_of_all_that_match_is_planned_and_every_offer_matches(of_pod: Wish, of_pool: Wish) -> None:
-    """I1-I20: the peer's price rule, and every alternative meets pod and Provisioner."""
+    """Karpenter v0.27's price rule, and every alternative meets pod and Provisioner."""
     planned = provision(of_pod, of_pool).only
     wish = of_pool | of_pod
     assert planned.offering.price == cheapest(wish)
@@ -104,7 +104,6 @@ def test_the_cheapest_of_all_that_match_is_planned_and_every_offer_matches(of_po
     ],
 )
 def test_nothing_is_launched_when_no_type_matches(of_pod: Wish, of_pool: Wish) -> None:
-    """I21-I23."""
     done = provision(of_pod, of_pool)
     assert done.new == ()
     assert done.plan.unplaced[0].reason
@@ -112,7 +111,7 @@ def test_nothing_is_launched_when_no_type_matches(of_pod: Wish, of_pool: Wish) -
 
 @pytest.mark.parametrize("cpu", ["100m", "1", "2", "2500m", "4", "8", "16"])
 def test_three_pods_of_a_size_fit_whatever_their_node_is_launched_as(cpu: str) -> None:
-    """I24: the sizing grid. Every offered type holds the node's pods, and the catalog is left as it was."""
+    """The sizing grid. Every offered type holds the node's pods, and the catalog is left as it was."""
     before = hash(ASSORTED)
     for memory in ("100Mi", "1Gi", "2Gi", "4Gi", "8Gi", "16Gi", "32Gi"):
         pods = pending_pods(3, requests={"cpu": cpu, "memory": memory})
@@ -130,7 +129,7 @@ def test_three_pods_of_a_size_fit_whatever_their_node_is_launched_as(cpu: str) -
 
 
 def test_prices_of_what_may_be_launched_decide_alone() -> None:
-    """I25: on-demand only; spot prices run the other way round and are no matter."""
+    """On-demand only; spot prices run the other way round and are no matter."""
     catalog = [
         fake_type(
             f"size-{cpu}",

@@ -1,6 +1,6 @@
-"""The peer's provisioning suite, P1-P6, P25-P38, P54-P58: plain pods, what a planned node carries, many Provisioners.
+"""Karpenter v0.27's provisioning suite: plain pods, what a planned node carries, many Provisioners.
 
-P25 (annotations), P34 (owner reference), P35 and P36 (providerRef, provider) are of the Node and the launch request:
+Annotations, owner reference, providerRef and provider are of the Node and the launch request:
 tests/core/lifecycle and tests/reconcilers hold them.
 """
 
@@ -48,7 +48,6 @@ from tests.factories import (
 
 
 def test_one_plain_pod_gets_one_node() -> None:
-    """P1."""
     waiting = pending_pod()
     done = Cluster().provision(waiting)
     assert [planned.pods for planned in done.new] == [(waiting.key,)]
@@ -56,7 +55,6 @@ def test_one_plain_pod_gets_one_node() -> None:
 
 
 def test_a_provisioner_that_is_being_deleted_is_not_used() -> None:
-    """P2."""
     dying = provisioner(deleted_at=100.0)
     view = snapshot(pending=[pending_pod(name="waits")], provisioners=[dying])
     plan = solved(build(view, {"default": six_types()}))
@@ -75,7 +73,6 @@ def test_a_provisioner_that_is_being_deleted_is_not_used() -> None:
     ],
 )
 def test_node_selectors_on_supported_labels_are_met_and_unknown_values_refused(key: str, value: str) -> None:
-    """P3."""
     good, bad = pending_pod(node_selector={key: value}), pending_pod(node_selector={key: "unknown"})
     done = Cluster().provision(good, bad)
     assert done.placed(good)
@@ -83,27 +80,24 @@ def test_node_selectors_on_supported_labels_are_met_and_unknown_values_refused(k
 
 
 def test_a_node_selector_on_a_label_that_nobody_defines_is_refused() -> None:
-    """P3."""
     bad = pending_pod(node_selector={"foo": "bar"})
     assert Cluster().provision(bad).left == {bad.name}
 
 
 @pytest.mark.parametrize(("resource", "kind"), [(GPU_A, VENDOR_A), (GPU_B, VENDOR_B)])
 def test_accelerators_asked_for_as_limits_alone_pick_their_type(resource: str, kind: str) -> None:
-    """P4."""
     container = {"name": "main", "resources": {"limits": {resource: "1"}}}
     waiting = parse_pod(pod_object(spec={"containers": [container]}))
     assert Cluster().provision(waiting).types == [kind]
 
 
 def test_three_pods_on_a_type_of_one_pod_are_three_nodes() -> None:
-    """P5."""
     pods = pending_pods(3, node_selector={keys.INSTANCE_TYPE: SINGLE_POD})
     assert Cluster().provision(*pods).types == [SINGLE_POD] * 3
 
 
 def test_pods_of_a_node_that_is_leaving_are_packed_with_pending_ones() -> None:
-    """P6: one new node for all; the leaving node takes none of them back."""
+    """One new node for all; the leaving node takes none of them back."""
     bound = [running_pod(node="leaving", requests={"cpu": "100m"}) for _ in range(2)]
     leaving = state_node(node=node(name="leaving", deleted_at=1.0), pods=bound)
     waiting = pending_pod(requests={"cpu": "100m"})
@@ -115,7 +109,7 @@ def test_pods_of_a_node_that_is_leaving_are_packed_with_pending_ones() -> None:
 
 
 def test_node_labels_come_from_labels_and_from_every_requirement_that_demands_one() -> None:
-    """P26: In, NotIn, Lt, Gt and Exists give a value that they themselves accept; DoesNotExist gives none."""
+    """In, NotIn, Lt, Gt and Exists give a value that they themselves accept; DoesNotExist gives none."""
     demands = [
         requirement("in", "In", "value-1", "value-2"),
         requirement("greater", "Gt", "5"),
@@ -136,7 +130,6 @@ def test_node_labels_come_from_labels_and_from_every_requirement_that_demands_on
 
 
 def test_labels_of_exempt_domains_reach_the_node() -> None:
-    """P27."""
     exempt = {"node.kubernetes.io/one": "a", "kops.k8s.io/two": "b", "testing.karpenter.sh/three": "c"}
     chosen = Cluster([provisioner(labels=exempt)]).provision(pending_pod()).only.labels
     assert exempt.items() <= chosen.items()
@@ -158,7 +151,6 @@ TAINT = Taint("nvidia.com/gpu", "true", "NoSchedule")
     ],
 )
 def test_pods_schedule_to_tainted_nodes_when_they_tolerate(tolerations: tuple[Toleration, ...], placed: bool) -> None:
-    """P28."""
     waiting = pending_pod(tolerations=tolerations)
     done = Cluster([provisioner(taints=[TAINT])]).provision(waiting)
     assert done.placed(waiting) is placed
@@ -172,7 +164,7 @@ def offered_types(planned_by: Cluster, **fields: Any) -> set[str]:
 
 
 def test_a_planned_node_names_its_provisioner_and_every_type_that_would_do() -> None:
-    """P29: all types hold a small pod, GPU types included."""
+    """All types hold a small pod, GPU types included."""
     cluster = Cluster()
     planned = cluster.provision(pending_pod(requests={"cpu": "10m"})).only
     assert planned.requirements[keys.PROVISIONER_NAME].has("default")
@@ -181,7 +173,6 @@ def test_a_planned_node_names_its_provisioner_and_every_type_that_would_do() -> 
 
 
 def test_custom_requirements_are_carried_by_the_planned_node() -> None:
-    """P30."""
     demands = [requirement("custom", "In", "a", "b"), requirement("other", "NotIn", "x")]
     planned = Cluster([provisioner(requirements=demands)]).provision(pending_pod()).only
     assert planned.requirements["custom"].has("a")
@@ -190,24 +181,20 @@ def test_custom_requirements_are_carried_by_the_planned_node() -> None:
 
 
 def test_the_offered_types_shrink_to_the_pod_s_architecture() -> None:
-    """P31."""
     assert offered_types(Cluster(), required_node_affinity=terms([requirement(keys.ARCH, "In", "arm64")])) == {ARM}
 
 
 def test_the_offered_types_shrink_to_the_pod_s_operating_system() -> None:
-    """P32."""
     catalog: tuple[InstanceType, ...] = (*six_types(), fake_type("ios-instance-type", arch="arm64", os="ios"))
     wanted = terms([requirement(keys.OS, "In", "ios")])
     assert offered_types(Cluster(catalog=catalog), required_node_affinity=wanted) == {"ios-instance-type"}
 
 
 def test_the_offered_types_shrink_to_those_with_the_pod_s_accelerator() -> None:
-    """P33."""
     assert offered_types(Cluster(), requests={GPU_A: 1}) == {VENDOR_A}
 
 
 def test_the_requests_of_a_planned_node_are_the_sum_of_its_pods() -> None:
-    """P37."""
     planned = Cluster().provision(pending_pod(requests={"cpu": "1", "memory": "1Mi"})).only
     assert planned.requests["cpu"] == 1000
     assert planned.requests["memory"] == 2**20
@@ -215,7 +202,7 @@ def test_the_requests_of_a_planned_node_are_the_sum_of_its_pods() -> None:
 
 
 def test_the_requests_of_a_planned_node_count_its_daemons() -> None:
-    """P38: 2 cpu, 2Mi, 2 pods."""
+    """2 cpu, 2Mi, 2 pods."""
     agent = daemon_set(requests={"cpu": "1", "memory": "1Mi"})
     cluster = Cluster(objects={"daemon_sets": {("kube-system", "agent"): agent}})
     planned = cluster.provision(pending_pod(requests={"cpu": "1", "memory": "1Mi"})).only
@@ -225,41 +212,36 @@ def test_the_requests_of_a_planned_node_count_its_daemons() -> None:
 
 
 def test_an_explicit_provisioner_is_used() -> None:
-    """P54."""
     pools = [provisioner(name="default"), provisioner(name="target")]
     waiting = pending_pod(node_selector={keys.PROVISIONER_NAME: "target"})
     assert Cluster(pools).provision(waiting).only.provisioner == "target"
 
 
 def test_a_provisioner_is_chosen_by_its_labels() -> None:
-    """P55."""
     pools = [provisioner(name="default"), provisioner(name="target", labels={"foo": "bar"})]
     assert Cluster(pools).provision(pending_pod(node_selector={"foo": "bar"})).only.provisioner == "target"
 
 
 def test_a_provisioner_without_a_prefer_no_schedule_taint_is_preferred() -> None:
-    """P56."""
     soft = Taint("foo", "bar", "PreferNoSchedule")
     pools = [provisioner(name="a-soft", taints=[soft]), provisioner(name="plain")]
     assert Cluster(pools).provision(pending_pod()).only.provisioner == "plain"
 
 
 def test_the_heaviest_provisioner_takes_all_pods() -> None:
-    """P57."""
     pools = [provisioner(name="none"), provisioner(name="some", weight=20), provisioner(name="most", weight=100)]
     done = Cluster(pools).provision(*pending_pods(3))
     assert {planned.provisioner for planned in done.new} == {"most"}
 
 
 def test_an_explicit_provisioner_beats_a_heavier_one() -> None:
-    """P58."""
     pools = [provisioner(name="target"), provisioner(name="heavy", weight=100)]
     waiting = pending_pod(node_selector={keys.PROVISIONER_NAME: "target"})
     assert Cluster(pools).provision(waiting).only.provisioner == "target"
 
 
 def test_types_that_hold_the_pod_exactly_are_enough() -> None:
-    """P1, at the edge: allocatable less nothing, to the millicore and the byte."""
+    """At the edge: allocatable less nothing, to the millicore and the byte."""
     kind = next(each for each in six_types() if each.name == SMALL)
     exact = pending_pod(requests={"cpu": f"{kind.allocatable['cpu']}m", "memory": kind.allocatable["memory"]})
     over = replace(exact, name="over", spec=pending_pod(requests={"cpu": f"{kind.allocatable['cpu'] + 1}m"}).spec)

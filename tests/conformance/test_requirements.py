@@ -1,6 +1,6 @@
-"""The requirement algebra end to end: R1, R6, RR1, RR2. Its laws, R2-R4 and R7, are in tests/core/scheduling.
+"""The requirement algebra end to end. Its laws are in tests/core/scheduling.
 
-RR3-RR5, the hints for misspelt labels, are in test_labels.
+The hints for misspelt labels, are in test_labels.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ VALUES = (None, "A", "B", "other", "-1", "0", "1", "2", "5", "9", "10")
 
 @pytest.mark.parametrize("alias", sorted(keys.NORMALIZED))
 def test_older_names_are_read_as_the_present_ones(alias: str) -> None:
-    """R1, RR1."""
     assert Requirement.of(alias, "In", ("x",)) == Requirement.of(keys.NORMALIZED[alias], "In", ("x",))
     both = Requirements([Requirement.of(alias, "In", ("x", "y")), Requirement.of(keys.NORMALIZED[alias], "In", ("y",))])
     assert both[keys.NORMALIZED[alias]].values == {"y"}
@@ -45,7 +44,7 @@ def test_older_names_are_read_as_the_present_ones(alias: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name != "absent"])
 def test_a_node_gets_a_value_that_its_requirement_accepts(name: str) -> None:
-    """R6: NotIn alone may also leave the label out, as kube-scheduler reads it."""
+    """NotIn alone may also leave the label out, as kube-scheduler reads it."""
     demand = OPERATORS[name]
     value = Cluster([provisioner(requirements=[demand])], catalog()).provision(pending_pod()).only.labels.get(KEY)
     assert expression_holds(demand, value)
@@ -58,7 +57,7 @@ def catalog() -> list[InstanceType]:
 
 @pytest.mark.parametrize("of_pool", [*OPERATORS, "undefined"])
 def test_a_pod_is_placed_if_some_value_suits_it_and_the_provisioner(of_pool: str) -> None:
-    """RR2: every operator of a pod against every operator of a Provisioner, for a key that it defines or does not."""
+    """Every operator of a pod against every operator of a Provisioner, for a key that it defines or does not."""
     own = [OPERATORS[of_pool]] if of_pool in OPERATORS else []
     pods = {name: pending_pod(name=name, required_node_affinity=terms([demand])) for name, demand in OPERATORS.items()}
     done = Cluster([provisioner(requirements=own)], catalog()).provision(*pods.values())
@@ -69,7 +68,7 @@ def test_a_pod_is_placed_if_some_value_suits_it_and_the_provisioner(of_pool: str
 
 @pytest.mark.parametrize("of_type", ["1", "9", None])
 def test_a_pod_is_placed_if_the_type_s_own_label_suits_it(of_type: str | None) -> None:
-    """RR2 for a well-known key: the value is the type's, or the type has none."""
+    """For a well-known key: the value is the type's, or the type has none."""
     key = keys.INSTANCE_GPU_COUNT
     kind = fake_type("typed", labels={key: of_type} if of_type else {})
     pods = {

@@ -1,4 +1,4 @@
-"""Spread over hosts, capacity types, architectures and custom keys, alone and together: T15-T34, T70-T73."""
+"""Spread over hosts, capacity types, architectures and custom keys, alone and together."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def full(
 
 
 @pytest.mark.parametrize(
-    ("skew", "hosts"), [pytest.param(1, [1, 1, 1, 1], id="T15"), pytest.param(4, [4], id="T16-one-node")]
+    ("skew", "hosts"), [pytest.param(1, [1, 1, 1, 1], id="one-a-host"), pytest.param(4, [4], id="four-on-one-host")]
 )
 def test_hosts_hold_as_many_as_max_skew_allows(skew: int, hosts: list[int]) -> None:
-    """T15, T16: the least count of a hostname is 0."""
+    """The least count of a hostname is 0."""
     cluster = Cluster()
     cluster.provision(*spreading(4, spread(HOST, skew=skew)))
     assert cluster.counts(HOST) == hosts
@@ -61,12 +61,10 @@ def two_apps(**fields: dict[str, Any]) -> list[Pod]:
 
 
 def test_two_apps_spread_over_hosts_share_two_nodes() -> None:
-    """T17."""
     assert len(Cluster().provision(*two_apps()).new) == 2
 
 
 def test_two_apps_of_different_architectures_share_no_node() -> None:
-    """T18."""
     pods = two_apps(one={"node_selector": {keys.ARCH: "amd64"}}, two={"node_selector": {keys.ARCH: "arm64"}})
     done = Cluster().provision(*pods)
     assert len(done.new) == 4
@@ -74,24 +72,22 @@ def test_two_apps_of_different_architectures_share_no_node() -> None:
 
 
 def test_pods_are_balanced_over_capacity_types() -> None:
-    """T19."""
     cluster = Cluster()
     cluster.provision(*spreading(4, spread(CAPACITY)))
     assert cluster.counts(CAPACITY) == [2, 2]
 
 
 def test_pods_are_balanced_over_the_capacity_types_that_the_provisioner_lists() -> None:
-    """T20."""
     cluster = Cluster([of_capacity(keys.SPOT, keys.ON_DEMAND)])
     cluster.provision(*spreading(4, spread(CAPACITY)))
     assert cluster.counts(CAPACITY) == [2, 2]
 
 
 @pytest.mark.parametrize(
-    ("soft", "counts"), [pytest.param(False, [1, 2], id="T21"), pytest.param(True, [1, 5], id="T22-anyway")]
+    ("soft", "counts"), [pytest.param(False, [1, 2], id="required"), pytest.param(True, [1, 5], id="anyway")]
 )
 def test_a_capacity_type_out_of_reach_bounds_the_other(soft: bool, counts: list[int]) -> None:
-    """T21, T22: one pod on spot, then on-demand alone, five pods."""
+    """One pod on spot, then on-demand alone, five pods."""
     cluster = Cluster([of_capacity(keys.ON_DEMAND)])
     cluster.add(full(capacity_type=keys.SPOT))
     cluster.provision(*spreading(5, spread(CAPACITY, soft=soft)))
@@ -108,14 +104,13 @@ def test_a_capacity_type_out_of_reach_bounds_the_other(soft: bool, counts: list[
     ids=["other-labels", "other-namespace", "terminating"],
 )
 def test_pods_that_do_not_count_move_nothing(ignored: dict[str, Any]) -> None:
-    """T23."""
     cluster = Cluster()
     cluster.add(full(capacity_type=keys.SPOT, count=5, **ignored))
     assert cluster.provision(*spreading(2, spread(CAPACITY))).homes(CAPACITY) == [keys.ON_DEMAND, keys.SPOT]
 
 
 def test_pods_that_count_are_balanced_with_the_batch() -> None:
-    """T23: 2 of spot stand; three more make 2,3."""
+    """2 of spot stand; three more make 2,3."""
     cluster = Cluster()
     cluster.add(full(capacity_type=keys.SPOT, count=2))
     cluster.provision(*spreading(3, spread(CAPACITY)))
@@ -123,20 +118,20 @@ def test_pods_that_count_are_balanced_with_the_batch() -> None:
 
 
 def test_a_missing_selector_counts_nobody() -> None:
-    """T24, real: the pods carry the constraint, and five of them may be of one capacity type."""
+    """The pods carry the constraint, and five of them may be of one capacity type."""
     cluster = Cluster([of_capacity(keys.SPOT)])
     cluster.add(full(capacity_type=keys.ON_DEMAND))
     assert cluster.provision(*spreading(5, spread(CAPACITY, of=None))).left == set()
 
 
 def test_pods_that_their_own_selector_misses_may_stack() -> None:
-    """T25, real: no rule parts the five, and one node that holds all is half the price of two."""
+    """No rule parts the five, and one node that holds all is half the price of two."""
     done = Cluster().provision(*spreading(5, spread(CAPACITY), labels={"app": "other"}))
     assert len(done.new) == 1
 
 
 def test_nodes_that_the_pod_s_affinity_rules_out_are_not_counted() -> None:
-    """T26: an on-demand pod in zone 1; five pods of zone 2 and spot are not held by it."""
+    """An on-demand pod in zone 1; five pods of zone 2 and spot are not held by it."""
     cluster = Cluster()
     cluster.add(full(zone=ZONE_1, capacity_type=keys.ON_DEMAND))
     only = terms([requirement(ZONE, "In", ZONE_2), requirement(CAPACITY, "In", keys.SPOT)])
@@ -145,7 +140,7 @@ def test_nodes_that_the_pod_s_affinity_rules_out_are_not_counted() -> None:
 
 
 def test_nodes_count_although_the_provisioner_makes_none_like_them() -> None:
-    """T27: nothing on the pod rules the on-demand node out, so its one pod bounds spot to two."""
+    """Nothing on the pod rules the on-demand node out, so its one pod bounds spot to two."""
     cluster = Cluster([of_capacity(keys.SPOT)])
     cluster.add(full(capacity_type=keys.ON_DEMAND))
     cluster.provision(*spreading(5, spread(CAPACITY)))
@@ -153,7 +148,6 @@ def test_nodes_count_although_the_provisioner_makes_none_like_them() -> None:
 
 
 def test_architecture_is_a_topology_key_like_any() -> None:
-    """T28."""
     cluster = Cluster([provisioner(requirements=[requirement(keys.ARCH, "In", "amd64")])])
     cluster.add(full(arch="arm64"))
     cluster.provision(*spreading(5, spread(keys.ARCH)))
@@ -161,7 +155,7 @@ def test_architecture_is_a_topology_key_like_any() -> None:
 
 
 def test_zone_and_host_hold_together_batch_by_batch() -> None:
-    """T29: zones 1,1 then 2,2,1 then 4,3,3 then 7,7,7, never above three a host."""
+    """Zones 1,1 then 2,2,1 then 4,3,3 then 7,7,7, never above three a host."""
     cluster = Cluster()
     for count, zones in ((2, [1, 1]), (3, [1, 2, 2]), (5, [3, 3, 4]), (11, [7, 7, 7])):
         done = cluster.provision(*spreading(count, spread(ZONE), spread(HOST, skew=3), requests={"cpu": "1100m"}))
@@ -171,7 +165,7 @@ def test_zone_and_host_hold_together_batch_by_batch() -> None:
 
 
 def test_a_custom_key_splits_pods_between_provisioners_by_its_values() -> None:
-    """T30: four values of spot and one of on-demand are a ratio of 4 to 1."""
+    """Four values of spot and one of on-demand are a ratio of 4 to 1."""
     key = "capacity.spread.4-1"
     spot = [requirement(CAPACITY, "In", keys.SPOT), requirement(key, "In", "2", "3", "4", "5")]
     on_demand = [requirement(CAPACITY, "In", keys.ON_DEMAND), requirement(key, "In", "1")]
@@ -191,7 +185,7 @@ def zone_3_without_room() -> Cluster:
 
 
 def test_zones_of_a_provisioner_without_room_still_count_as_empty() -> None:
-    """T31: zone 3's Provisioner is at its limit. Two of ten are placed, one in each other zone; the rest wait."""
+    """Zone 3's Provisioner is at its limit. Two of ten are placed, one in each other zone; the rest wait."""
     cluster = zone_3_without_room()
     done = cluster.provision(*spreading(10, spread(ZONE), spread(HOST, soft=True)))
     assert cluster.counts() == [1, 1]
@@ -200,7 +194,7 @@ def test_zones_of_a_provisioner_without_room_still_count_as_empty() -> None:
 
 
 def test_a_full_node_in_a_zone_without_room_holds_the_least_at_0() -> None:
-    """T31 with a node in zone 3, so that kube-scheduler itself would refuse a second pod in the other zones."""
+    """With a node in zone 3, so that kube-scheduler itself would refuse a second pod in the other zones."""
     cluster = zone_3_without_room()
     cluster.add(full(zone=ZONE_3, count=0))
     cluster.provision(*spreading(10, spread(ZONE), spread(HOST, soft=True)))
@@ -208,7 +202,6 @@ def test_a_full_node_in_a_zone_without_room_holds_the_least_at_0() -> None:
 
 
 def test_capacity_type_and_host_hold_together_batch_by_batch() -> None:
-    """T32."""
     cluster = Cluster()
     for count, kinds in ((2, [1, 1]), (3, [2, 3]), (5, [5, 5]), (11, [10, 11])):
         cluster.provision(*spreading(count, spread(CAPACITY), spread(HOST, skew=3)))
@@ -217,7 +210,7 @@ def test_capacity_type_and_host_hold_together_batch_by_batch() -> None:
 
 
 def test_capacity_type_and_zone_hold_together_batch_by_batch() -> None:
-    """T33: per domain never above 1/1, 3/2, 5/4, 11/7."""
+    """Per domain never above 1/1, 3/2, 5/4, 11/7."""
     cluster = Cluster()
     for count, kinds, zones in ((2, 1, 1), (3, 3, 2), (5, 5, 4), (11, 11, 7)):
         cluster.provision(*spreading(count, spread(CAPACITY), spread(ZONE)))
@@ -226,7 +219,7 @@ def test_capacity_type_and_zone_hold_together_batch_by_batch() -> None:
 
 
 def test_three_keys_hold_together_for_batches_of_every_size() -> None:
-    """T34: capacity type 1, zone 2, host 3, batches of 1 to 14 on 1,344 types; every pod is placed."""
+    """Capacity type 1, zone 2, host 3, batches of 1 to 14 on 1,344 types; every pod is placed."""
     cluster = Cluster(catalog=assorted_types())
     rules = (spread(CAPACITY), spread(ZONE, skew=2), spread(HOST, skew=3))
     for count in range(1, 15):
@@ -238,7 +231,6 @@ def test_three_keys_hold_together_for_batches_of_every_size() -> None:
 
 
 def test_the_provisioner_s_taints_are_planned_on_the_node() -> None:
-    """T70."""
     taint = Taint("test", "bar", "NoSchedule")
     waiting = pending_pod(tolerations=(Toleration("test", "Exists", effect="NoSchedule"),))
     assert taint in Cluster([provisioner(taints=[taint])]).provision(waiting).only.taints
@@ -256,14 +248,12 @@ def test_the_provisioner_s_taints_are_planned_on_the_node() -> None:
     ids=["exists", "equal", "none", "other-key", "other-value"],
 )
 def test_only_pods_that_tolerate_the_taint_are_placed(tolerations: tuple[Toleration, ...], placed: bool) -> None:
-    """T71."""
     pool = provisioner(taints=[Taint("test-key", "test-value", "NoSchedule")])
     waiting = pending_pod(tolerations=tolerations)
     assert Cluster([pool]).provision(waiting).placed(waiting) is placed
 
 
 def test_startup_taints_need_no_toleration() -> None:
-    """T72."""
     taint = Taint("ignore-me", "nothing-to-see-here", "NoSchedule")
     planned = Cluster([provisioner(startup_taints=(taint,))]).provision(pending_pod()).only
     assert planned.startup_taints == (taint,)
@@ -271,13 +261,12 @@ def test_startup_taints_need_no_toleration() -> None:
 
 
 def test_tolerations_make_no_taints() -> None:
-    """T73."""
     assert Cluster().provision(pending_pod(tolerations=(EVERYTHING,))).only.taints == ()
 
 
 @pytest.mark.parametrize(("policy", "hosts"), [("Ignore", 2), ("Honor", 6)])
 def test_node_taints_policy_decides_whether_tainted_zones_count(policy: str, hosts: int) -> None:
-    """The peer always ignores taints: an empty node in zone 3 that the pods do not tolerate holds the least at 0."""
+    """Karpenter v0.27 ignores taints: an empty node in zone 3 that the pods do not tolerate holds the least at 0."""
     cluster = Cluster([provisioner(requirements=[requirement(ZONE, "In", ZONE_1, ZONE_2)])])
     bare = node(zone=ZONE_3, taints=[Taint("dedicated")], labels={"other": "pool"})
     cluster.add(state_node(node=bare))

@@ -1,4 +1,4 @@
-"""Spread over zones: T1-T14, T35-T39, T69, and what the peer gets wrong about domains."""
+"""Spread over zones, and what Karpenter v0.27 gets wrong about domains."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ def holding(zone: str, count: int = 1, **fields: Any) -> StateNode:
 
 
 def test_an_unknown_topology_key_stops_its_pod_alone() -> None:
-    """T1."""
     unknown, plain = pending_pod(labels=APP, topology_spread=(spread("unknown"),)), pending_pod()
     done = Cluster().provision(unknown, plain)
     assert done.left == {unknown.name}
@@ -68,7 +67,7 @@ def test_an_unknown_topology_key_stops_its_pod_alone() -> None:
 
 
 def test_a_selector_that_matches_no_pod_spreads_nothing() -> None:
-    """T2's outcome: pods that no constraint counts may share a node."""
+    """Pods that no constraint counts may share a node."""
     nobody = LabelSelector((SelectorRequirement("app", "In", ("nobody",)),))
     done = Cluster().provision(
         *pending_pods(2, labels=APP, requests={"cpu": "10m"}, topology_spread=(spread(keys.HOSTNAME, of=nobody),))
@@ -79,33 +78,30 @@ def test_a_selector_that_matches_no_pod_spreads_nothing() -> None:
 @pytest.mark.parametrize(
     "of",
     [
-        pytest.param(OF_WEB, id="T3-labels"),
-        pytest.param(LabelSelector((SelectorRequirement("app", "In", ("web", "other")),)), id="T4-expressions"),
+        pytest.param(OF_WEB, id="labels"),
+        pytest.param(LabelSelector((SelectorRequirement("app", "In", ("web", "other")),)), id="expressions"),
     ],
 )
 def test_pods_are_balanced_over_zones(of: LabelSelector) -> None:
-    """T3, T4."""
     cluster = Cluster()
     cluster.provision(*spreading(4, spread(of=of)))
     assert cluster.counts() == [1, 1, 2]
 
 
 def test_pods_are_balanced_over_zones_that_the_provisioner_lists() -> None:
-    """T5."""
     cluster = Cluster([in_zones(*ZONES)])
     cluster.provision(*spreading(4))
     assert cluster.counts() == [1, 1, 2]
 
 
 def test_pods_are_balanced_over_the_zones_of_the_provisioner_alone() -> None:
-    """T6."""
     cluster = Cluster([in_zones(ZONE_1, ZONE_2)])
     cluster.provision(*spreading(4))
     assert cluster.counts() == [2, 2]
 
 
 def test_a_standing_pod_in_a_zone_out_of_reach_bounds_the_others() -> None:
-    """T7: one in zone 3, which nothing new can join: two each in the others, two wait."""
+    """One in zone 3, which nothing new can join: two each in the others, two wait."""
     cluster = Cluster([in_zones(ZONE_1, ZONE_2)])
     cluster.add(holding(ZONE_3))
     assert len(cluster.provision(*spreading(6)).left) == 2
@@ -113,7 +109,7 @@ def test_a_standing_pod_in_a_zone_out_of_reach_bounds_the_others() -> None:
 
 
 def test_only_one_zone_may_run_ahead_up_to_max_skew() -> None:
-    """T8: one each in zones 1 and 2, maxSkew 5, only zone 3 is open: six of ten."""
+    """One each in zones 1 and 2, maxSkew 5, only zone 3 is open: six of ten."""
     cluster = Cluster([in_zones(ZONE_3)])
     cluster.add(holding(ZONE_1), holding(ZONE_2))
     cluster.provision(*spreading(10, spread(skew=5)))
@@ -121,7 +117,7 @@ def test_only_one_zone_may_run_ahead_up_to_max_skew() -> None:
 
 
 def test_pods_never_make_a_violated_skew_worse() -> None:
-    """T9: of 3,3,3 only zone 1 keeps its pods; three more go to the other zones although the skew stays above 1."""
+    """Of 3,3,3 only zone 1 keeps its pods; three more go to the other zones although the skew stays above 1."""
     cluster = Cluster()
     cluster.provision(*spreading(9))
     assert cluster.counts() == [3, 3, 3]
@@ -134,9 +130,9 @@ def test_pods_never_make_a_violated_skew_worse() -> None:
     assert cluster.counts() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["T10-with-the-constraint", "T11-without"])
+@pytest.mark.parametrize("first", [True, False], ids=["with-the-constraint", "without"])
 def test_pods_that_stand_count_whether_they_are_constrained_or_not(first: bool) -> None:
-    """T10, T11: one in zone 1, zones 2 and 3 open, ten more: two each."""
+    """One in zone 1, zones 2 and 3 open, ten more: two each."""
     cluster = Cluster([in_zones(ZONE_2, ZONE_3)])
     cluster.add(holding(ZONE_1, topology_spread=(spread(),) if first else ()))
     cluster.provision(*spreading(10))
@@ -152,14 +148,14 @@ def test_pods_that_stand_count_whether_they_are_constrained_or_not(first: bool) 
     ],
 )
 def test_pods_that_do_not_count_move_nothing(ignored: dict[str, Any]) -> None:
-    """T12: five such pods stand in zone 1; three more pods still go one to each zone."""
+    """Five such pods stand in zone 1; three more pods still go one to each zone."""
     cluster = Cluster()
     cluster.add(holding(ZONE_1, 5, **ignored))
     assert cluster.provision(*spreading(3)).homes() == list(ZONES)
 
 
 def test_pods_on_nodes_without_the_key_do_not_count() -> None:
-    """T12: a node that no zone is known of."""
+    """A node that no zone is known of."""
     bare = holding(ZONE_1, 5)
     labels = {key: value for key, value in bare.node.labels.items() if key != keys.ZONE}
     cluster = Cluster()
@@ -168,14 +164,14 @@ def test_pods_on_nodes_without_the_key_do_not_count() -> None:
 
 
 def test_pods_that_count_are_balanced_with_the_batch() -> None:
-    """T12: two in zone 1 count, so that four more make 2,2,2."""
+    """Two in zone 1 count, so that four more make 2,2,2."""
     cluster = Cluster()
     cluster.add(holding(ZONE_1, 2))
     assert cluster.provision(*spreading(4)).homes() == [ZONE_2, ZONE_2, ZONE_3, ZONE_3]
 
 
 def test_a_missing_selector_counts_nobody() -> None:
-    """T13, real: the pods carry the constraint (the peer's never do). No selector matches no pod, in Kubernetes."""
+    """The pods carry the constraint, unlike those of Karpenter v0.27. No selector matches no pod in Kubernetes."""
     cluster = Cluster()
     cluster.add(holding(ZONE_1, 5))
     pods = spreading(4, spread(of=None), node_selector={keys.ZONE: ZONE_1})
@@ -190,13 +186,13 @@ def test_an_empty_selector_counts_every_pod_of_the_namespace() -> None:
 
 
 def test_pods_that_their_own_selector_misses_may_stack() -> None:
-    """T14, real: five pods with another label spread over hosts by app=web: all on one node."""
+    """Five pods with another label spread over hosts by app=web: all on one node."""
     pods = spreading(5, spread(keys.HOSTNAME), labels={"app": "other"}, requests={"cpu": "10m"})
     assert len(Cluster().provision(*pods).new) == 1
 
 
 def test_node_selectors_limit_the_domains_that_count() -> None:
-    """T35: five pods for zone 1, ten for zone 2."""
+    """Five pods for zone 1, ten for zone 2."""
     cluster = Cluster()
     done = cluster.provision(
         *spreading(5, node_selector={keys.ZONE: ZONE_1}), *spreading(10, node_selector={keys.ZONE: ZONE_2})
@@ -206,14 +202,13 @@ def test_node_selectors_limit_the_domains_that_count() -> None:
 
 
 def test_node_affinity_limits_the_domains_that_count() -> None:
-    """T36."""
     cluster = Cluster()
     cluster.provision(*spreading(10, **demanding(ZONE_1, ZONE_2)))
     assert cluster.counts() == [5, 5]
 
 
 def test_domains_follow_each_pod_s_own_affinity_batch_by_batch() -> None:
-    """T37: 3,3 in zones 1 and 2; one for 2 or 3 takes the empty zone; five more for any even all out."""
+    """3,3 in zones 1 and 2; one for 2 or 3 takes the empty zone; five more for any even all out."""
     cluster = Cluster()
     cluster.provision(*spreading(6, **demanding(ZONE_1, ZONE_2)))
     assert cluster.counts() == [3, 3]
@@ -223,7 +218,7 @@ def test_domains_follow_each_pod_s_own_affinity_batch_by_batch() -> None:
 
 
 def test_node_affinity_of_several_domains_of_another_key_is_balanced() -> None:
-    """T38: both capacity types allowed by name, ten pods."""
+    """Both capacity types allowed by name, ten pods."""
     both = terms([requirement(keys.CAPACITY_TYPE, "In", keys.SPOT, keys.ON_DEMAND)])
     cluster = Cluster()
     cluster.provision(*spreading(10, spread(keys.CAPACITY_TYPE), required_node_affinity=both))
@@ -231,7 +226,7 @@ def test_node_affinity_of_several_domains_of_another_key_is_balanced() -> None:
 
 
 def test_capacity_types_follow_each_pod_s_own_affinity_batch_by_batch() -> None:
-    """T39: three of spot alone, then one of either, then five more."""
+    """Three of spot alone, then one of either, then five more."""
     cluster = Cluster()
     rule = spread(keys.CAPACITY_TYPE)
     spot = terms([requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)])
@@ -245,7 +240,7 @@ def test_capacity_types_follow_each_pod_s_own_affinity_batch_by_batch() -> None:
 
 
 def test_domains_of_several_provisioners_are_one_universe() -> None:
-    """T69: disjoint zones of two Provisioners, ten pods: 3,3,4."""
+    """Disjoint zones of two Provisioners, ten pods: 3,3,4."""
     pools: Sequence[Provisioner] = (
         in_zones(ZONE_1),
         replace(in_zones(ZONE_2, ZONE_3), name="other"),
@@ -256,7 +251,7 @@ def test_domains_of_several_provisioners_are_one_universe() -> None:
 
 
 def test_a_zone_given_as_a_label_of_the_provisioner_is_a_domain() -> None:
-    """The peer leaves spec.labels out of the universe, so that such pods cannot be placed."""
+    """Karpenter v0.27 leaves spec.labels out of the universe, so that such pods cannot be placed."""
     pools = [provisioner(name=rack, labels={"rack": rack}) for rack in ("r1", "r2")]
     cluster = Cluster(pools)
     assert cluster.provision(*spreading(4, spread("rack"))).left == set()
@@ -264,14 +259,14 @@ def test_a_zone_given_as_a_label_of_the_provisioner_is_a_domain() -> None:
 
 
 def test_values_that_not_in_excludes_are_no_domains() -> None:
-    """The peer adds them to the universe, where they hold the minimum at 0 for ever."""
+    """Karpenter v0.27 adds them to the universe, where they hold the minimum at 0 for ever."""
     cluster = Cluster([provisioner(requirements=[requirement(keys.ZONE, "NotIn", ZONE_3, "test-zone-9")])])
     assert cluster.provision(*spreading(6)).left == set()
     assert cluster.counts() == [3, 3]
 
 
 def test_node_affinity_policy_ignore_counts_zones_that_the_pod_may_not_use() -> None:
-    """Seen to go wrong in the peer, which always honours affinity: nodes in zones 2 and 3 count with 0."""
+    """Unlike Karpenter v0.27, which always honours affinity: nodes in zones 2 and 3 count with 0."""
     cluster = Cluster()
     cluster.add(*(full_node(zone) for zone in ZONES))
     honour = spreading(4, **demanding(ZONE_1))
@@ -283,7 +278,7 @@ def test_node_affinity_policy_ignore_counts_zones_that_the_pod_may_not_use() -> 
 
 
 def test_min_domains_counts_zones_that_pool_labels_leave() -> None:
-    """Seen to go wrong in the peer: two zones reachable of a minDomains of 3, so that the least counts as 0."""
+    """Karpenter v0.27 gets this wrong: two zones reachable of a minDomains of 3, so that the least counts as 0."""
     cluster = Cluster([in_zones(ZONE_1, ZONE_2)])
     assert len(cluster.provision(*spreading(6, spread(min_domains=3))).left) == 4
     assert cluster.counts() == [1, 1]
@@ -292,7 +287,7 @@ def test_min_domains_counts_zones_that_pool_labels_leave() -> None:
 
 
 def test_match_label_keys_spread_each_revision_alone() -> None:
-    """The peer ignores matchLabelKeys: pods of the old revision do not count for the new."""
+    """Karpenter v0.27 ignores matchLabelKeys: pods of the old revision do not count for the new."""
     cluster = Cluster()
     cluster.add(holding(ZONE_1, 5, labels={**APP, "rev": "1"}))
     new = spreading(3, spread(match_label_keys=("rev",)), labels={**APP, "rev": "2"})
@@ -307,7 +302,7 @@ def test_pods_spread_with_soft_zones_are_balanced_where_nothing_hinders() -> Non
 
 
 def test_a_soft_spread_gives_way() -> None:
-    """T22's rule over zones: one zone alone is open."""
+    """One zone alone is open."""
     cluster = Cluster([in_zones(ZONE_1)])
     cluster.add(full_node(ZONE_2), full_node(ZONE_3))
     assert cluster.provision(*spreading(6, spread(soft=True))).left == set()

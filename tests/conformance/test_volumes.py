@@ -1,4 +1,4 @@
-"""Volumes: P39-P48, S-V1 to S-V8, and what the peer gets wrong about them."""
+"""Volumes, and what Karpenter v0.27 gets wrong about them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def storing(
 
 
 def test_a_pod_whose_claim_is_missing_waits() -> None:
-    """P39."""
     waiting = mounting("gone")
     done = storing().provision(waiting)
     assert done.new == ()
@@ -69,7 +68,7 @@ def test_a_pod_whose_claim_is_missing_waits() -> None:
 
 
 def test_a_claim_of_the_empty_class_waits_for_its_binding() -> None:
-    """P40, better than the peer, which launches a node: kube-scheduler holds the pod until a volume is bound."""
+    """Better than Karpenter v0.27, which launches a node: kube-scheduler holds the pod until a volume is bound."""
     waiting = mounting("data")
     done = storing([claim("data", storage_class_name="")]).provision(waiting)
     assert done.new == ()
@@ -79,14 +78,12 @@ def test_a_claim_of_the_empty_class_waits_for_its_binding() -> None:
 
 
 def test_a_missing_claim_does_not_block_other_pods() -> None:
-    """P41."""
     good = pending_pod()
     bad = mounting("gone")
     assert storing().provision(bad, good).left == {bad.name}
 
 
 def test_a_missing_storage_class_does_not_block_other_pods() -> None:
-    """P42."""
     good = pending_pod()
     bad = mounting("data")
     done = storing([claim("data", storage_class_name="gone")]).provision(bad, good)
@@ -95,7 +92,6 @@ def test_a_missing_storage_class_does_not_block_other_pods() -> None:
 
 
 def test_a_missing_volume_does_not_block_other_pods() -> None:
-    """P43."""
     good = pending_pod()
     bad = mounting("data")
     done = storing([claim("data", volume_name="gone")]).provision(bad, good)
@@ -103,34 +99,31 @@ def test_a_missing_volume_does_not_block_other_pods() -> None:
 
 
 def test_zones_of_the_storage_class_and_of_the_pod_meet() -> None:
-    """P44: the one zone in both."""
+    """The one zone in both."""
     cluster = storing([claim("data", storage_class_name="sc")], classes=[storage_class("sc", ZONE_1, ZONE_3)])
     waiting = mounting("data", required_node_affinity=terms(zones(ZONE_2, ZONE_3)))
     assert cluster.provision(waiting).home(waiting) == ZONE_3
 
 
 def test_zones_of_the_storage_class_and_of_the_pod_may_be_disjoint() -> None:
-    """P45."""
     cluster = storing([claim("data", storage_class_name="sc")], classes=[storage_class("sc", ZONE_1)])
     assert cluster.provision(mounting("data", required_node_affinity=terms(zones(ZONE_2, ZONE_3)))).new == ()
 
 
 def test_the_zone_of_a_bound_volume_is_the_pod_s() -> None:
-    """P46."""
     waiting = mounting("data")
     cluster = storing([claim("data", volume_name="pv")], [volume("pv", ZONE_3)])
     assert cluster.provision(waiting).home(waiting) == ZONE_3
 
 
 def test_a_bound_volume_outside_the_provisioner_s_zones_waits() -> None:
-    """P47."""
     pool = provisioner(requirements=zones(ZONE_1, ZONE_2))
     cluster = storing([claim("data", volume_name="pv")], [volume("pv", ZONE_3)], provisioners=[pool])
     assert cluster.provision(mounting("data")).new == ()
 
 
 def test_a_volume_s_zone_holds_with_every_or_term() -> None:
-    """P48: relaxing to the second term does not lose the zone."""
+    """Relaxing to the second term does not lose the zone."""
     either = terms([requirement("example.com/label", "In", "unsupported")], [requirement(keys.OS, "In", "linux")])
     waiting = mounting("data", required_node_affinity=either)
     cluster = storing([claim("data", volume_name="pv")], [volume("pv", ZONE_3)])
@@ -141,7 +134,7 @@ ROOMY = (fake_type("roomy", cpu="1024", memory="1024Gi", pods=2000),)
 
 
 def test_attachments_beyond_the_limit_of_a_node_open_another() -> None:
-    """S-V1: ten attachments a node; six pods of two volumes each need a second."""
+    """Ten attachments a node; six pods of two volumes each need a second."""
     names = [f"claim-{number}" for number in range(12)]
     late = storage_class("sc")
     standing = state_node(node=node(name="n", zone=ZONE_1, allocatable={"cpu": "1024", "pods": 2000}))
@@ -160,7 +153,6 @@ def test_attachments_beyond_the_limit_of_a_node_open_another() -> None:
 
 
 def test_one_claim_that_a_hundred_pods_share_is_one_attachment() -> None:
-    """S-V2."""
     standing = state_node(node=node(name="n", zone=ZONE_1, allocatable={"cpu": "1024", "pods": 2000}))
     cluster = storing(
         [claim("shared", volume_name="pv")],
@@ -204,14 +196,12 @@ def limited_to_one(*classes: StorageClass) -> Cluster:
 
 
 def test_ephemeral_volumes_of_a_named_class_count_as_attachments() -> None:
-    """S-V5."""
     done = limited_to_one(storage_class("sc")).provision(*(ephemeral("sc", requests={"cpu": "10m"}) for _ in range(2)))
     assert [len(each.pods) for each in done.plan.existing] == [1]
     assert len(done.new) == 1
 
 
 def test_ephemeral_volumes_without_a_class_are_the_default_one_s() -> None:
-    """S-V6."""
     classes = [storage_class("sc", default=True), storage_class("other", provisioner="other.csi")]
     done = limited_to_one(*classes).provision(*(ephemeral(None, requests={"cpu": "10m"}) for _ in range(2)))
     assert [len(each.pods) for each in done.plan.existing] == [1]
@@ -219,7 +209,7 @@ def test_ephemeral_volumes_without_a_class_are_the_default_one_s() -> None:
 
 
 def test_the_newest_of_two_default_classes_is_the_default() -> None:
-    """S-V7: the older one's driver has no limit."""
+    """The older one's driver has no limit."""
     old = storage_class("old", default=True, created=1.0, provisioner="other.csi")
     new = storage_class("new", default=True, created=2.0)
     done = limited_to_one(old, new).provision(*(ephemeral(None, requests={"cpu": "10m"}) for _ in range(2)))
@@ -227,13 +217,12 @@ def test_the_newest_of_two_default_classes_is_the_default() -> None:
 
 
 def test_an_ephemeral_volume_of_a_missing_class_waits() -> None:
-    """S-V8."""
     waiting = ephemeral("gone")
     assert storing().provision(waiting).left == {waiting.name}
 
 
 def test_a_zone_that_stands_in_a_volume_s_labels_alone_counts() -> None:
-    """Seen to go wrong in the peer: kube-scheduler's VolumeZone reads the label."""
+    """Karpenter v0.27 gets this wrong: kube-scheduler's VolumeZone reads the label."""
     labelled = volume("pv", labels=FrozenMap({keys.ZONE: ZONE_2}))
     waiting = mounting("data")
     assert storing([claim("data", volume_name="pv")], [labelled]).provision(waiting).home(waiting) == ZONE_2
@@ -256,7 +245,7 @@ HAND = StorageClass("hand", "kubernetes.io/no-provisioner", LATE)
 
 
 def test_unbound_volumes_made_by_hand_bring_their_zones() -> None:
-    """Seen to go wrong in the peer: with no-provisioner and late binding, only these volumes' zones will do."""
+    """Karpenter v0.27 gets this wrong: with no-provisioner and late binding, only these volumes' zones will do."""
     names = ("one", "two")
     cluster = storing(
         [claim(name, storage_class_name="hand") for name in names],
@@ -281,7 +270,7 @@ def test_a_claim_finds_no_volume_when_all_made_by_hand_are_taken() -> None:
 
 
 def test_a_local_volume_binds_its_pod_to_its_host() -> None:
-    """Seen to go wrong in the peer, which launches a node for it: only the volume's host will do."""
+    """Unlike Karpenter v0.27, which launches a node for it: only the volume's host will do."""
     host = terms([requirement(keys.HOSTNAME, "In", "n")])
     local = PersistentVolume("pv", node_affinity=host, local=True)
     cluster = storing([claim("data", volume_name="pv")], [local])
@@ -292,21 +281,21 @@ def test_a_local_volume_binds_its_pod_to_its_host() -> None:
 
 
 def test_any_term_of_a_bound_volume_s_affinity_will_do() -> None:
-    """The peer reads the first term alone."""
+    """Karpenter v0.27 reads the first term alone."""
     regional = PersistentVolume("pv", node_affinity=terms(zones(ZONE_1), zones(ZONE_3)), driver=EBS)
     waiting = mounting("data", node_selector={keys.ZONE: ZONE_3})
     assert storing([claim("data", volume_name="pv")], [regional]).provision(waiting).home(waiting) == ZONE_3
 
 
 def test_any_allowed_topology_of_a_class_will_do() -> None:
-    """The peer reads the first entry alone."""
+    """Karpenter v0.27 reads the first entry alone."""
     late = storage_class("sc", allowed_topologies=terms(zones(ZONE_1), zones(ZONE_2)))
     waiting = mounting("data", node_selector={keys.ZONE: ZONE_2})
     assert storing([claim("data", storage_class_name="sc")], classes=[late]).provision(waiting).placed(waiting)
 
 
 def test_an_unbound_claim_that_binds_at_once_is_waited_for() -> None:
-    """The peer never reads the binding mode, and may launch a node in a zone where the volume will not be."""
+    """Karpenter v0.27 never reads the binding mode, and may launch a node in a zone where the volume will not be."""
     now = storage_class("sc", binding_mode="Immediate")
     waiting = mounting("data")
     assert storing([claim("data", storage_class_name="sc")], classes=[now]).provision(waiting).left == {waiting.name}
@@ -323,7 +312,7 @@ def test_two_volumes_in_different_zones_cannot_be_mounted_together() -> None:
 
 
 def test_ephemeral_volumes_follow_their_class_s_zones() -> None:
-    """The peer leaves ephemeral volumes out of zone topology."""
+    """Karpenter v0.27 leaves ephemeral volumes out of zone topology."""
     late = storage_class("sc", ZONE_3)
     waiting = ephemeral("sc")
     assert storing(classes=[late]).provision(waiting).home(waiting) == ZONE_3
@@ -343,7 +332,7 @@ def test_volumes_of_running_pods_hold_their_attachments() -> None:
 
 
 def test_new_nodes_hold_no_more_attachments_than_their_type_can() -> None:
-    """The peer never checks limits on planned nodes; ours are learned from the CSINodes of standing ones."""
+    """Karpenter v0.27 never checks limits on planned nodes; ours are learned from the CSINodes of standing ones."""
     cluster = limited_to_one(storage_class("sc"))
     kind = ROOMY[0].name
     cluster.add(state_node(node=node(name="n", zone=ZONE_1, instance_type=kind, allocatable={"cpu": "0", "pods": 0})))

@@ -2,7 +2,7 @@
 
 It shares nothing with the solver but the values. Rules are kube-scheduler's; new nodes are every offering there is.
 Domains of a spread are those of nodes there are and of every node that the pod's selectors would allow (as the solver
-has it, and the peer); a hostname's least count is 0. Preferences are nothing to it.
+has it, and Karpenter v0.27); a hostname's least count is 0. Preferences are nothing to it.
 """
 
 from __future__ import annotations

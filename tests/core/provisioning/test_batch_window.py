@@ -1,4 +1,4 @@
-"""The batch window: 1 s idle, 10 s at most, a waiting pod counts again after 10 s (peer's rules 1.2)."""
+"""The batch window: 1 s idle, 10 s at most, a waiting pod counts again after 10 s (Karpenter v0.27's defaults)."""
 
 from __future__ import annotations
 

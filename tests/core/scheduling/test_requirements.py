@@ -94,7 +94,7 @@ def test_membership_of_an_intersection_is_membership_of_both(
 
 
 def test_contradictory_values_are_nothing_not_absence() -> None:
-    """The peer turns In [A] and In [B] into DoesNotExist, which an undefined label satisfies."""
+    """Karpenter v0.27 turns In [A] and In [B] into DoesNotExist, which an undefined label satisfies."""
     nothing = IN_A.intersection(IN_B)
     assert not nothing.satisfiable
     assert not nothing.accepts(None)

@@ -1,4 +1,4 @@
-"""What a snapshot holds after which events: the peer's state suite as behaviours, and our own rules."""
+"""What a snapshot holds after which events: Karpenter v0.27's state suite as behaviours, and our own rules."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class TestNominationsAndMarks:
         assert cluster.snapshot().nodes["n1"].nominated_until == 120.0
 
     def test_a_nomination_ends_when_the_last_pod_it_was_made_for_is_bound_or_gone(self) -> None:
-        """The peer waits its time out; a node that is empty again would stand that much longer."""
+        """Karpenter v0.27 waits its time out; a node that is empty again would stand that much longer."""
         cluster = Cluster()
         waiting = [pod_object(name=name) for name in ("a", "b", "c")]
         snapshot = take(cluster, added(node_object(name="n1")), *(added(pod) for pod in waiting))

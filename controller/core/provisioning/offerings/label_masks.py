@@ -1,7 +1,7 @@
-"""Label columns: "which of these rows satisfy that requirement" answered once per distinct value, then by array.
+"""Which rows satisfy a requirement: evaluated once per distinct label value, then looked up by array.
 
-Rows are node options that a node could have (a Provisioner with an instance type) or nodes that exist. A row's cell
-for a key is what its label is or may become: a single value, nothing, or, where the Provisioner leaves it open, a set.
+A row is a node option or an existing node. Its label value for a key is what the label is or may become: one value, no
+label, or a set of values if the Provisioner leaves the label open.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from controller.core.scheduling.requirements import Requirement
 
 T = TypeVar("T", bound=Hashable)
 
-Cell = Requirement | str | None
-"""A known value, a set of values still possible, or no label."""
+LabelValue = Requirement | str | None
+"""A known value, the set of values still possible, or None: no label."""
 
 
-def value_accepts(cell: Cell, requirement: Requirement) -> bool:
-    """Whether a node with (or able to get) this label satisfies the requirement."""
-    if cell is None or isinstance(cell, str):
-        return requirement.accepts(cell)
-    return requirement.intersection(cell).satisfiable
+def value_accepts(value: LabelValue, requirement: Requirement) -> bool:
+    """Whether a node with this label value, or able to get it, satisfies the requirement."""
+    if value is None or isinstance(value, str):
+        return requirement.accepts(value)
+    return requirement.intersection(value).satisfiable
 
 
-def settle(requirement: Requirement) -> Cell:
-    """The simplest cell for a requirement: its only value, or None when it demands absence."""
+def settle(requirement: Requirement) -> LabelValue:
+    """The simplest label value for a requirement: its only value, or None if it demands absence."""
     if not requirement.complement and not requirement.contradiction:
         if not requirement.values:
             return None
@@ -38,30 +38,30 @@ def settle(requirement: Requirement) -> Cell:
 
 
 class LabelColumns:
-    """Cells by key, made on demand by `cells(key)`, and the answers to requirements, cached."""
+    """Label values of `rows` rows by key, read on demand from `values_of(key)`, and cached answers to requirements."""
 
-    def __init__(self, rows: int, cells: Callable[[str], Sequence[Cell]], most: int | None = None) -> None:
-        """`most`: so many columns, and answers, are kept at a time (None: all)."""
+    def __init__(self, rows: int, values_of: Callable[[str], Sequence[LabelValue]], most: int | None = None) -> None:
+        """`most`: at most so many columns, and so many answers, are cached at a time (None: all)."""
         self._rows = rows
         self._most = most
-        self._cells = cells
-        self._columns: dict[str, tuple[Ints, list[Cell]]] = {}
+        self._values_of = values_of
+        self._columns: dict[str, tuple[Ints, list[LabelValue]]] = {}
         self._answers: dict[Requirement, Bools] = {}
 
-    def column(self, key: str) -> tuple[Ints, list[Cell]]:
-        """A code per row, and the cell of each code."""
+    def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
+        """A code per row, and the label value of each code."""
         column = self._columns.get(key)
         if column is None:
             self._make_room(self._columns)
-            column = self._columns[key] = encode(self._cells(key))
+            column = self._columns[key] = encode(self._values_of(key))
         return column
 
     def accepts(self, requirement: Requirement) -> Bools:
-        """Per row, whether it satisfies the requirement. The array is shared: don't change it."""
+        """Per row, whether it satisfies the requirement. Shared: do not change it."""
         answer = self._answers.get(requirement)
         if answer is None:
-            codes, cells = self.column(requirement.key)
-            table = np.fromiter((value_accepts(cell, requirement) for cell in cells), np.bool_, len(cells))
+            codes, values = self.column(requirement.key)
+            table = np.fromiter((value_accepts(value, requirement) for value in values), np.bool_, len(values))
             answer = table[codes] if self._rows else np.zeros(0, np.bool_)
             self._make_room(self._answers)
             self._answers[requirement] = answer
@@ -73,7 +73,7 @@ class LabelColumns:
 
 
 def encode(values: Sequence[T]) -> tuple[Ints, list[T]]:
-    """Codes of values in the order of first appearance, and the distinct values."""
+    """Codes of values in order of first appearance, and the distinct values."""
     index: dict[T, int] = {}
     codes = np.fromiter((index.setdefault(value, len(index)) for value in values), np.int64, len(values))
     return codes, list(index)

@@ -1,6 +1,6 @@
-"""Labels that a Provisioner leaves open: what the pods of a node made of them so far, as small integers.
+"""Requirements of a node's pods on labels that its Provisioner leaves open, interned as small integers (signatures).
 
-Where every node option has one value per label (the usual case) all signatures are 0 and cost nothing.
+If every node option has one value per label (the usual case) all signatures are 0 and cost nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
+from controller.core.provisioning.offerings.label_masks import LabelValue
 from controller.core.provisioning.resource_space import Bools, Ints
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -15,7 +16,10 @@ NOTHING = Requirements()
 
 
 class LabelSignatures:
-    """Interned requirement sets over the catalog's open keys; 0 is the empty one, -1 a contradiction."""
+    """Interned requirement sets over the catalog's open keys. 0: no requirement; -1: a contradiction.
+
+    base: T signatures, what the Provisioner and instance type of each node option leave possible.
+    """
 
     def __init__(self, catalog: CompiledCatalog) -> None:
         self._catalog = catalog
@@ -23,7 +27,6 @@ class LabelSignatures:
         self._sets: list[Requirements] = [NOTHING]
         self._merged: dict[tuple[int, int], int] = {}
         self.base: Ints = np.zeros(len(catalog), dtype=np.int64)
-        """Per node option, what its type and Provisioner leave possible."""
         self._find_bases()
 
     def _find_bases(self) -> None:
@@ -35,8 +38,8 @@ class LabelSignatures:
         for row, codes in enumerate(np.stack([codes for codes, _ in columns], axis=1).tolist()):
             signature = known.get(tuple(codes))
             if signature is None:
-                cells = [cells[code] for (_, cells), code in zip(columns, codes, strict=True)]
-                parts = [_as_requirement(key, cell) for key, cell in zip(keys, cells, strict=True)]
+                values = [values[code] for (_, values), code in zip(columns, codes, strict=True)]
+                parts = [_as_requirement(key, value) for key, value in zip(keys, values, strict=True)]
                 signature = known[tuple(codes)] = self._intern(Requirements(parts))
             self.base[row] = signature
 
@@ -48,7 +51,7 @@ class LabelSignatures:
         return signature
 
     def of(self, requirements: Requirements) -> int:
-        """The signature of a demand: its requirements on open keys; -1 when they contradict each other."""
+        """The signature of these requirements, those on other keys left out; -1 if they contradict each other."""
         parts = [r for key, r in requirements.items() if key in self._catalog.open_keys]
         if not parts:
             return 0
@@ -59,7 +62,7 @@ class LabelSignatures:
         return self._sets[signature]
 
     def merge(self, one: int, two: int) -> int:
-        """Both together, or -1."""
+        """The signature of both together, or -1."""
         if two == 0 or one == two:
             return one
         if one <= 0:
@@ -73,13 +76,13 @@ class LabelSignatures:
         return merged
 
     def compatible(self, rows: Ints, signature: int) -> Bools:
-        """Per row signature, whether it can take the demand's."""
+        """Per signature of `rows`, whether it can be merged with `signature`."""
         distinct, inverse = np.unique(rows, return_inverse=True)
         fine = [self.merge(int(one), signature) >= 0 for one in distinct]
         return np.array(fine, dtype=np.bool_)[inverse] if fine else np.zeros(0, np.bool_)
 
 
-def _as_requirement(key: str, cell: Requirement | str | None) -> Requirement:
-    if isinstance(cell, Requirement):
-        return cell
-    return Requirement.of(key, "DoesNotExist") if cell is None else Requirement.of(key, "In", (cell,))
+def _as_requirement(key: str, value: LabelValue) -> Requirement:
+    if isinstance(value, Requirement):
+        return value
+    return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))

@@ -1,4 +1,4 @@
-"""Provisioner limits: how much of each limited resource its planned nodes may still add."""
+"""spec.limits of Provisioners: how much of each limited resource new nodes may still add."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from controller.core.state.snapshot import StateNode
 
 
 def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, int]:
-    """Limits less the capacity (not allocatable) of the Provisioner's nodes that stay; no limits: empty.
+    """Limits less the capacity (not allocatable) of the Provisioner's nodes; empty without limits.
 
-    Nodes that are leaving no longer count, as their replacements must fit (the peer's rule, 3.11).
+    As in Karpenter v0.27, leaving nodes do not count: their replacements must fit.
     """
     left = dict(provisioner.limits or {})
     for node in nodes if left else ():
@@ -26,11 +26,15 @@ def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, 
 
 
 WASTE = 1.5
-"""How much capacity pods are assumed to need for each unit that they ask for, when limits are weighed."""
+"""Capacity that pods are assumed to need per unit requested, when it is estimated whether limits suffice."""
 
 
 class Limits:
-    """What is left of each pool's limits, and what one node of each node option would take of them."""
+    """What is left of each Provisioner's limits, and what one node of each node option takes of them.
+
+    left: per pool, one amount per limited resource (in the order of `names`). `_takes`: per pool, limited resources x
+    the pool's options; `_rows`: the places of these options among all.
+    """
 
     def __init__(self, headrooms: list[dict[str, int]], types: list[InstanceType], pool_of: Ints) -> None:
         self._names = [tuple(sorted(left)) for left in headrooms]
@@ -57,7 +61,7 @@ class Limits:
         return self._names[pool]
 
     def takes(self, pool: int, option: int) -> Floats:
-        """What one node of the node option takes of each limited resource."""
+        """What one node of the option takes of each limited resource of its pool."""
         return self._takes[pool][:, option - self._first[pool]]
 
     def allows(self, total: int) -> Bools:
@@ -79,17 +83,17 @@ class Limits:
         return int(np.floor(self.left[pool][used] / takes[used]).min()) if used.any() else None
 
     def suffice(self, pool: int, need: Mapping[str, float]) -> bool:
-        """Whether the pool's limits would hold this much of each resource, and what nodes waste beside it."""
+        """Whether the pool's limits hold nodes for pods that need so much of each resource (see `WASTE`)."""
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return all(amount >= WASTE * need.get(name, 0.0) and amount > 0 for name, amount in left)
 
     def share(self, pool: int, asked: Mapping[str, float]) -> float:
-        """The largest part of what is left of a limit that so much of each resource makes up."""
+        """The largest fraction of what is left of any limit that these requests make up."""
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return max((asked.get(name, 0) / max(amount, 1e-9) for name, amount in left), default=0.0)
 
     def shares(self, option_ids: Ints, pools: Ints) -> Floats:
-        """Per node option (with its pool), the largest part of what is left of a limit that one node takes."""
+        """The largest fraction of what is left of any limit that a node takes, per option (with its pool)."""
         shares = np.zeros(len(option_ids))
         for pool in np.unique(pools).tolist():
             if self._names[pool]:
@@ -99,12 +103,12 @@ class Limits:
         return shares
 
     def spend(self, pool: int, option: int, copies: int) -> None:
-        """Take what `copies` nodes of the node option take."""
+        """Subtract what `copies` nodes of the option take (negative: give back)."""
         if self._names[pool]:
             self.left[pool] = self.left[pool] - copies * self.takes(pool, option)
 
     def no_larger(self, pool: int, option: int) -> Bools | None:
-        """Per node option of the pool, whether it takes no more than this one does; None: no limits."""
+        """Per option of the pool, whether it takes no more than this one of any limit; None: no limits."""
         if not self._names[pool]:
             return None
         return np.asarray((self._takes[pool] <= self.takes(pool, option)[:, None]).all(axis=0), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What a level of relaxation demands of a node, compiled: masks over node options and existing nodes."""
+"""Compile what a relaxation level requires of a node into masks over node options and existing nodes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from controller.core.provisioning.resource_space import Bits, Bools, Floats
 from controller.core.scheduling.requirements import Requirements
 
 Tolerations = tuple[tuple[tuple[Toleration, ...], bool], ...]
-"""Tolerations that must each suffice, and whether PreferNoSchedule taints are to be avoided with them."""
+"""Sets of tolerations, each of which must suffice, and whether each set's pods avoid PreferNoSchedule taints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where a demand may go by labels and taints. Interned: the same question is the same object.
+    """Where pods may go by labels and taints. Interned: equal questions give the same object.
 
-    bits: per node option the pairs allowed (0: none). existing: per existing node. signature: on open keys.
-    requirements: what the chosen node's labels must satisfy. exact: `requirements` says it all (no OR terms).
+    bits: T sets of offering bits, one per node option (0: none). existing: E flags, one per existing node. signature:
+    of the requirements on open labels. requirements: what the labels of a new node must satisfy. exact: no OR term is
+    left out of `requirements`. launchable: some bit is set.
     """
 
     index: int
@@ -34,7 +35,6 @@ class Mask:
     requirements: Requirements
     exact: bool
     launchable: bool
-    """Whether any node that could be launched would do."""
 
 
 class MaskCompiler:
@@ -48,7 +48,7 @@ class MaskCompiler:
         self._prices: dict[int, Floats] = {}
 
     def variants(self, level: RelaxationLevel) -> list[tuple[Choice, ...]]:
-        """The level's choices, OR terms over open labels taken apart (a node settles such a label for one of them)."""
+        """The level's choices, one variant per OR term over open labels: a node gets one value of each."""
         options = []
         for terms in level.choices:
             apart = len(terms) > 1 and any(key in self.catalog.open_keys for term in terms for key in term)
@@ -64,7 +64,7 @@ class MaskCompiler:
     ) -> Mask:
         """The mask of a level with these choices (one of its `variants`), and labels pinned by topology.
 
-        `tolerations` of a bundle's members stand for the level's own.
+        `tolerations`: of a colocated bundle's members, instead of the level's own.
         """
         tolerations = tolerations or ((level.tolerations, level.avoids_preferred_taints),)
         key = (choices, tolerations, pins)
@@ -74,7 +74,7 @@ class MaskCompiler:
         return mask
 
     def prices(self, mask: Mask) -> Floats:
-        """Per node option, the least price at which the mask lets a node of it be launched; infinite where never."""
+        """T prices in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""
         prices = self._prices.get(mask.index)
         if prices is None:
             prices = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
@@ -90,7 +90,7 @@ class MaskCompiler:
             existing = existing & self.existing.tolerated(each, preferences=avoid)
         requirements = Requirements()
         for terms in all_choices:
-            bits = bits & self._either(terms)
+            bits = bits & self._any_term(terms)
             existing = existing & self.existing.choice(terms)
             if len(terms) == 1:
                 requirements = requirements.intersection(terms[0])
@@ -103,7 +103,7 @@ class MaskCompiler:
         exact = all(len(terms) == 1 for terms in all_choices)
         return Mask(len(self._masks), bits, existing, signature, requirements, exact, bool(bits.any()))
 
-    def _either(self, terms: Choice) -> Bits:
+    def _any_term(self, terms: Choice) -> Bits:
         bits = np.zeros(len(self.catalog), dtype=np.uint64)
         for term in terms:
             bits = bits | self.catalog.term_bits(term)

@@ -1,4 +1,4 @@
-"""Nodes as rows of growable arrays: first those that exist, then those the plan opens."""
+"""Existing nodes, and the rows of a plan: existing nodes first, then new ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.labels import FIELD_NAME
 from controller.core.api.pod import Toleration
-from controller.core.provisioning.offerings.label_masks import Cell, LabelColumns, encode
+from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, encode
 from controller.core.provisioning.pods.daemons import Daemon
 from controller.core.provisioning.pods.relaxation import Choice, choice
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
@@ -21,17 +21,17 @@ ALL_OFFERINGS = np.uint64(2**64 - 1)
 
 
 class ClusterNodes:
-    """Labels and taints of nodes there are: who may go where. Answers are cached and shared: don't change them."""
+    """Labels and taints of C nodes. Answers are arrays of C flags, cached and shared: do not change them."""
 
     def __init__(self, nodes: tuple[StateNode, ...]) -> None:
         self.nodes = nodes
-        self.columns = LabelColumns(len(nodes), self._cells)
+        self.columns = LabelColumns(len(nodes), self._label_values)
         taints = [(*n.taints, UNSCHEDULABLE) if n.node.unschedulable else n.taints for n in nodes]
         self._taint_codes, self._taints = encode(taints)
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
         self._terms: dict[Requirements, Bools] = {}
 
-    def _cells(self, key: str) -> list[Cell]:
+    def _label_values(self, key: str) -> list[LabelValue]:
         if key == FIELD_NAME:
             return [node.name for node in self.nodes]
         if key == labels.HOSTNAME:
@@ -39,7 +39,7 @@ class ClusterNodes:
         return [node.node.labels.get(key) for node in self.nodes]
 
     def term(self, requirements: Requirements) -> Bools:
-        """Per node, whether its labels satisfy the requirements. Shared: don't change it."""
+        """Per node, whether its labels satisfy the requirements."""
         rows = self._terms.get(requirements)
         if rows is None:
             rows = np.ones(len(self.nodes), dtype=np.bool_)
@@ -66,7 +66,7 @@ class ClusterNodes:
         return rows
 
     def daemon_due(self, daemon: Daemon) -> Bools:
-        """Per node, whether this DaemonSet runs a pod there."""
+        """Per node, whether the DaemonSet controller runs a pod there."""
         rows = self.term(Requirements.from_labels(daemon.spec.node_selector)) & self.tolerated(daemon.spec.tolerations)
         if daemon.spec.required_node_affinity is not None:
             rows = rows & self.choice(choice(daemon.spec.required_node_affinity))
@@ -74,9 +74,9 @@ class ClusterNodes:
 
 
 class ExistingNodes:
-    """Some of the existing nodes: those that may take pods, or those that topology counts.
+    """The E nodes that may take pods, a subset of `every`.
 
-    places: which of `every`, in the order of their rows. free: R x E, what is left once their daemons all run.
+    places: E places in `every`. free: R x E, allocatable less the requests of their pods and of daemons still to start.
     """
 
     def __init__(self, every: ClusterNodes, places: Ints, free: Floats) -> None:
@@ -93,8 +93,8 @@ class ExistingNodes:
         """The row of each node, by name."""
         return {node.name: row for row, node in enumerate(self.nodes)}
 
-    def column(self, key: str) -> tuple[Ints, list[Cell]]:
-        """A label by row: a code for each, and the values that codes stand for (some of them on no row)."""
+    def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
+        """A label: E codes, and the value that each code stands for (some of them on none of these nodes)."""
         codes, cells = self.every.columns.column(key)
         return codes[self.places], cells
 
@@ -108,11 +108,12 @@ class ExistingNodes:
 
 
 class NodeTable:
-    """Rows 0..existing-1 are nodes that exist, the rest are planned.
+    """One row per node of a plan: rows 0..existing-1 are existing nodes, rows existing..count-1 new ones.
 
-    free: R x capacity, resources left. config: the node option of a planned row, -1 of an existing one.
-    pairs: zones and capacity types still possible. signature: what its pods made of the labels its pool leaves open.
-    pods: how many were placed on it by this plan.
+    free: R x room, what is left for pods. option: the node option of a new row, -1 for an existing one. offering_bits:
+    the offerings still possible for a new row, narrowed by each item placed. signature: of the pods' requirements on
+    open labels. pods: units placed by this plan. Arrays have `room` columns, doubled when `count` reaches it; columns
+    from `count` on are meaningless.
     """
 
     def __init__(self, existing: Floats) -> None:
@@ -133,7 +134,7 @@ class NodeTable:
         return self._room
 
     def open(self, option: int, free: Floats, offering_bits: int, signature: int, copies: int = 1) -> int:
-        """Add equal planned rows; the index of the first."""
+        """Add `copies` equal new rows; returns the first."""
         first = self.count
         while first + copies > self._room:
             self._grow()

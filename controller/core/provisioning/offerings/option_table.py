@@ -1,12 +1,12 @@
-"""Node options and their offerings as arrays: all of a catalog that does not change from batch to batch.
+"""Node options and their offerings as arrays: the part of a catalog that does not depend on the batch.
 
-A table is found again by content (`TableCache`): a controller that plans every second compiles its thousands of
-offerings when prices, capacity or Provisioners change, and else not.
+`TableCache` finds a table by its content: thousands of offerings are compiled only when prices, available capacity or
+Provisioners change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -16,22 +16,22 @@ from controller.core.api import labels
 from controller.core.api.pod import Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, PricedOffering
-from controller.core.provisioning.offerings.label_masks import Cell, LabelColumns, settle
+from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, settle
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
 NEW_HOSTNAME = "\0new"
-"""The hostname of a node that has none yet: no selector names it."""
+"""The hostname of a new node: no selector names it."""
 OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
 MAX_OFFERING_KEYS = 64
 MOST_ANSWERS = 4096
-"""Answers of one sort that a table keeps; then it starts anew, so that years of odd selectors fill no memory."""
+"""Answers of one kind that a table caches before it starts anew: it may live as long as the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A Provisioner as the solver sees it: requirements with its labels among them, and what is left of its limits."""
+    """A Provisioner with its requirements (its labels and name among them) and what is left of its limits."""
 
     provisioner: Provisioner
     requirements: Requirements
@@ -41,7 +41,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class CheapestFirst:
-    """One pool's offerings, cheapest first: node option and pair (one bit) of each, and the value itself."""
+    """One pool's offerings, cheapest first: node option, offering key (as one bit) and value of each."""
 
     option_ids: Ints
     offering_bits: Bits
@@ -49,10 +49,11 @@ class CheapestFirst:
 
 
 class OptionTable:
-    """Arrays over node options, T of them, and P pairs of zone and capacity type. Shared: don't change them.
+    """T node options (Provisioner x instance type) by K offering keys (zone, capacity type). Shared: read-only.
 
-    price: T x P in $/hour, infinite where the offering is unavailable or the Provisioner rules it out.
-    available: T bit sets over the pairs.
+    types, pool_of: instance type and place of the Provisioner in `pools`, per option. price: T x K in $/hour; infinite
+    if there is no such offering, it is unavailable, or the Provisioner rules it out. available: T bit sets; bit k set
+    where price[:, k] is finite. offerings: per option, the offering of each key.
     """
 
     def __init__(self, pools: Sequence[Pool], catalog: Catalog) -> None:
@@ -77,15 +78,15 @@ class OptionTable:
         return len(self.types)
 
     def _forget(self) -> None:
-        """Start with no answers."""
-        self.columns = LabelColumns(len(self.types), self._cells, MOST_ANSWERS)
+        """Clear all caches."""
+        self.columns = LabelColumns(len(self.types), self._label_values, MOST_ANSWERS)
         self._terms: dict[Requirements, Bits] = {}
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
         self._cheapest_first: dict[int, CheapestFirst] = {}
         self._resources: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
 
     def taken(self, rows: list[int], available: list[int]) -> OptionTable:
-        """A table of these rows (some of them several times), each with these pairs alone."""
+        """A table of these options (some of them several times), each with these offering bits alone."""
         made = copy(self)
         made.types = [self.types[row] for row in rows]
         made.offerings = [self.offerings[row] for row in rows]
@@ -96,21 +97,21 @@ class OptionTable:
         made._forget()
         return made
 
-    def _cells(self, key: str) -> list[Cell]:
-        """What a node of each node option has, or may get, as label `key`."""
+    def _label_values(self, key: str) -> list[LabelValue]:
+        """The value that a node of each option has, or may get, for label `key`."""
         if key == labels.HOSTNAME:
             return [NEW_HOSTNAME] * len(self.types)
-        cache: dict[tuple[int, Requirement | None], Cell] = {}
-        cells: list[Cell] = []
+        cache: dict[tuple[int, Requirement | None], LabelValue] = {}
+        cells: list[LabelValue] = []
         for pool, kind in zip(self.pool_of.tolist(), self.types, strict=True):
             of_type = kind.requirements.get(key)
             cell = cache.get((pool, of_type), NEW_HOSTNAME)
             if cell == NEW_HOSTNAME:
-                cell = cache[(pool, of_type)] = self._cell(key, self.pools[pool], of_type)
+                cell = cache[(pool, of_type)] = self._label_value(key, self.pools[pool], of_type)
             cells.append(cell)
         return cells
 
-    def _cell(self, key: str, pool: Pool, of_type: Requirement | None) -> Cell:
+    def _label_value(self, key: str, pool: Pool, of_type: Requirement | None) -> LabelValue:
         of_pool = pool.requirements.get(key)
         if of_type is not None:
             return settle(of_type if of_pool is None else of_type.intersection(of_pool))
@@ -122,10 +123,10 @@ class OptionTable:
         offering_keys = sorted({(o.zone, o.capacity_type) for t in self.types for o in t.offerings if o.available})
         if len(offering_keys) > MAX_OFFERING_KEYS:
             raise ValueError(
-                f"{len(offering_keys)} pairs of zone and capacity type; at most {MAX_OFFERING_KEYS} are supported"
+                f"{len(offering_keys)} (zone, capacity type) combinations; at most {MAX_OFFERING_KEYS} are supported"
             )
         self.offering_keys = offering_keys
-        self.offering_key_index = {offering_key: index for index, offering_key in enumerate(offering_keys)}
+        index = {offering_key: place for place, offering_key in enumerate(offering_keys)}
         self.offerings: list[dict[int, PricedOffering]] = []
         self.price: Floats = np.full((len(self.types), len(offering_keys)), np.inf)
         by_type: dict[int, dict[int, PricedOffering]] = {}
@@ -133,7 +134,7 @@ class OptionTable:
         for row, kind in enumerate(self.types):
             offered = by_type.get(id(kind))
             if offered is None:
-                offered = by_type[id(kind)] = self._offered(kind)
+                offered = by_type[id(kind)] = self._offered(kind, index)
             self.offerings.append(offered)
             bits = allowed[self.pool_of[row]]
             for offering_key, offering in offered.items():
@@ -142,12 +143,10 @@ class OptionTable:
         self.price[~self._admitted()] = np.inf
         self.available: Bits = bit_sets(np.isfinite(self.price))
 
-    def _offered(self, kind: InstanceType) -> dict[int, PricedOffering]:
+    def _offered(self, kind: InstanceType, index: Mapping[tuple[str, str], int]) -> dict[int, PricedOffering]:
         zones, capacity_types = kind.requirements.get(labels.ZONE), kind.requirements.get(labels.CAPACITY_TYPE)
         return {
-            self.offering_key_index[(o.zone, o.capacity_type)]: PricedOffering(
-                o.price, kind.name, o.zone, o.capacity_type
-            )
+            index[(o.zone, o.capacity_type)]: PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
             for o in kind.offerings
             if o.available
             and (zones is None or zones.has(o.zone))
@@ -158,7 +157,7 @@ class OptionTable:
         return [self.offering_bits(pool.requirements) for pool in self.pools]
 
     def offering_bits(self, requirements: Requirements) -> int:
-        """The pairs that the zone and capacity type requirements allow."""
+        """The offering bits that the zone and capacity type requirements allow."""
         zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
         bits = 0
         for index, (zone, capacity_type) in enumerate(self.offering_keys):
@@ -167,7 +166,7 @@ class OptionTable:
         return bits
 
     def _admitted(self) -> Bools:
-        """Node options whose instance type meets its Provisioner's own requirements."""
+        """T flags: the instance type meets the requirements of its Provisioner."""
         admitted = np.ones(len(self.types), dtype=np.bool_)
         for index, pool in enumerate(self.pools):
             rows = self.pool_of == index
@@ -177,7 +176,7 @@ class OptionTable:
         return admitted
 
     def _find_open_keys(self) -> frozenset[str]:
-        """Keys that some node option leaves open, so that a node's value depends on its pods."""
+        """Keys that some option leaves open, so that a node's value depends on its pods."""
         keys = set(self.catalog_keys)
         for pool in self.pools:
             keys.update(pool.requirements)
@@ -199,7 +198,7 @@ class OptionTable:
         return arrays
 
     def cheapest_first(self, pool: int) -> CheapestFirst:
-        """The offerings of a pool, cheapest first."""
+        """The available offerings of a pool, cheapest first."""
         ordered = self._cheapest_first.get(pool)
         if ordered is None:
             offered = [
@@ -217,7 +216,7 @@ class OptionTable:
         return ordered
 
     def term_bits(self, requirements: Requirements) -> Bits:
-        """Per node option, the pairs on which a node would satisfy the requirements."""
+        """T sets of offering bits: the offerings whose nodes satisfy the requirements."""
         bits = self._terms.get(requirements)
         if bits is None:
             rows = np.ones(len(self.types), dtype=np.bool_)
@@ -231,7 +230,7 @@ class OptionTable:
         return bits
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
-        """Per node option, whether these tolerations cover its Provisioner's taints."""
+        """T flags: whether these tolerations cover the Provisioner's taints."""
         key = (tolerations, preferences)
         rows = self._tolerated.get(key)
         if rows is None:
@@ -250,14 +249,14 @@ def bit_sets(table: Bools) -> Bits:
 
 
 class TableCache:
-    """The tables of the last few catalogs. Asking again with equal content answers with the same table."""
+    """The tables of the last `size` catalogs, found by content. Whoever solves again and again keeps one."""
 
     def __init__(self, size: int = 4) -> None:
         self._size = size
         self._held: tuple[tuple[object, OptionTable], ...] = ()
 
     def table(self, pools: Sequence[Pool], catalog: Catalog) -> OptionTable:
-        """The table of these pools and their types; what is left of limits, and weights, make no difference."""
+        """The table of these pools and their types. Weights and what is left of limits make no difference to it."""
         key = tuple(
             (p.requirements, p.provisioner.labels, p.provisioner.taints, catalog[p.provisioner.name]) for p in pools
         )

@@ -1,9 +1,8 @@
-"""What stands around a batch: one snapshot's nodes and the pods that run there, worked out once for many solves.
+"""Indices over one snapshot's nodes and running pods, computed once and shared by many solves.
 
-A pass that tries the removal of one node after the other asks the same of the same cluster each time: what is free on
-its nodes, which pods repel others, who counts for a selector. All of it follows from the snapshot alone, whatever is
-placed and whichever nodes are thought away, so plans are the same whether it is shared or found anew. Nodes are known
-by their place in `nodes`.
+Consolidation simulates the removal of one node after the other, and each simulation needs the same: free resources,
+pods with anti-affinity, pods by labels. All of it depends on the snapshot alone, so plans are the same whether an index
+is shared or built anew. Arrays have one entry for each of the C nodes, in the order of `nodes` (sorted by name).
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from controller.core.provisioning.resource_space import Bools, Floats, Ints, Res
 from controller.core.state.snapshot import Snapshot, StateNode
 
 MOST_SPACES = 16
-"""Sets of resource names for which free room is kept: batches of one pass ask for few."""
+"""Sets of resource names for which free resources are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod on node `node` (its place in a list of nodes). Terminating pods repel, and count for nothing else."""
+    """A pod, and the place of its node in `SnapshotIndex.nodes`."""
 
     node: int
     pod: Pod
 
 
 class SnapshotIndex:
-    """A memo on one snapshot. Everything in it is shared: don't change it."""
+    """Computed on first use. Everything in it is shared: do not change it."""
 
     def __init__(self, snapshot: Snapshot, tables: TableCache | None = None) -> None:
         """`tables`: compiled catalogs, kept by whoever solves again on later snapshots; None: for this index alone."""
@@ -64,27 +63,27 @@ class SnapshotIndex:
 
     @cached_property
     def pending(self) -> tuple[Pod, ...]:
-        """The pods that wait for capacity."""
+        """Provisionable pods (see `provisionable`)."""
         return tuple(filter(provisionable, self.snapshot.pods.values()))
 
     @cached_property
     def leaving(self) -> tuple[StateNode, ...]:
-        """The nodes that leave already."""
+        """Nodes that are being removed."""
         return tuple(node for node in self.nodes if node.leaving)
 
     @cached_property
     def repelling(self) -> tuple[RunningPod, ...]:
-        """Pods with required anti-affinity, in the order of their nodes."""
+        """Running pods with required anti-affinity, in the order of their nodes."""
         return tuple(one for one in self._running if one.pod.spec.required_pod_anti_affinity)
 
     @cached_property
     def with_ports(self) -> tuple[RunningPod, ...]:
-        """Pods that claim ports of their hosts."""
+        """Running pods with host ports."""
         return tuple(one for one in self._running if one.pod.spec.host_ports)
 
     @cached_property
     def alike(self) -> Mapping[tuple[str, FrozenMap[str, str]], list[RunningPod]]:
-        """Running pods by namespace and labels: a selector matches all of them or none."""
+        """Running pods by namespace and labels: a selector matches all of a group or none."""
         groups: dict[tuple[str, FrozenMap[str, str]], list[RunningPod]] = defaultdict(list)
         for one in self._running:
             groups[(one.pod.namespace, one.pod.labels)].append(one)
@@ -92,7 +91,7 @@ class SnapshotIndex:
 
     @cached_property
     def replicas(self) -> Mapping[str, Counter[int]]:
-        """By the uid of the first owner, how many of its pods each node runs, by the node's place."""
+        """By the uid of the first owner, its number of pods by the place of their node."""
         counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for place, node in enumerate(self.nodes):
             for pod in node.pods:
@@ -107,7 +106,7 @@ class SnapshotIndex:
         )
 
     def free(self, space: ResourceSpace) -> Floats:
-        """R x nodes: allocatable less what the node's pods ask for; slots are left at 0."""
+        """R x C: allocatable less the requests of the node's pods; slot columns are 0."""
         free = self._free.get(space.names)
         if free is None:
             if len(self._free) >= MOST_SPACES:
@@ -123,8 +122,10 @@ class SnapshotIndex:
         daemons: Iterable[Daemon],
         slots: Callable[[ResourceSpace, StateNode], Floats],
     ) -> ExistingNodes:
-        """These nodes with what is free there once their daemons all run; `slots` tells what is left of their slots
-        (host ports, attachments)."""
+        """The nodes at these places, with what is free once their daemons all run.
+
+        slots: what is left of a node's slots (host ports, volume attachments), as a vector of R.
+        """
         free = self.free(space)[:, places]
         if space.slots and len(places):
             free += np.stack([slots(space, self.nodes[place]) for place in places.tolist()], axis=1)
@@ -141,14 +142,14 @@ class SnapshotIndex:
 
     @cached_property
     def _specs(self) -> tuple[list[PodSpec], Ints, Ints]:
-        """The distinct specs, and for each pod on a node the number of its spec and the place of its node."""
+        """The distinct specs, and for each pod on any node the number of its spec and the place of its node."""
         specs: dict[int, tuple[int, PodSpec]] = {}
         codes = [specs.setdefault(id(p.spec), (len(specs), p.spec))[0] for node in self.nodes for p in node.pods]
         places = np.repeat(np.arange(len(self.nodes)), [len(node.pods) for node in self.nodes])
         return [spec for _, spec in specs.values()], np.array(codes, dtype=np.int64), places
 
     def _runs(self, daemon: DaemonSet) -> Bools:
-        """Per node, whether one of the DaemonSet's pods is there already."""
+        """C flags: a pod of the DaemonSet is on the node already."""
         runs = np.zeros(len(self.nodes), dtype=np.bool_)
         for owner, places in self._made_by_daemon_sets.items():
             if owned_by(owner, daemon):
@@ -157,7 +158,7 @@ class SnapshotIndex:
 
     @cached_property
     def _made_by_daemon_sets(self) -> Mapping[OwnerReference, list[int]]:
-        """The nodes where each DaemonSet's pods run."""
+        """By owner reference to a DaemonSet, the places of the nodes with such a pod."""
         places_of: dict[OwnerReference, list[int]] = defaultdict(list)
         for place, node in enumerate(self.nodes):
             for owner in (owner for pod in node.pods for owner in pod.owners):

@@ -1,4 +1,4 @@
-"""Whether any instance type meets a Provisioner's requirements, and which requirement it is that none does."""
+"""Whether any instance type meets a Provisioner's requirements, and if not, which requirement none meets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 
 def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
-    """Why none of the types on offer can be a node of this Provisioner; empty when one can.
+    """Why no type can be a node of this Provisioner; empty if one can.
 
-    Offerings that are out of capacity for a while count: that passes by itself.
+    Offerings without capacity at the moment count as well.
     """
     requirements = Requirements.of(provisioner.requirements)
     types = tuple(types)

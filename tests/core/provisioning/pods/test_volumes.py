@@ -191,7 +191,6 @@ def test_a_local_volume_binds_its_pod_to_its_host() -> None:
 
 
 def test_a_volume_s_zone_holds_at_every_or_term_and_every_preference() -> None:
-    """P48."""
     volume = PersistentVolume("v", node_affinity=in_zones(ZONES[2]))
     terms = (*in_zones("nowhere"), NodeSelectorTerm((requirement(keys.ARCH, "In", "amd64"),)))
     pod = claiming("data", required_node_affinity=terms)
@@ -204,7 +203,7 @@ def late_claims(count: int) -> list[PersistentVolumeClaim]:
 
 
 def test_attachments_count_against_the_csi_limit_of_a_standing_node() -> None:
-    """S-V1: ten attachments, six pods of two volumes: five stay, the sixth gets a node."""
+    """Ten attachments, six pods of two volumes: five stay, the sixth gets a node."""
     pods = [claiming(f"c{2 * n}", f"c{2 * n + 1}", requests={"cpu": "100m"}) for n in range(6)]
     plan = solved(
         posed(
@@ -237,7 +236,6 @@ def test_attachments_count_on_new_nodes_as_on_standing_ones_of_their_type() -> N
 
 
 def test_a_claim_that_many_pods_share_is_attached_once() -> None:
-    """S-V2."""
     pods = [claiming("c0", requests={"cpu": "10m"}) for _ in range(20)]
     plan = solved(
         posed(

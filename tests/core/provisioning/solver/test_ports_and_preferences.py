@@ -66,7 +66,6 @@ def test_a_preference_that_cannot_be_met_is_dropped() -> None:
 
 
 def test_the_heavier_preference_goes_first_so_that_a_lighter_one_can_hold() -> None:
-    """P52."""
     asked = pending_pod(
         preferred_node_affinity=(*preferring(keys.ZONE, ZONES[1]), *preferring(keys.ZONE, "nowhere", weight=100))
     )
@@ -75,7 +74,6 @@ def test_the_heavier_preference_goes_first_so_that_a_lighter_one_can_hold() -> N
 
 
 def test_a_preference_against_a_requirement_is_dropped() -> None:
-    """S45."""
     asked = pending_pod(
         required_node_affinity=node_affinity(requirement(keys.ZONE, "In", ZONES[2])),
         preferred_node_affinity=preferring(keys.ZONE, ZONES[0]),
@@ -85,7 +83,7 @@ def test_a_preference_against_a_requirement_is_dropped() -> None:
 
 
 def test_a_provisioner_without_a_preferred_taint_is_preferred() -> None:
-    """P56; and P53: where it is the only one, the taint is accepted."""
+    """Where it is the only one, the taint is accepted."""
     soft = provisioner(name="soft", weight=50, taints=[Taint("a", "", "PreferNoSchedule")])
     plan = solved(problem(pending=[pending_pod()], provisioners=[soft, provisioner(name="plain")]))
     assert plan.new_nodes[0].provisioner == "plain"

@@ -37,7 +37,7 @@ def test_self_affinity_over_hosts_puts_all_on_one_node() -> None:
 
 
 def test_self_affinity_over_hosts_fills_one_node_and_leaves_the_rest_pending() -> None:
-    """T44: a node holds five; the other five wait, and a later batch adds none."""
+    """A node holds five; the other five wait, and a later batch adds none."""
     catalog = [instance_type(name="m5.large", pods=5, cpu="64")]
     pods = pending_pods(10, labels=WEB, required_pod_affinity=(near(keys.HOSTNAME),))
     plan = solved(problem(pending=pods, catalog=catalog))
@@ -65,7 +65,7 @@ def test_self_affinity_over_zones_ends_in_one_zone_that_all_its_classes_can_use(
 
 
 def test_pods_that_stand_bind_where_affine_pods_may_go() -> None:
-    """T45: the first stands in zone a; pods restricted to b and c cannot join it."""
+    """The first stands in zone a; pods restricted to b and c cannot join it."""
     first = state_node(node=node(name="n", zone=ZONES[0]), pods=[running_pod(node="n", labels=WEB)])
     elsewhere = node_affinity(requirement(keys.ZONE, "In", *ZONES[1:]))
     pods = pending_pods(3, labels=WEB, required_pod_affinity=(near(),), required_node_affinity=elsewhere)
@@ -138,7 +138,7 @@ def test_once_its_host_is_cordoned_and_the_partner_made_anew_all_are_placed_on_o
 
 
 def test_followers_join_an_unconstrained_target_of_the_same_batch() -> None:
-    """T62, better than the peer: the target's zone is committed, so its followers are placed at once."""
+    """Better than Karpenter v0.27: the target's zone is committed, so its followers are placed at once."""
     followers = pending_pods(10, labels={"app": "f"}, required_pod_affinity=(near(),))
     posed = problem(pending=[*followers, pending_pod(labels=WEB)])
     plan = solved(posed)
@@ -160,7 +160,6 @@ def test_affinity_to_pods_that_are_nowhere_places_none() -> None:
 
 
 def test_a_target_and_its_follower_share_a_host_beside_spread_pods() -> None:
-    """T41."""
     spread_pods = pending_pods(10, labels={"app": "s"}, topology_spread=(spread(keys.HOSTNAME, of=selector(app="s")),))
     target, follower = pending_pod(labels=WEB), pending_pod(required_pod_affinity=(near(keys.HOSTNAME),))
     posed = problem(pending=[*spread_pods, target, follower])
@@ -169,7 +168,7 @@ def test_a_target_and_its_follower_share_a_host_beside_spread_pods() -> None:
 
 
 def test_chains_of_affinity_over_hosts_are_placed_in_one_batch() -> None:
-    """T64: DB, Web, Cache, UI, each beside the one before, fifty times."""
+    """DB, Web, Cache, UI, each beside the one before, fifty times."""
     pods = []
     for number in range(50):
         before = None
@@ -207,7 +206,7 @@ def test_anti_affinity_over_hosts_gives_each_its_own_node() -> None:
 
 
 def test_anti_affinity_over_zones_commits_a_zone_for_each_pod() -> None:
-    """T60, better than the peer: three pods, three zones, in one batch; the fourth has none."""
+    """Better than Karpenter v0.27: three pods, three zones, in one batch; the fourth has none."""
     pods = pending_pods(4, labels=WEB, required_pod_anti_affinity=(near(),))
     posed = problem(pending=pods)
     plan = solved(posed)
@@ -216,7 +215,7 @@ def test_anti_affinity_over_zones_commits_a_zone_for_each_pod() -> None:
 
 
 def test_targets_and_the_pod_that_shuns_them_part_zones() -> None:
-    """T52, better than the peer: the targets' zone is committed, so the shunning pod has one left."""
+    """Better than Karpenter v0.27: the targets' zone is committed, so the shunning pod has one left."""
     targets = pending_pods(5, labels=WEB)
     shy = pending_pod(required_pod_anti_affinity=(near(),))
     posed = problem(pending=[*targets, shy])
@@ -225,14 +224,13 @@ def test_targets_and_the_pod_that_shuns_them_part_zones() -> None:
 
 
 def test_a_pod_with_a_target_in_every_zone_cannot_shun_them() -> None:
-    """T51."""
     targets = [pending_pod(labels=WEB, node_selector={keys.ZONE: zone}) for zone in ZONES]
     shy = pending_pod(name="shy", required_pod_anti_affinity=(near(),))
     assert [left.pod[1] for left in solved(problem(pending=[*targets, shy])).unplaced] == ["shy"]
 
 
 def test_running_pods_repel_those_that_their_anti_affinity_names() -> None:
-    """T57: inverse anti-affinity of what stands."""
+    """Inverse anti-affinity of what stands."""
     shy = running_pod(node="n", required_pod_anti_affinity=(near(),), requests=SMALL)
     posed = problem(pending=pending_pods(6, labels=WEB), nodes=[state_node(node=node(name="n"), pods=[shy])])
     plan = solved(posed)
@@ -262,7 +260,6 @@ def test_preferred_anti_affinity_is_kept_where_it_can_be_and_given_up_where_not(
 
 
 def test_preferred_anti_affinity_of_running_pods_repels_nobody() -> None:
-    """T58."""
     wish = (WeightedPodAffinityTerm(10, near(keys.HOSTNAME)),)
     shy = running_pod(node="n", preferred_pod_anti_affinity=wish, requests=SMALL)
     posed = problem(pending=[pending_pod(labels=WEB)], nodes=[state_node(node=node(name="n"), pods=[shy])])
@@ -303,7 +300,7 @@ def test_affinity_over_a_key_that_a_node_lacks_fails_there() -> None:
     ],
 )
 def test_namespaces_of_affinity_terms(term: PodAffinityTerm, placed: bool) -> None:
-    """T66 to T68: own namespace unless listed; a selector adds those it matches, an empty one all."""
+    """Own namespace unless listed; a selector adds those it matches, an empty one all."""
     target = pending_pod(labels=WEB, namespace="other")
     follower = pending_pod(name="follower", required_pod_affinity=(term,))
     posed = problem(
@@ -334,7 +331,7 @@ def test_match_and_mismatch_label_keys_narrow_a_term() -> None:
 
 
 def test_zone_anti_affinity_of_many_apps_places_all_in_one_batch() -> None:
-    """The peer leaves half of them pending."""
+    """Karpenter v0.27 leaves half of them pending."""
     pods: list[Pod] = []
     for number in range(30):
         labels = {"app": f"a{number}"}

@@ -57,7 +57,7 @@ def test_zones_that_the_provisioner_rules_out_do_not_count() -> None:
 
 
 def test_a_standing_pod_in_a_zone_that_the_provisioner_left_holds_the_minimum() -> None:
-    """T7: one pod in zone c, the Provisioner now limited to a and b, six pods: 2 and 2, and two stay pending."""
+    """One pod in zone c, the Provisioner now limited to a and b, six pods: 2 and 2, and two stay pending."""
     pool = provisioner(requirements=[requirement(keys.ZONE, "In", *ZONES[:2])])
     posed = problem(
         pending=pending_pods(6, labels=WEB, topology_spread=(spread(),)),
@@ -71,7 +71,7 @@ def test_a_standing_pod_in_a_zone_that_the_provisioner_left_holds_the_minimum() 
 
 
 def test_pods_go_where_the_least_is_although_the_skew_stays_violated() -> None:
-    """T9: 3 in zone a, none elsewhere, three more: a gets none."""
+    """3 in zone a, none elsewhere, three more: a gets none."""
     posed = problem(pending=pending_pods(3, labels=WEB, topology_spread=(spread(),)), nodes=[running(ZONES[0], 3)])
     plan = solved(posed)
     assert sorted(homes(plan, posed).values()) in ([ZONES[1], ZONES[1], ZONES[2]], [ZONES[1], ZONES[2], ZONES[2]])
@@ -121,7 +121,7 @@ def test_pods_that_a_host_spread_only_counts_keep_off_its_owner_s_host(count: in
 
 
 def test_two_apps_spread_over_hosts_share_them() -> None:
-    """T17: two apps of two pods, each spread over hosts, need two nodes."""
+    """Two apps of two pods, each spread over hosts, need two nodes."""
     other = LabelSelector((SelectorRequirement("app", "In", ("db",)),))
     pods = [
         *pending_pods(2, labels=WEB, topology_spread=(spread(keys.HOSTNAME),)),
@@ -136,7 +136,7 @@ def test_capacity_types_are_domains_too() -> None:
 
 
 def test_a_label_with_several_values_of_a_provisioner_is_a_domain_per_value() -> None:
-    """T30: values 2 to 5 on spot, 1 on demand, 20 pods: 4 each."""
+    """Values 2 to 5 on spot, 1 on demand, 20 pods: 4 each."""
     key = "capacity.spread.4-1"
     pools = [
         provisioner(
@@ -160,7 +160,7 @@ def test_an_unknown_key_stops_its_pod_alone() -> None:
 
 
 def test_zone_and_host_hold_together() -> None:
-    """T29: zone maxSkew 1 and host maxSkew 3, eleven pods: 3, 4, 4 and never more than three a host."""
+    """Zone maxSkew 1 and host maxSkew 3, eleven pods: 3, 4, 4 and never more than three a host."""
     both = (spread(), spread(keys.HOSTNAME, skew=3))
     posed = problem(pending=pending_pods(11, labels=WEB, topology_spread=both))
     plan = solved(posed)
@@ -169,7 +169,7 @@ def test_zone_and_host_hold_together() -> None:
 
 
 def test_capacity_type_and_zone_hold_together() -> None:
-    """T33: no domain of either key holds more than its share."""
+    """No domain of either key holds more than its share."""
     both = (spread(), spread(keys.CAPACITY_TYPE))
     posed = problem(pending=pending_pods(11, labels=WEB, topology_spread=both))
     plan = solved(posed)
@@ -194,7 +194,7 @@ def test_a_soft_spread_is_kept_where_it_costs_no_pod() -> None:
 
 
 def test_node_affinity_limits_the_domains_that_count() -> None:
-    """T37: six pods for zones a and b, none of which may go to c: 3 and 3."""
+    """Six pods for zones a and b, none of which may go to c: 3 and 3."""
     pods = pending_pods(6, labels=WEB, topology_spread=(spread(),), required_node_affinity=in_zones(*ZONES[:2]))
     posed = problem(pending=pods)
     assert skew(solved(posed), posed) == [3, 3]
@@ -301,7 +301,7 @@ def test_a_class_that_its_volume_or_type_keeps_out_of_a_zone_is_held_by_that_zon
 
 
 def test_limits_that_stop_one_zone_stop_the_others_at_max_skew() -> None:
-    """T31: the Provisioner of zone c has a limit of 0."""
+    """The Provisioner of zone c has a limit of 0."""
     pools = [
         provisioner(name="ab", requirements=[requirement(keys.ZONE, "In", *ZONES[:2])]),
         provisioner(name="c", requirements=[requirement(keys.ZONE, "In", ZONES[2])], limits={"cpu": "0"}),
@@ -339,7 +339,6 @@ def test_unconstrained_pods_that_a_spread_counts_do_not_break_it() -> None:
 
 
 def test_affinity_preference_yields_to_required_spread() -> None:
-    """T59."""
     pods = pending_pods(
         3, labels=WEB, topology_spread=(spread(),), preferred_pod_affinity=(WeightedPodAffinityTerm(50, near()),)
     )
