@@ -22,13 +22,13 @@ from controller.kube.resources import EVENTS, NODES, POD_DISRUPTION_BUDGETS, POD
 from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
 from tests.core.instances import cloud_instance
-from tests.faults.inhabitants import Inhabitants
-from tests.faults.lives import Lives, exists
-from tests.faults.test_every_write import QUICK, deaths_are_silent
+from tests.faults.cluster_actors import ClusterActors
+from tests.faults.crashing_controller import CrashingController, exists
+from tests.faults.test_every_write import QUICK, kills_are_silent
 from tests.reconcilers.conftest import World, world
 from tests.reconcilers.nodes.test_termination import volume_of
 
-__all__ = ["deaths_are_silent", "world"]
+__all__ = ["kills_are_silent", "world"]
 
 SLOW = BackoffTimes(600.0, 600.0)
 """A method that failed is not tried again while the test looks."""
@@ -56,22 +56,22 @@ KINDS = {
 
 
 class Cluster:
-    """A pool of each kind in one cluster, and whoever lives there. `names` are the nodes that are to go, by kind."""
+    """One cluster with a pool for each kind of removal, and its controller. `names`: nodes to be removed, by kind."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.inhabitants = Inhabitants(world, grace_seconds=5)
+        self.actors = ClusterActors(world, grace_seconds=5)
         world.cloud.images = lambda _template: ("ami-new",)
         settings = Settings(cluster_name="test", drift_enabled=True)
-        self.lives = Lives(world, self.inhabitants, QUICK, settings=settings)
-        self.lives.fate.immortal = True
+        self.controller = CrashingController(world, self.actors, QUICK, settings=settings)
+        self.controller.plan.never = True
         self.names: dict[str, list[str]] = {}
         for number, (name, kind) in enumerate(KINDS.items()):
             world.add_provisioner(name, consolidation={"enabled": kind.consolidates})
             budget = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
             world.kube.patch(PROVISIONERS, name, {"metadata": {"annotations": budget}})
             self.names[name] = [self._node(name, kind, 100 + 10 * number + index) for index in range(kind.nodes)]
-        self.inhabitants.turn()
+        self.actors.turn()
 
     def _node(self, pool: str, kind: Kind, number: int) -> str:
         world = self.world
@@ -90,10 +90,10 @@ class Cluster:
         metadata["annotations"] = dict(kind.annotations)
         world.kube.create(NODES, {"metadata": metadata, "spec": {"providerID": instance.provider_id}})
         for index, cpu in enumerate(kind.cpus):
-            self.inhabitants.pools[pool] = pool
-            self.inhabitants.make(f"old-{number}-{index}", pool, cpu, instance.node_name)
-            count, _ = self.inhabitants.wanted.get(pool, (0, cpu))
-            self.inhabitants.wanted[pool] = (count + 1, cpu)
+            self.actors.pools[pool] = pool
+            self.actors.make(f"old-{number}-{index}", pool, cpu, instance.node_name)
+            count, _ = self.actors.wanted.get(pool, (0, cpu))
+            self.actors.wanted[pool] = (count + 1, cpu)
         return instance.node_name
 
     @property
@@ -117,27 +117,29 @@ class Cluster:
 
     def until_said_by(self, leaders: int, reason: str) -> None:
         """So many leaders have said so; each says it once."""
-        self.lives.until(lambda: len(self.world.said(reason)) >= leaders, f"{reason} from {leaders} leaders")
+        self.controller.until(lambda: len(self.world.said(reason)) >= leaders, f"{reason} from {leaders} leaders")
 
     def until_all_are_replaced(self) -> None:
-        lives, world = self.lives, self.world
-        lives.until(lambda: not any(exists(world, NODES, name) for name in self.old), f"{self.old} gone")
+        controller, world = self.controller, self.world
+        controller.until(lambda: not any(exists(world, NODES, name) for name in self.old), f"{self.old} gone")
         self.until_at_rest()
         assert len(self.nodes()) == sum(kind.launches for kind in KINDS.values())
 
     def until_at_rest(self) -> None:
         """Pods running, a node for each instance, nothing cordoned, nothing on record."""
-        lives, world = self.lives, self.world
-        pods = sum(count for count, _ in self.inhabitants.wanted.values())
-        lives.until(lambda: self.inhabitants.running() == pods, "all pods running")
-        lives.until(lambda: len(world.cloud.running) == len(self.nodes()), "a node for each instance")
-        lives.until(lambda: not self.recorded(), "nothing on record")
+        controller, world = self.controller, self.world
+        pods = sum(count for count, _ in self.actors.wanted.values())
+        controller.until(lambda: self.actors.running() == pods, "all pods running")
+        controller.until(lambda: len(world.cloud.running) == len(self.nodes()), "a node for each instance")
+        controller.until(lambda: not self.recorded(), "nothing on record")
         assert [node["metadata"]["name"] for node in self.nodes() if node["spec"].get("unschedulable")] == []
 
     def until_taken_back(self, because: str) -> None:
-        lives = self.lives
-        lives.until(lambda: self.said("DeprovisioningFailed", because) >= set(self.old), f"told: {because}")
-        lives.until(lambda: {node["metadata"]["name"] for node in self.nodes()} == set(self.old), "only the old ones")
+        controller = self.controller
+        controller.until(lambda: self.said("DeprovisioningFailed", because) >= set(self.old), f"told: {because}")
+        controller.until(
+            lambda: {node["metadata"]["name"] for node in self.nodes()} == set(self.old), "only the old ones"
+        )
         self.until_at_rest()
         for name in self.old:
             assert FAILURE_ANNOTATION in self.world.node(name)["metadata"]["annotations"]
@@ -147,19 +149,19 @@ class Cluster:
 def cluster(world: World) -> Iterator[Cluster]:
     made = Cluster(world)
     yield made
-    made.lives.end()
+    made.controller.end()
 
 
 def patience(cluster: Cluster, **times: Any) -> None:
     """Give up sooner, and try again later."""
-    cluster.lives.times = replace(QUICK, commands=replace(QUICK.commands, hold_back=SLOW, **times))
+    cluster.controller.times = replace(QUICK, commands=replace(QUICK.commands, hold_back=SLOW, **times))
 
 
 def test_a_budget_that_never_allows_leaves_every_node_as_it_is(cluster: Cluster) -> None:
     spec = {"minAvailable": "100%", "selector": {}}
     made = {"metadata": {"name": "all", "namespace": "default"}, "spec": spec}
     cluster.world.kube.create(POD_DISRUPTION_BUDGETS, made, "default")
-    cluster.lives.until(lambda: cluster.said("DeprovisioningBlocked", "default/all") >= set(cluster.old), "told")
+    cluster.controller.until(lambda: cluster.said("DeprovisioningBlocked", "default/all") >= set(cluster.old), "told")
     assert cluster.recorded() == set()
     assert cluster.world.cloud.requests == []
     cluster.until_at_rest()
@@ -169,18 +171,18 @@ def test_a_budget_that_never_allows_leaves_every_node_as_it_is(cluster: Cluster)
 
 def test_replacements_that_never_join_are_removed_and_the_old_nodes_stay(cluster: Cluster) -> None:
     patience(cluster, ready_seconds=0.5)
-    cluster.inhabitants.joining = False
+    cluster.actors.joining = False
     cluster.until_taken_back("was not initialized")
 
 
 def test_do_not_evict_that_arrives_during_the_wait_keeps_the_nodes(cluster: Cluster) -> None:
     patience(cluster)
-    cluster.inhabitants.joining = False
-    cluster.lives.until(lambda: cluster.recorded() >= set(cluster.old), "every command on record")
+    cluster.actors.joining = False
+    cluster.controller.until(lambda: cluster.recorded() >= set(cluster.old), "every command on record")
     kept = {"metadata": {"annotations": {keys.DO_NOT_EVICT: "true"}}}
     for pod in cluster.world.kube.list(PODS, "default"):
         cluster.world.kube.patch(PODS, pod["metadata"]["name"], kept, namespace="default")
-    cluster.inhabitants.joining = True
+    cluster.actors.joining = True
     cluster.until_taken_back(keys.DO_NOT_EVICT)
 
 
@@ -194,26 +196,26 @@ def test_no_capacity_in_the_middle_of_a_replacement_is_tried_again_later(cluster
 
 
 def test_the_next_leader_goes_on_with_every_kind_where_the_last_one_stopped(cluster: Cluster) -> None:
-    cluster.inhabitants.joining = False
-    lives, world = cluster.lives, cluster.world
-    lives.until(lambda: cluster.recorded() >= set(cluster.old), "every command on record")
-    lives.until(lambda: len(cluster.nodes()) == 2 * len(cluster.old), "every replacement launched")
+    cluster.actors.joining = False
+    controller, world = cluster.controller, cluster.world
+    controller.until(lambda: cluster.recorded() >= set(cluster.old), "every command on record")
+    controller.until(lambda: len(cluster.nodes()) == 2 * len(cluster.old), "every replacement launched")
     tokens = [request.token for request in world.cloud.requests]
-    lives.end()
-    cluster.inhabitants.joining = True
+    controller.end()
+    cluster.actors.joining = True
     cluster.until_all_are_replaced()
-    assert lives.count == 2
+    assert controller.count == 2
     assert [request.token for request in world.cloud.requests] == tokens, "nothing launched again"
 
 
 def test_the_next_leader_waits_for_volumes_too(cluster: Cluster) -> None:
-    lives, world = cluster.lives, cluster.world
+    controller, world = cluster.controller, cluster.world
     (old,) = cluster.names["expiration"]
     (instance,) = (each for each in world.cloud.running if each.node_name == old)
     volume_of(world, "pv-1", instance)
     for leader in (1, 2):
         cluster.until_said_by(leader, "AwaitingVolumeDetachment")
-        lives.end()
+        controller.end()
     assert instance in world.cloud.running
     world.kube.delete(VOLUME_ATTACHMENTS, "csi-pv-1")
     cluster.until_all_are_replaced()
@@ -222,14 +224,14 @@ def test_the_next_leader_waits_for_volumes_too(cluster: Cluster) -> None:
 
 def test_pods_that_never_end_do_not_keep_their_nodes_for_ever(cluster: Cluster) -> None:
     """A kubelet that does not answer: a minute past their time they hold nothing back any more."""
-    cluster.inhabitants.ending = False
-    lives, world = cluster.lives, cluster.world
+    cluster.actors.ending = False
+    controller, world = cluster.controller, cluster.world
 
     def going() -> Collection[str]:
         return {node["metadata"]["name"] for node in cluster.nodes() if "deletionTimestamp" in node["metadata"]}
 
-    lives.until(lambda: set(going()) >= set(cluster.old), "all nodes asked to go")
-    lives.until(
+    controller.until(lambda: set(going()) >= set(cluster.old), "all nodes asked to go")
+    controller.until(
         lambda: all(
             "deletionTimestamp" in world.kube.get(PODS, pod, "default")["metadata"]
             for pod in [f"old-{100 + 10 * number}-0" for number in range(len(KINDS))]

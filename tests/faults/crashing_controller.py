@@ -1,8 +1,8 @@
-"""Lives of the controller in this process: each dies around a write that none died around before, and another follows.
+"""A controller in this process that crashes around every kind of write it makes, once before and once after it.
 
-What SIGKILL does to a process is done here to an `Operator`: from the moment of its death none of its threads gets a
-write through, and nothing that it held in memory outlives it. That is cheap enough to die around *every* write to the
-Kubernetes API and to the cloud, whichever they are: nobody lists them by hand.
+An `Operator` stands for a process that gets SIGKILL: after the crash none of its threads gets a write through, nothing
+that it held in memory is left, and another one starts. That is cheap enough to crash around every write to the
+Kubernetes API and to the cloud, without a list of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
-from tests.faults.inhabitants import Inhabitants
+from tests.faults.cluster_actors import ClusterActors
 from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import SettableClock, World
 
@@ -33,54 +33,54 @@ DEADLINE_SECONDS = 60.0
 
 
 class Killed(BaseException):
-    """The process of this thread is dead; nothing catches it, as nothing catches SIGKILL."""
+    """The process of this thread was killed. A BaseException, so that nothing catches it."""
 
 
 @dataclass
-class Fate:
-    """Who dies where. Around each kind of write one life ends before it is done, and the next one after it."""
+class CrashPlan:
+    """Around each kind of write one process crashes before it is done, and a later one after it."""
 
-    deaths: list[tuple[str, str]] = field(default_factory=list)
+    crashes: list[tuple[str, str]] = field(default_factory=list)
     """(write, before or after), in order."""
     spared: frozenset[str] = frozenset()
-    """How writes begin around which nobody dies."""
-    immortal: bool = False
-    """Nobody dies around any."""
+    """Beginnings of the kinds of write around which no process crashes."""
+    never: bool = False
+    """No process crashes."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def around(self, life: Life, write: str, deed: Callable[[], T]) -> T:
-        """Do it, unless this life ends around it."""
-        if self._dies(life, (write, "before")):
-            raise Killed(write)
-        done = deed()
-        if self._dies(life, (write, "after")):
-            raise Killed(write)
+    def around(self, process: Process, kind: str, write: Callable[[], T]) -> T:
+        """Make a write of that kind; raises Killed if the process crashes around it."""
+        if self._crashes(process, (kind, "before")):
+            raise Killed(kind)
+        done = write()
+        if self._crashes(process, (kind, "after")):
+            raise Killed(kind)
         return done
 
-    def _dies(self, life: Life, death: tuple[str, str]) -> bool:
+    def _crashes(self, process: Process, crash: tuple[str, str]) -> bool:
         with self._lock:
-            spared = self.immortal or death in self.deaths or death[0].startswith(tuple(self.spared))
-            if not life.dead.is_set() and not spared:
-                self.deaths.append(death)
-                life.dead.set()
-            return life.dead.is_set()
+            spared = self.never or crash in self.crashes or crash[0].startswith(tuple(self.spared))
+            if not process.killed.is_set() and not spared:
+                self.crashes.append(crash)
+                process.killed.set()
+            return process.killed.is_set()
 
 
 @dataclass
-class Life:
-    """One process: until `dead` is set, its writes get through."""
+class Process:
+    """One process: its writes get through until `killed` is set."""
 
-    fate: Fate
-    dead: threading.Event = field(default_factory=threading.Event)
+    plan: CrashPlan
+    killed: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-class MortalKube(KubeClient):
-    """A client whose writes may be its process' last, but for events and statuses: no node's life hangs on them."""
+class CrashingKube(KubeClient):
+    """A client whose writes may crash its process, except for events and statuses, on which no node depends."""
 
-    def __init__(self, kube: KubeClient, clock: SettableClock, life: Life) -> None:
-        super().__init__(kube.connection, clock=clock, stop=life.stop)
-        self._life = life
+    def __init__(self, kube: KubeClient, clock: SettableClock, process: Process) -> None:
+        super().__init__(kube.connection, clock=clock, stop=process.stop)
+        self._process = process
 
     def _call(
         self,
@@ -91,15 +91,15 @@ class MortalKube(KubeClient):
         subresource: str = "",
         **more: Any,
     ) -> dict[str, Any]:
-        def deed() -> dict[str, Any]:
-            return super(MortalKube, self)._call(method, resource, namespace, name, subresource, **more)
+        def write() -> dict[str, Any]:
+            return super(CrashingKube, self)._call(method, resource, namespace, name, subresource, **more)
 
         if method == "GET" or resource is EVENTS or subresource == "status":
-            if self._life.dead.is_set():
+            if self._process.killed.is_set():
                 raise Killed(method)
-            return deed()
+            return write()
         what = f"{method} {resource.plural}{'/' if subresource else ''}{subresource} {_shape(more.get('body'))}"
-        return self._life.fate.around(self._life, what.strip(), deed)
+        return self._process.plan.around(self._process, what.strip(), write)
 
 
 def _shape(body: Any) -> str:
@@ -117,18 +117,18 @@ def _paths(body: Mapping[str, Any]) -> Iterable[str]:
             yield key if value is not None else f"-{key}"
 
 
-class MortalCloud:
-    """A CloudProvider whose writes may be its process' last."""
+class CrashingCloud:
+    """A CloudProvider whose writes may crash its process."""
 
-    def __init__(self, cloud: MemoryCloud, life: Life) -> None:
+    def __init__(self, cloud: MemoryCloud, process: Process) -> None:
         self._cloud = cloud
-        self._life = life
+        self._process = process
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         return self._cloud.instance_types(provisioner, template)
 
     def create(self, request: LaunchRequest) -> CloudInstance:
-        return self._life.fate.around(self._life, "launch", lambda: self._cloud.create(request))
+        return self._process.plan.around(self._process, "launch", lambda: self._cloud.create(request))
 
     def get(self, provider_id: str) -> CloudInstance:
         return self._cloud.get(provider_id)
@@ -137,7 +137,7 @@ class MortalCloud:
         return self._cloud.list()
 
     def delete(self, provider_id: str) -> None:
-        self._life.fate.around(self._life, "terminate", lambda: self._cloud.delete(provider_id))
+        self._process.plan.around(self._process, "terminate", lambda: self._cloud.delete(provider_id))
 
     def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
         return self._cloud.image_ids(template)
@@ -169,58 +169,58 @@ class MortalCloud:
 
 
 @dataclass
-class Lives:
-    """A cluster with inhabitants, and the controller that lives in it again and again."""
+class CrashingController:
+    """A cluster with its actors, and a controller that is started again after each crash."""
 
     world: World
-    inhabitants: Inhabitants
+    actors: ClusterActors
     times: OperatorTimes
-    fate: Fate = field(default_factory=Fate)
+    plan: CrashPlan = field(default_factory=CrashPlan)
     settings: Settings = field(default_factory=lambda: Settings(cluster_name="test"))
-    """Those of every life, with shorter batches."""
+    """Of every process, with shorter batches."""
     count: int = 0
-    _present: tuple[Life, Operator] | None = None
+    _present: tuple[Process, Operator] | None = None
 
     def until(self, condition: Callable[[], Any], what: str) -> None:
-        """Let them live until the condition holds."""
+        """Run the cluster and the controller until the condition holds."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
-            self.inhabitants.turn()
+            self.actors.turn()
             if condition():
                 return
-            assert time.monotonic() < deadline, f"{what} did not come true; died around {self.fate.deaths}"
+            assert time.monotonic() < deadline, f"{what} did not come true; crashed around {self.plan.crashes}"
             if not self.alive:
-                self._bury()
-                self._be_born()
+                self._stop()
+                self._start()
             self.world.clock.wait(self.world.stop, 0.02)
 
     @property
     def alive(self) -> bool:
-        """Whether the present one is."""
-        return self._present is not None and not self._present[0].dead.is_set()
+        """Whether a process runs."""
+        return self._present is not None and not self._present[0].killed.is_set()
 
-    def _be_born(self) -> None:
-        life = Life(self.fate)
+    def _start(self) -> None:
+        process = Process(self.plan)
         settings = replace(self.settings, batch_idle_duration_seconds=0.02, batch_max_duration_seconds=0.2)
         clock = self.world.clock
-        kube, cloud = MortalKube(self.world.kube, clock, life), MortalCloud(self.world.cloud, life)
-        operator = Operator(settings, Edges(kube, cloud, clock, Ledger(clock), life.stop), times=self.times)
+        kube, cloud = CrashingKube(self.world.kube, clock, process), CrashingCloud(self.world.cloud, process)
+        operator = Operator(settings, Edges(kube, cloud, clock, Ledger(clock), process.stop), times=self.times)
         self.count += 1
-        self._present = (life, operator)
+        self._present = (process, operator)
         operator.watch()
         operator.start_leading()
 
-    def _bury(self) -> None:
+    def _stop(self) -> None:
         if self._present is not None:
-            life, operator = self._present
-            life.dead.set()
-            life.stop.set()
+            process, operator = self._present
+            process.killed.set()
+            process.stop.set()
             operator.close(5.0)
             self._present = None
 
     def end(self) -> None:
-        """The last one ends in peace."""
-        self._bury()
+        """End the last process."""
+        self._stop()
 
 
 def exists(world: World, resource: Resource, name: str) -> bool:

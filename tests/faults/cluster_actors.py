@@ -1,4 +1,4 @@
-"""Who lives in a cluster beside the controller, turn by turn: kubelets, a scheduler, and who makes pods again."""
+"""The other actors of a cluster, turn by turn: kubelets, a scheduler, workload controllers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
 @dataclass
-class Inhabitants:
-    """All that they do is done in `turn`, so that a test knows when. `wanted` are workloads: name → pods, cpu each."""
+class ClusterActors:
+    """They act in `turn` only, so that a test knows when. `wanted`: pods and cpu of each by name of the workload."""
 
     world: World
     wanted: dict[str, tuple[int, str]] = field(default_factory=dict)
     pools: dict[str, str] = field(default_factory=dict)
-    """The Provisioner on whose nodes alone the pods of a workload may run."""
+    """By workload: the one Provisioner on whose nodes its pods may run."""
     joining: bool = True
-    """Whether kubelets of new instances come up."""
+    """Whether new instances join the cluster."""
     ending: bool = True
-    """Whether containers end when they are told to."""
+    """Whether terminating pods end."""
     grace_seconds: int = 0
     deployments: dict[str, str] = field(default_factory=dict)
     """Workloads of one replica that are Deployments, each with the ReplicaSet that makes its pods now."""
@@ -36,7 +36,7 @@ class Inhabitants:
     _owners: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def turn(self) -> None:
-        """Once around."""
+        """Let each actor act once."""
         nodes = {node["metadata"]["name"]: node for node in self.world.kube.list(NODES)}
         pods = [pod for pod in self.world.kube.list(PODS, "default") if "app" in (pod["metadata"].get("labels") or {})]
         self._join(nodes)
