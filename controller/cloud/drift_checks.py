@@ -52,7 +52,7 @@ class DriftChecks:
             return None  # the Provisioner's condition says why
 
     def _images_of(self, template: AWSNodeTemplate) -> Collection[str] | None:
-        """None while they cannot be had: nothing is removed for want of an answer (invariant 5)."""
+        """None while they are not known: no node is removed because an answer is missing."""
         if template.launch_template or not self._failing.ready(template.name):
             return None
         try:

@@ -1,7 +1,7 @@
 """Launches: an instance, then its Node object, then the certainty that the cluster state counts it.
 
-Between these steps the process may die. The instance's tags are the record (invariant 4): `adopt` makes the Node of
-an instance that another process launched. Within one process a launch stays *unsettled* until the watch has shown its
+Between these steps the process may die. The instance's tags are the write-ahead record: `adopt` makes the Node of an
+instance that another process launched. Within one process a launch stays *unsettled* until the watch has shown its
 Node, and nobody plans while a launch is unsettled, so that no pod gets a second node.
 """
 
@@ -101,16 +101,16 @@ class Launcher:
         finally:
             with self._lock:
                 self._asked.discard(request.token)
-        self._say(launch_outcome(request, instance))
+        self._log_outcome(launch_outcome(request, instance))
         return self._register(launch)
 
     def in_hand(self, instance: CloudInstance) -> bool:
-        """Whether a launch of this process will make the instance's Node by itself."""
+        """Whether a launch of this process is still to make the instance's Node."""
         with self._lock:
             return instance.provider_id in self._unsettled or instance.tags.get(LAUNCH_TOKEN) in self._asked
 
-    def _say(self, outcome: LaunchOutcome) -> None:
-        """The decision in one line: what was launched, and how it differs from what the plan counted on."""
+    def _log_outcome(self, outcome: LaunchOutcome) -> None:
+        """Log what was launched, and how it differs from the planned offering."""
         difference = outcome.price_difference_per_hour
         planned = outcome.planned
         self._log.info(

@@ -66,7 +66,7 @@ class Entry:
     def document(self) -> dict[str, Any]:
         """For JSON: what is empty is left out."""
         own = self.decision
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "number": self.number,
             "at": self.at,
             "kind": own.kind,
@@ -84,7 +84,7 @@ class Entry:
             "times": self.times if self.times > 1 else None,
             "lastAt": self.last_at if self.times > 1 else None,
         }
-        return {key: value for key, value in found.items() if value not in (None, "", [], {})}
+        return {key: value for key, value in document.items() if value not in (None, "", [], {})}
 
 
 def entry_of(document: Mapping[str, Any]) -> Entry:
@@ -145,10 +145,10 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
 
 def node_details(node: StateNode) -> FrozenMap[str, str]:
     """What the node of a decision is."""
-    labels, found = node.node.labels, {"instance": node.node.provider_id.rpartition("/")[2]}
+    labels, details = node.node.labels, {"instance": node.node.provider_id.rpartition("/")[2]}
     for name, key in (("instance_type", INSTANCE_TYPE), ("zone", ZONE), ("capacity_type", CAPACITY_TYPE)):
-        found[name] = labels.get(key, "")
-    return FrozenMap({name: text for name, text in found.items() if text})
+        details[name] = labels.get(key, "")
+    return FrozenMap({name: text for name, text in details.items() if text})
 
 
 def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:

@@ -36,9 +36,9 @@ class Standing:
     def prices(self, gone: Collection[str]) -> dict[str, float]:
         """$ an hour of each node of ours that has a price. Of those that leave, `gone` count no more: their removal is
         on record. The others do, for nobody decided it yet."""
-        found = fleet(self.snapshot, self.catalog).prices
+        prices = fleet(self.snapshot, self.catalog).prices
         nodes = self.snapshot.nodes
-        return {name: price for name, price in found.items() if not (name in gone and nodes[name].leaving)}
+        return {name: price for name, price in prices.items() if not (name in gone and nodes[name].leaving)}
 
     def completed(self, decision: Decision, gone: Collection[str]) -> Decision:
         """The decision with its inputs' digest and prices, as far as it lacks them. `gone`: see `prices`."""

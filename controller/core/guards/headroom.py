@@ -54,15 +54,15 @@ def parse_headroom(text: str) -> tuple[Headroom, ...]:
         entries = None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"is not a JSON list of objects: write {EXAMPLE}")
-    found, problems = [], []
+    parsed, problems = [], []
     for index, entry in enumerate(entries):
         try:
-            found.append(_entry(entry))
+            parsed.append(_entry(entry))
         except ValueError as error:
             problems.append(f"[{index}] {error}")
     if problems:
         raise ValueError(f"{' | '.join(problems)}: write {EXAMPLE}, say")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def headroom_pods(provisioner: Provisioner, snapshot: Snapshot, now: float) -> tuple[Pod, ...]:

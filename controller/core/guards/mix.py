@@ -68,17 +68,17 @@ def with_mix(
     # What is on demand anyway counts first: a spot node is turned only if the others do not do.
     ahead = sum(node.offering.capacity_type == ON_DEMAND for node in planned)
     missing = mix.on_demand_of(nodes + len(planned)) - on_demand - ahead
-    found = []
+    nodes_in_mix = []
     for node in planned:
         turned = _on_demand(node, types, mix) if missing > 0 and node.offering.capacity_type != ON_DEMAND else None
         missing -= turned is not None
-        found.append(turned or node)
-    return tuple(found)
+        nodes_in_mix.append(turned or node)
+    return tuple(nodes_in_mix)
 
 
 def needed(snapshot: Snapshot) -> Mapping[str, str]:
     """On-demand nodes that a mix needs, by name, and why."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for provisioner in snapshot.provisioners.values():
         mix = mix_of(provisioner)
         if mix is None:
@@ -92,8 +92,8 @@ def needed(snapshot: Snapshot) -> Mapping[str, str]:
         wanted = mix.on_demand_of(len(names))
         if len(on_demand) <= wanted:
             why = mix.problem or f"{wanted} of {len(names)} nodes of Provisioner {provisioner.name} are to be on demand"
-            found.update(dict.fromkeys(on_demand, why))
-    return found
+            reasons.update(dict.fromkeys(on_demand, why))
+    return reasons
 
 
 def _present(provisioner: str, snapshot: Snapshot, going: Collection[str]) -> list[str]:

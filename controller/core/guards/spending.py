@@ -1,7 +1,7 @@
 """How much may be launched: $ an hour of a Provisioner and of all together, resources of all together, nodes a minute.
 
 `launchLimits` among the settings bounds the cluster, the annotation `karpenter.sh/price-limit` ($ an hour) a
-Provisioner, beside the peer's `spec.limits`. A price limit that cannot be read allows nothing until it is corrected: it
+Provisioner, beside `spec.limits`. A price limit that cannot be read allows nothing until it is corrected: it
 may be the one that protects. Replacements of deprovisioning are not bounded: they cost less than what they replace, or
 keep it safe.
 """
@@ -43,20 +43,20 @@ class LaunchLimits:
 def parse_launch_limits(text: str) -> LaunchLimits:
     """From JSON such as EXAMPLE. Raises ValueError with every problem and its remedy."""
     try:
-        found = json.loads(text) if text.strip() else {}
+        parsed = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise ValueError(f"is not a JSON object: write {EXAMPLE}, or leave it empty")
-    problems = [f"{key} is unknown" for key in sorted(found.keys() - {"pricePerHour", "nodesPerMinute", "resources"})]
-    price, rate = found.get("pricePerHour"), found.get("nodesPerMinute")
+    problems = [f"{key} is unknown" for key in sorted(parsed.keys() - {"pricePerHour", "nodesPerMinute", "resources"})]
+    price, rate = parsed.get("pricePerHour"), parsed.get("nodesPerMinute")
     if price is not None and not _positive(price):
         problems.append(f"pricePerHour is {price!r}, not a number above 0")
     if rate is not None and (not isinstance(rate, int) or isinstance(rate, bool) or rate < 1):
         problems.append(f"nodesPerMinute is {rate!r}, not an integer above 0")
     resources: Resources = EMPTY
     try:
-        resources = _resources(found.get("resources") or {})
+        resources = _resources(parsed.get("resources") or {})
     except ValueError as error:
         problems.append(f"resources {error}")
     if problems:
@@ -84,9 +84,9 @@ class Guards:
     def __init__(self, limits: LaunchLimits, snapshot: Snapshot, catalog: Catalog, now: float) -> None:
         """`now` in Unix seconds. `snapshot` has every node that was launched."""
         self._limits = limits
-        found = fleet(snapshot, catalog)
-        self._spent = found.price_per_hour
-        self._spent_by = _by_provisioner(found, snapshot)
+        launched = fleet(snapshot, catalog)
+        self._spent = launched.price_per_hour
+        self._spent_by = _by_provisioner(launched, snapshot)
         self._used = total(node.capacity for node in owned(snapshot) if not node.leaving)
         recent = [node.node.created for node in owned(snapshot) if node.node.created > now - RATE_SECONDS]
         self._recent = len(recent)
@@ -161,9 +161,9 @@ def _within(capacity: Resources, planned: Resources, limits: Resources) -> bool:
     return all(capacity.get(name, 0) <= planned.get(name, 0) for name in limits)
 
 
-def _by_provisioner(found: Fleet, snapshot: Snapshot) -> dict[str, float]:
+def _by_provisioner(launched: Fleet, snapshot: Snapshot) -> dict[str, float]:
     spent: dict[str, float] = {}
-    for name, price in found.prices.items():
+    for name, price in launched.prices.items():
         owner = snapshot.nodes[name].provisioner_name
         spent[owner] = spent.get(owner, 0.0) + price
     return spent
@@ -174,7 +174,7 @@ def _positive(value: Any) -> bool:
     return number and math.isfinite(value) and value > 0
 
 
-def _resources(found: Any) -> Resources:
-    if not isinstance(found, dict):
+def _resources(parsed: Any) -> Resources:
+    if not isinstance(parsed, dict):
         raise ValueError("is no object of quantities")
-    return quantity.resources({str(name): str(amount) for name, amount in found.items()})
+    return quantity.resources({str(name): str(amount) for name, amount in parsed.items()})

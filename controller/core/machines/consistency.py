@@ -1,6 +1,6 @@
 """Consistency: what is not as it should be with a node of ours, for its user to know. Nothing is removed for it.
 
-The three checks, their names and their numbers are the peer's (v0.27). A node that never registers is garbage
+The three checks, their names and their numbers are Karpenter v0.27's. A node that never registers is garbage
 collection's to remove; this tells of those that registered and stop short of service, leave and cannot, or are smaller
 than their type.
 """

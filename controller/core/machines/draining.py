@@ -1,11 +1,11 @@
 """Draining: which pods of a leaving node to evict next.
 
 Four tiers, each after the one before it is gone: ordinary pods, ordinary daemons, critical pods, critical daemons
-(the later peer's order; v0.27 had two tiers). Pods that finished, static pods, pods that tolerate the cordon, and
+(later Karpenter; v0.27 has two tiers). Pods that finished, static pods, pods that tolerate the cordon, and
 pods that are past their deletion time by a minute (their kubelet is gone) neither are evicted nor hold the node.
 
 A node may have a deadline, when its instance goes whatever happens: an interruption's, one that a user wrote on the
-node, or its Provisioner's grace period after the deletion (the later peer's `terminationGracePeriod`). Then grace
+node, or its Provisioner's grace period after the deletion (later Karpenter's `terminationGracePeriod`). Then grace
 periods are cut to what is left, in the last minute all tiers are asked at once, and a pod that is held by its
 PodDisruptionBudget until its own grace period is all that is left is deleted, so that it still ends in its own way.
 """
@@ -22,7 +22,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import parse_time
 
 STUCK_TERMINATING_SECONDS = 60.0
-"""Past metadata.deletionTimestamp, which includes the grace period (the peer's value)."""
+"""Past metadata.deletionTimestamp, which includes the grace period (Karpenter v0.27's value)."""
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})

@@ -1,7 +1,7 @@
 """Interruption messages: what EventBridge puts in the queue about instances, and what each asks for.
 
 Sources: EC2 user guide "Spot Instance interruption notices", "EC2 instance rebalance recommendations", "Monitor
-instance state changes"; AWS Health user guide "Event schema". Kinds, conditions and event reasons are the peer's
+instance state changes"; AWS Health user guide "Event schema". Kinds, conditions and event reasons are Karpenter v0.27's
 (v0.27). Beyond it, a spot warning has a deadline, two minutes after it was given, that the drain keeps to.
 """
 
@@ -21,7 +21,7 @@ REBALANCE_ANNOTATION: Final = "karpenter.sh/rebalance-recommendation"
 
 
 class Kind(Enum):
-    """The peer's names."""
+    """Karpenter v0.27's names."""
 
     SPOT_INTERRUPTION = "SpotInterruptionKind"
     REBALANCE = "RebalanceRecommendationKind"

@@ -1,6 +1,6 @@
 """The Node object of a launched instance, and what an existing Node lacks of it.
 
-The controller makes the Node itself, before the kubelet joins (provisioning sheet of the peer, v0.27 `Launch`): pods
+The controller makes the Node itself, before the kubelet joins (as Karpenter v0.27 does): pods
 are counted on it at once. A kubelet that registers first is not wrong either: the same document then says what to
 add.
 """
@@ -88,10 +88,9 @@ def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """A merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
 
     Labels and annotations that exist keep their value: the kubelet and users know better. Finalizers of others stay.
-    The owner becomes the Provisioner alone (the peer's rule). Taints are not added: the kubelet registered with them,
-    and one that was removed since was removed on purpose. A patch that replaces a list carries the resourceVersion it
-    was made
-    from, so that a list that changed meanwhile is not overwritten.
+    The owner becomes the Provisioner alone (as in Karpenter v0.27). Taints are not added: the kubelet registered with
+    them, and one that was removed since was removed on purpose. A patch that replaces a list carries the
+    resourceVersion it was made from, so that a list that changed meanwhile is not overwritten.
     """
     meta = wanted["metadata"]
     patch: dict[str, Any] = {}

@@ -37,8 +37,8 @@ def not_initialized_because(node: Node, provisioner: Provisioner, expected: Reso
     """Why the node is not initialized yet; empty when it is.
 
     It is when Ready is True, none of the Provisioner's present startup taints is on it (key and effect), and every
-    resource in `expected` (capacity of its instance type; empty when the type is unknown) is allocatable. The peer's
-    rule.
+    resource in `expected` (capacity of its instance type; empty when the type is unknown) is allocatable
+    (Karpenter v0.27's rule).
     """
     if not node.ready:
         return "condition Ready is not True"

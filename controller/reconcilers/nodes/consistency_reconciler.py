@@ -12,7 +12,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.metrics import CONSISTENCY_ERRORS
 
 AGAIN_SECONDS = 600.0
-"""Between two looks at one node (the peer's value)."""
+"""Between two checks of one node (Karpenter v0.27's value)."""
 PAUSE_SECONDS = 60.0
 
 

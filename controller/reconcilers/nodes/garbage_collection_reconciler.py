@@ -1,7 +1,7 @@
 """Garbage collection and adoption: instances without a Node, Nodes without an instance.
 
 The first pass of a new leader finds what the one before had launched and not yet recorded, and lets provisioning
-begin only when all of it is in the cluster state (invariant 4). Later passes keep instances and Nodes in step.
+begin only when all of it is in the cluster state. Later passes keep instances and Nodes in step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GOING = frozenset({"shutting-down", "terminated"})
 
 @dataclass(frozen=True, slots=True)
 class GarbageTimes:
-    """A pass every `first_seconds` for `first_passes`, then every `then_seconds` (the later peer's figures)."""
+    """A pass every `first_seconds` for `first_passes`, then every `then_seconds` (as in later Karpenter)."""
 
     first_seconds: float = 10.0
     first_passes: int = 20

@@ -43,7 +43,7 @@ WORKERS = 10
 
 @dataclass(frozen=True, slots=True)
 class TerminationTimes:
-    """`poll_seconds`: how often a drain is looked at (the peer's 1 s). `instance_check_seconds`: how often, while a
+    """`poll_seconds`: how often a drain is looked at (Karpenter: 1 s). `instance_check_seconds`: how often, while a
     node drains, the cloud is asked whether its instance still exists. `detach_seconds`: how long a drained node waits
     for its volumes at most. Eviction retries follow `eviction`. `pass_seconds`: how long a pass waits for
     its slowest node, which goes on alone after that."""
@@ -184,14 +184,14 @@ class TerminationReconciler:
         if not snapshot.volumes:
             return False
         try:
-            found = attached(self._kube.list(VOLUME_ATTACHMENTS), node.name, pods, snapshot, self._clock.now())
+            volumes = attached(self._kube.list(VOLUME_ATTACHMENTS), node.name, pods, snapshot, self._clock.now())
         except KubeError as error:
-            found = (f"not known which ({error})",)
-        if not found:
+            volumes = (f"not known which ({error})",)
+        if not volumes:
             return False
-        named = ", ".join(found[:5])
+        named = ", ".join(volumes[:5])
         if self._clock.monotonic() - since < self._times.detach_seconds:
-            message = f"Waits until {len(found)} volumes are detached: {named}"
+            message = f"Waits until {len(volumes)} volumes are detached: {named}"
             self._events.publish(ObjectRef.of(node), "Normal", "AwaitingVolumeDetachment", message, (node.uid,))
             return True
         self._log.warning("Volumes are not detached in time; the instance goes", node=node.name, volumes=named)
@@ -228,11 +228,11 @@ class TerminationReconciler:
             return self._terminate(provider_id)
         except ValueError:
             self._log.warning("Node has no readable providerID", node=node.name, provider_id=provider_id)
-        found = [entry for entry in self._cloud.list() if entry.node_name == node.name]
-        going = [self._terminate(entry.provider_id) for entry in found]
+        instances = [entry for entry in self._cloud.list() if entry.node_name == node.name]
+        going = [self._terminate(entry.provider_id) for entry in instances]
         if all(going):
             message = (
-                f"providerID {provider_id!r} is not readable; {len(found)} instances terminated by the node's name"
+                f"providerID {provider_id!r} is not readable; {len(instances)} instances terminated by the node's name"
             )
             self._events.publish(ObjectRef.of(node), "Warning", "UnreadableProviderID", message, (node.uid,))
             return True

@@ -1,4 +1,4 @@
-"""What is told when a guard binds: an event on the Provisioner that it binds, and the count of it."""
+"""Events on Provisioners and metrics when a guard binds: launch limits, on-demand mix, headroom."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from controller.runtime.metrics import GUARD_REFUSALS, HEADROOM_UNITS, Recorder
 
 
 class GuardEvents:
-    """Of the loop that launches."""
-
     def __init__(self, events: EventRecorder, recorder: Recorder) -> None:
         self._events = events
         self._recorder = recorder
 
     def refused(self, guards: Guards, snapshot: Snapshot) -> None:
-        """Launches that limits forbade."""
+        """Tell of launches that limits refused."""
         for guard, name, refusal in guards.refused:
             self._recorder.count(GUARD_REFUSALS, guard, name)
             message = f"A node was not launched: {refusal}"
@@ -33,7 +31,7 @@ class GuardEvents:
             self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
 
     def mixed(self, provisioner: Provisioner, planned: Sequence[PlannedNode], mixed: Sequence[PlannedNode]) -> None:
-        """Nodes that are on demand for the mix alone: `planned` before it, `mixed` after it, in the same order."""
+        """Tell of nodes that only the mix makes on-demand: `planned` before it, `mixed` after it, in the same order."""
         turned = sum(one.offering != other.offering for one, other in zip(planned, mixed, strict=True))
         mix = mix_of(provisioner)
         if not turned or mix is None:
@@ -45,13 +43,13 @@ class GuardEvents:
         self._events.publish(ObjectRef.of(provisioner), kind, "OnDemandMix", message, (provisioner.uid, message))
 
     def unreadable_headroom(self, provisioner: Provisioner, error: ValueError) -> None:
-        """An annotation that asks for nothing until it is corrected."""
+        """Tell of an annotation that cannot be parsed: it reserves nothing until it is corrected."""
         message = f"annotation {HEADROOM_ANNOTATION}: {error}"
         ref = ObjectRef.of(provisioner)
         self._events.publish(ref, "Warning", "HeadroomInvalid", message, (provisioner.name, message))
 
     def headroom(self, units: Mapping[PodKey, Pod], plan: SchedulingPlan, snapshot: Snapshot) -> None:
-        """How much of the headroom there is, and of which there can be none."""
+        """Measure how much of the headroom is kept, and tell why the rest cannot be."""
         wanted = Counter(map(_owner, units.values()))
         kept = Counter(_owner(units[key]) for placement in plan.existing for key in placement.pods)
         counts: dict[tuple[str, ...], float] = {(name, "wanted"): wanted[name] for name in wanted}

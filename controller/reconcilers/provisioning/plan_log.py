@@ -1,7 +1,8 @@
-"""What the log says of a plan: which pods it was made for, and where each of them goes or why it stays.
+"""Log plans: for which pods each was made, and to which node each pod goes or why it stays pending.
 
 A pod can be followed by its name to a node's name, by that to the instance (`Launched instance`), through `Registered
-node` and `Initialized node` to `Pods run`. Pods that are planned for again and again are named again only with news.
+node` and `Initialized node` to `Pods run`. Pods that are planned for in several rounds are named
+again only when their outcome changes.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ _NUMBER: Final = re.compile(r"\d+")
 
 
 def by_reason(pods: Iterable[UnplacedPod]) -> Mapping[str, list[PodKey]]:
-    """The pods that a plan leaves pending, by why."""
-    found: dict[str, list[PodKey]] = defaultdict(list)
+    """The pods that a plan leaves pending, by reason."""
+    pods_by_reason: dict[str, list[PodKey]] = defaultdict(list)
     for each in pods:
-        found[each.reason].append(each.pod)
-    return found
+        pods_by_reason[each.reason].append(each.pod)
+    return pods_by_reason
 
 
 class PlanLog:
-    """Of one loop. `computed` is its thread's; the others may be called by launches side by side."""
+    """The log of one loop. Only the loop's thread calls `computed`; launches in other threads may call the rest."""
 
     def __init__(self, name: str) -> None:
         self._log = structlog.get_logger(name)
         self._counts: tuple[int, ...] = ()
         self._lock = Lock()
         self._said: LRUCache[PodKey, str] = LRUCache(MOST_REMEMBERED)
-        """What was said last of a pod that stays, or goes to a node that there is."""
+        """The last outcome logged for a pod: its node, or why it stays pending."""
 
     def computed(self, pods: Sequence[Pod], plan: SchedulingPlan, now: float) -> None:
-        """The plan; aloud when something new follows from it. `now` in Unix seconds."""
+        """Log the plan, at level info if it differs from the last one in its counts. `now` in Unix seconds."""
         counts = (len(pods), len(plan.new_nodes), len(plan.existing), len(plan.unplaced))
         news = bool(plan.new_nodes) or counts != self._counts
         self._counts = counts
@@ -59,22 +60,22 @@ class PlanLog:
         )
 
     def on_its_way(self, node: str, pods: Sequence[PodKey]) -> None:
-        """A node was launched for them; that they still have room on it is no news."""
+        """Log that a node was launched for the pods."""
         self._news(pods, node)
         self._log.info("Pods have a node on its way", node=node, pods=pod_names(pods), pod_count=len(pods))
 
     def have_room(self, node: str, pods: Iterable[PodKey]) -> None:
-        """They fit on a node that there is."""
+        """Log which pods fit on an existing node, unless that was logged last."""
         if news := self._news(pods, node):
             self._log.info("Pods have room on a node", node=node, pods=pod_names(news), pod_count=len(news))
 
     def stay_pending(self, pods: Iterable[PodKey], because: str) -> None:
-        """They get no node now. A reason in which only numbers differ is the same one."""
+        """Log why pods get no node now. Reasons that differ in numbers alone count as the same."""
         if news := self._news(pods, _NUMBER.sub("#", because)):
             self._log.info("Pods stay pending", pods=pod_names(news), pod_count=len(news), because=because)
 
     def _news(self, pods: Iterable[PodKey], text: str) -> list[PodKey]:
         with self._lock:
-            found = [key for key in pods if self._said.get(key) != text]
-            self._said.update(dict.fromkeys(found, text))
-        return found
+            news = [key for key in pods if self._said.get(key) != text]
+            self._said.update(dict.fromkeys(news, text))
+        return news

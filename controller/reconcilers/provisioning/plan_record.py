@@ -1,4 +1,4 @@
-"""What became of one plan, for the decision ledger: nodes launched, pods left pending, launches that failed."""
+"""Record the results of one plan in the decision ledger: launches, pods left pending, launches that failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METHOD = "provisioning"
 
 
 class PlanRecord:
-    """Of one plan; thread-safe, for its launches run side by side. Digest and price are worked out if needed."""
+    """One plan. Thread-safe, as its launches run concurrently. Digest and price are computed when first needed."""
 
     def __init__(self, ledger: Ledger, problem: SchedulingProblem) -> None:
         self._ledger = ledger
@@ -36,7 +36,7 @@ class PlanRecord:
         return sum(standing.prices(self._ledger.removed()).values())
 
     def launched(self, planned: PlannedNode, outcome: LaunchOutcome) -> None:
-        """A node of the plan was launched."""
+        """Record a launched node of the plan."""
         with self._lock:
             before = self._price + self._launched_price
             self._launched_price += outcome.price_per_hour or 0.0
@@ -56,7 +56,7 @@ class PlanRecord:
         self._ledger.record(decision)
 
     def skipped(self, pods: Iterable[PodKey], reason: str, provisioner: str = "") -> None:
-        """Pods that get no node now."""
+        """Record pods that get no node now."""
         names = _names(pods)
         if not names:
             return

@@ -1,4 +1,4 @@
-"""What the authors of preferences are told, once for each workload: its replicas, and those after them, are no news."""
+"""Emit one event per workload about soft preferences: those dropped for cost, those that hinder consolidation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from controller.core.state.snapshot import Snapshot
 from controller.kube.events import EventRecorder, ObjectRef
 
 REMEMBERED = 10_000
-"""Pieces of news that are not told again."""
+"""Workloads and preferences whose event is not repeated."""
 
 
-class PreferenceNews:
-    """Events on pods, and what was said before; one thread at a time."""
+class PreferenceEvents:
+    """Publishes the events and remembers them. Used by one thread."""
 
     def __init__(self, events: EventRecorder, logger: str) -> None:
         self._events = events
@@ -24,7 +24,7 @@ class PreferenceNews:
         self._log = structlog.get_logger(logger)
 
     def hindering(self, problem: SchedulingProblem) -> None:
-        """Preferred anti-affinity can keep nodes from consolidation."""
+        """Warn of preferred anti-affinity, which can keep nodes from consolidation."""
         for pod in hindering(problem.pending, problem.provisioners):
             if self._news(pod, "PreferredAntiAffinity"):
                 message = "Preferred pod anti-affinity can prevent consolidation of the node that it is placed on"
@@ -32,7 +32,7 @@ class PreferenceNews:
                 self._events.publish(ObjectRef.of(pod), "Warning", "PreferredAntiAffinity", message)
 
     def too_dear(self, snapshot: Snapshot, plan: SchedulingPlan, premium: float | None) -> None:
-        """Preferences that were given up for their price; `premium`: what they may cost (preferencePremium)."""
+        """Tell which preferences were dropped for their price; `premium`: what they may cost (preferencePremium)."""
         for dear in plan.too_dear:
             for key in dear.pods:
                 pod = snapshot.pods.get(key)

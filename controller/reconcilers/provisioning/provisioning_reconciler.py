@@ -1,4 +1,4 @@
-"""Provisioning: pods that wait are batched, solved, and get nodes."""
+"""Provisioning: pending pods are batched and solved, and nodes are launched for them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
 from controller.reconcilers.provisioning.plan_record import PlanRecord
-from controller.reconcilers.provisioning.preference_events import PreferenceNews
+from controller.reconcilers.provisioning.preference_events import PreferenceEvents
 from controller.runtime.failure_log import FailureLog
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
@@ -86,7 +86,7 @@ class ProvisioningReconciler:
         self._guards = GuardEvents(self._events, self._ledger.recorder)
         self._headroom_at = self._clock.monotonic()
         self._scheduled = False
-        self._preferences = PreferenceNews(self._events, self.name)
+        self._preferences = PreferenceEvents(self._events, self.name)
         self._log = structlog.get_logger(self.name)
         self._launch_failures = FailureLog(self._clock, self.name)
         executor = context.executors.executor("launch", LAUNCH_WORKERS)
@@ -119,7 +119,7 @@ class ProvisioningReconciler:
         return BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds, retrigger_seconds)
 
     def _keep_headroom(self, snapshot: Snapshot) -> None:
-        """See that there is room for pods to come, and that nobody removes the nodes that have it."""
+        """Keep the headroom that Provisioners ask for: launch what is missing, nominate the nodes that have it."""
         units: dict[PodKey, Pod] = {}
         for provisioner in snapshot.provisioners.values():
             try:
@@ -144,7 +144,7 @@ class ProvisioningReconciler:
             self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
 
     def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
-        """Leave out Provisioners whose last launch failed a moment ago, so that others may have their pods."""
+        """Leave out Provisioners whose last launch failed recently, so that others get their pods."""
         keys = {name: _version(provisioner) for name, provisioner in snapshot.provisioners.items()}
         self._held_back.keep(set(keys.values()))
         self._failures = {key: why for key, why in self._failures.items() if key in keys.values()}
@@ -157,7 +157,7 @@ class ProvisioningReconciler:
         return replace(view, types=types, problems=problems)
 
     def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
-        """Give the cluster state the types that it has not seen, for nodes on their way; the snapshot that has them."""
+        """Give the cluster state new instance types, for nodes that have not registered; the snapshot that has them."""
         for name, types in view.types.items():
             if self._known_types.get(name) != types:
                 teach = partial(_set_instance_types, name=name, types=types)
@@ -232,7 +232,7 @@ class ProvisioningReconciler:
         provisioner: Provisioner,
         error: BaseException,
     ) -> list[str]:
-        """Tell of it; the uids of the node's pods when they are to be tried again at once."""
+        """Report the failure; the uids of the node's pods if they are to be tried again at once."""
         if not isinstance(error, NodelessError):
             self._log.error("Launch failed with an unexpected error", provisioner=provisioner.name, exc_info=error)
             self._skip(snapshot, record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
@@ -277,7 +277,7 @@ class ProvisioningReconciler:
 
 
 def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
-    """What a failed launch is trouble of: of its instance type where capacity lacks, else of its Provisioner."""
+    """What a failed launch is about: its instance type if it lacks capacity, else its Provisioner."""
     return (planned.provisioner, planned.offering.instance_type if lacking else "")
 
 
@@ -291,7 +291,7 @@ def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
 
 
 def _version(provisioner: Provisioner) -> tuple[str, int]:
-    """A Provisioner that was changed is another one: what failed may work now."""
+    """Key of a Provisioner's back-off: a changed Provisioner is tried at once."""
     return (provisioner.uid, provisioner.generation)
 
 
