@@ -1,7 +1,7 @@
-"""What the user really pays: discounts and commitments on top of list prices.
+"""Prices that the user really pays: discounts and commitments applied to list prices.
 
-A private price agreement, Savings Plans and reserved instances change which type is the cheapest, and no API tells the
-controller: the user does, in the setting `aws.priceRules`. The first rule that matches an offering sets its price.
+Private pricing, Savings Plans and reserved instances change which type is the cheapest. No API reports them, so users
+write them in the setting `aws.priceRules`. The first rule that matches an offering sets its price.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PriceRule:
     it is used up."""
 
     def matches(self, capacity_type: str, instance_type: str, zone: str) -> bool:
-        """Whether the rule speaks of this offering."""
+        """Whether the rule applies to this offering."""
         return (
             capacity_type in self.capacity_types
             and any(fnmatchcase(instance_type, pattern) for pattern in self.instance_types)

@@ -1,6 +1,6 @@
 """The batch window: pods that appear together are scheduled together.
 
-The rule is the peer's (Karpenter v0.27 `batchIdleDuration`, `batchMaxDuration`): the first trigger opens the window,
+The rule is that of Karpenter v0.27 (`batchIdleDuration`, `batchMaxDuration`): the first trigger opens the window,
 each further one restarts the idle timer, and the window closes when either timer ends. Here it is a value: times come
 in as arguments, so the same triggers give the same window.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """`retrigger_seconds`: a pod that is still waiting arms the window again after this long (10 s in the peer)."""
+    """`retrigger_seconds`: a pod that still waits counts as a new trigger after this long."""
 
     idle_seconds: float = 1.0
     max_seconds: float = 10.0

@@ -1,8 +1,4 @@
-"""The pods that a plan puts on one node: slices of classes, and their names once somebody reads them.
-
-Of a thousand replicas it makes no difference which goes where, so a plan says how many of each class a node gets, and
-from which place in the class's order on. Names are looked up, and sorted, when they are asked for.
-"""
+"""The pods that a plan puts on one node, as slices of classes; keys are looked up and sorted on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from controller.core.provisioning.problem import pod_key
 
 @dataclass(slots=True)
 class PodSlice:
-    """`count` pods of a class, from the one at `first` on in the class's order."""
+    """`count` pods of a class from place `first` on, in the order of `PodClass.pods`."""
 
     pod_class: PodClass
     first: int
@@ -26,7 +22,7 @@ class PodSlice:
 
 
 class PlacedPods(Sequence[PodKey]):
-    """Keys of pods, sorted. Equal to any tuple of the same keys, and hashed alike."""
+    """Sorted pod keys. Equal to a tuple of the same keys, with the same hash."""
 
     __slots__ = ("_keys", "parts")
 
@@ -36,7 +32,7 @@ class PlacedPods(Sequence[PodKey]):
 
     @property
     def keys(self) -> tuple[PodKey, ...]:
-        """Found when first asked for."""
+        """The keys, sorted."""
         if self._keys is None:
             pods = [pod for each in self.parts for pod in each.pod_class.pods[each.first : each.first + each.count]]
             self._keys = tuple(sorted(map(pod_key, pods)))
@@ -44,11 +40,11 @@ class PlacedPods(Sequence[PodKey]):
 
     @property
     def turn(self) -> tuple[int, int]:
-        """What nodes are sorted by: the place of their first pod among the batch's classes."""
+        """Sort key of nodes: the index of the first class and the place of its first pod."""
         return min([(each.pod_class.index, each.first) for each in self.parts])
 
     def workloads(self) -> dict[str, int]:
-        """How many pods of each workload there are, by the uid of the first owner; pods without owners are left out."""
+        """Number of pods per workload, by the uid of the first owner; pods without owners are left out."""
         counts: dict[str, int] = {}
         for each in self.parts:
             for workload, count in each.pod_class.workloads(each.first, each.count).items():
@@ -84,5 +80,5 @@ class PlacedPods(Sequence[PodKey]):
 
 
 def workloads(pods: Sequence[PodKey]) -> Mapping[str, int]:
-    """How many pods of each workload a plan put there; keys alone say nothing of workloads."""
+    """Number of planned pods per workload; empty for plain keys, which do not tell the workload."""
     return pods.workloads() if isinstance(pods, PlacedPods) else EMPTY

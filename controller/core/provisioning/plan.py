@@ -1,4 +1,4 @@
-"""The problem a solver gets and the plan it answers with. Both are frozen values; every item carries its reason."""
+"""SchedulingProblem, SolveOptions and SchedulingPlan: frozen values; each part of a plan carries its reason."""
 
 from __future__ import annotations
 

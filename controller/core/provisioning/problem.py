@@ -1,4 +1,4 @@
-"""From a snapshot and a catalog to the problem that a solver gets: which pods, which nodes, which Provisioners."""
+"""Build a SchedulingProblem from a snapshot and a catalog: pods, nodes, Provisioners."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 
 def provisionable(pod: Pod) -> bool:
-    """Whether a pod waits for capacity (the peer's predicate, provisioning sheet 1.1).
+    """Whether a pod waits for capacity: unschedulable, not nominated, not of a DaemonSet, not static.
 
-    Unlike the peer, pods that are being deleted or have ended are left alone: kube-scheduler will not bind them.
+    Unlike Karpenter v0.27, pods that are terminating or terminal do not count: kube-scheduler will not bind them.
     """
     return (
         pod.unschedulable
@@ -33,12 +33,12 @@ def provisionable(pod: Pod) -> bool:
 
 
 def reschedulable(pod: Pod) -> bool:
-    """Whether a bound pod will need a new place when its node goes."""
+    """Whether a bound pod must be placed again when its node is removed."""
     return not (pod.daemon or pod.static or pod.terminal or pod.terminating)
 
 
 def opted_out(pod: Pod) -> bool:
-    """Whether the pod asks not to be served: `karpenter.sh/provisioner-name DoesNotExist` in every affinity term."""
+    """Whether the pod opts out by `karpenter.sh/provisioner-name DoesNotExist` in every affinity term."""
     terms = pod.spec.required_node_affinity
     if not terms:
         return False
@@ -55,10 +55,10 @@ def build(
     without_nodes: frozenset[str] = frozenset(),
     skipped: Mapping[str, str] | None = None,
 ) -> SchedulingProblem:
-    """The problem of placing `pods` (None: every provisionable pod, and those of nodes that leave).
+    """The problem of placing `pods` (None: every provisionable pod, and those of leaving nodes).
 
-    `without_nodes` are treated as leaving: they take no pods, and theirs are to be placed. `skipped` names Provisioners
-    that cannot be used, and why; those absent from the catalog join them.
+    without_nodes: treated as leaving: they take no pods, and theirs are placed. skipped: by name, why a Provisioner
+    cannot be used; Provisioners without instance types are added.
     """
     reasons = dict(skipped or {})
     usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))
@@ -98,9 +98,9 @@ def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> It
 
 
 def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> Iterator[Pod]:
-    """The pods that need a place: pending ones, and those of nodes that leave or are thought away.
+    """The pods to place: provisionable ones, and those of leaving nodes and of `without_nodes`.
 
-    Those of a namespace that is being deleted go with it, though the API server takes some seconds to say so of each.
+    Pods of terminating namespaces are left out: they are deleted with the namespace.
     """
     ending = {name for name, namespace in snapshot.namespaces.items() if namespace.terminating}
     yield from (pod for pod in snapshot.pods.values() if provisionable(pod) and pod.namespace not in ending)
@@ -110,12 +110,12 @@ def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> 
 
 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:
-    """The pods of a node that must find another place when it goes."""
+    """The pods of a node that must be placed elsewhere when it is removed."""
     return tuple(filter(reschedulable, node.pods))
 
 
 def pool_requirements(provisioner: Provisioner) -> Requirements:
-    """The requirements of a Provisioner: as written, with its labels and its name as In of one value."""
+    """The requirements of a Provisioner, its labels and its name among them (as `In` of one value)."""
     name = Requirement.of(labels.PROVISIONER_NAME, "In", (provisioner.name,))
     written = Requirements.of(provisioner.requirements).values()
     return Requirements((*written, *Requirements.from_labels(provisioner.labels).values(), name))

@@ -18,12 +18,12 @@ Bits = NDArray[np.uint64]
 
 
 class ResourceSpace:
-    """The resources that some pod asks for, each a column. What nobody asks for constrains nothing."""
+    """R resources, each a column: those that some pod requests, slots included. Others cannot constrain a plan."""
 
     def __init__(self, requests: Iterable[Mapping[str, int]]) -> None:
         self.names = tuple(sorted({name for request in requests for name, amount in request.items() if amount > 0}))
         self.slots = any(":" in name for name in self.names)
-        """Whether some columns are slots (see `slots`)."""
+        """Whether some columns are slots (see `pods/slots.py`)."""
         self.column = {name: index for index, name in enumerate(self.names)}
 
     def __len__(self) -> int:
@@ -39,11 +39,11 @@ class ResourceSpace:
         return values
 
     def matrix(self, rows: Iterable[Mapping[str, int]]) -> Floats:
-        """Resources x rows."""
+        """R x rows."""
         columns = [[row.get(name, 0) for name in self.names] for row in rows]
         return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.names)).T.copy()
 
     def mapping(self, vector: Floats) -> dict[str, int]:
-        """The amounts above 0 of Kubernetes' resources, by name."""
+        """By name, the amounts above 0, slots left out."""
         amounts = zip(self.names, vector.tolist(), strict=True)
         return {name: int(amount) for name, amount in amounts if amount > 0 and ":" not in name}

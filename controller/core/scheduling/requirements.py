@@ -1,9 +1,9 @@
 """The requirement algebra: which values a label may have.
 
 A requirement is a set of strings, or the complement of one, within optional integer bounds. Sources: Kubernetes'
-NodeSelectorRequirement semantics; the peer's rules where its users rely on them. Where we differ: the intersection of
-contradictory In sets is empty and stays so (the peer turns it into DoesNotExist, which an undefined key then accepts),
-and bounds and exclusions survive together.
+NodeSelectorRequirement semantics; Karpenter v0.27's rules where its users rely on them. Differences from Karpenter: the
+intersection of contradictory In sets stays unsatisfiable (Karpenter turns it into DoesNotExist, which an undefined key
+satisfies), and bounds are kept together with exclusions.
 """
 
 from __future__ import annotations

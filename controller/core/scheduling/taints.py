@@ -14,7 +14,7 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """What a cordoned node counts as (kube-scheduler's NodeUnschedulable filter asks for a toleration of it)."""
 
 TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
-"""The toleration that the last relaxation step adds (the peer's rule)."""
+"""The toleration that the last relaxation step adds, as in Karpenter v0.27."""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -1,6 +1,6 @@
-"""What scheduling may count on from a node that is still coming up.
+"""Resources and taints that scheduling may assume of a node that is not initialized yet.
 
-The rules are the peer's (v0.27): until a node of ours is initialized, its instance type stands in for what the kubelet
+As in Karpenter v0.27: until one of our nodes is initialized, its instance type stands in for what the kubelet
 has not reported, and its Provisioner's startup taints will go by themselves.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Resources
+from controller.core.scheduling.taints import UNSCHEDULABLE
 
 EPHEMERAL_TAINTS = frozenset(
     {
@@ -17,9 +18,6 @@ EPHEMERAL_TAINTS = frozenset(
     }
 )
 """(key, value, effect) of what the node controller puts on and takes off by itself: no reason for one more node."""
-
-UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""kube-scheduler treats spec.unschedulable as this taint, whether the node controller has put it on yet or not."""
 
 
 def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:
@@ -36,7 +34,7 @@ def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized:
     if node.unschedulable and not any(
         (taint.key, taint.effect) == ("node.kubernetes.io/unschedulable", "NoSchedule") for taint in taints
     ):
-        taints += (UNSCHEDULABLE_TAINT,)
+        taints += (UNSCHEDULABLE,)
     return taints
 
 

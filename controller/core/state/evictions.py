@@ -1,4 +1,4 @@
-"""Pods that are placed, fill the node's disk, are evicted, and are placed again: the loop is recognised by its owner.
+"""Detect loops of pods that fill their node's disk, are evicted and are created again, by their owner.
 
 A kubelet under disk pressure evicts pods (Kubernetes, "Node-pressure eviction"); their owner makes new ones, and these
 meet the same disk. One eviction proves little. When a pod that did not exist at the first eviction is evicted too, it

@@ -1,8 +1,7 @@
-"""Which nodes pods are expected on, and until when: such a node is left alone although it looks empty.
+"""Nominations: nodes on which pods are expected, and until when. A nominated node is not removed as empty.
 
-A nomination made for pods ends when no pod that any node was nominated for still waits: kube-scheduler may bind each of
-them to any of these nodes. The peer waits the time out in any case (20 s by default), which keeps a node that is empty
-again that much longer.
+A nomination for pods ends as soon as none of the pods of any nomination waits: kube-scheduler may bind each of them to
+any nominated node. Karpenter v0.27 always waits for the time to pass (20 s by default).
 """
 
 from __future__ import annotations

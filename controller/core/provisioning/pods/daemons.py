@@ -1,4 +1,4 @@
-"""What DaemonSets will take of a node: the pod each of them runs, as it really is."""
+"""The pods that DaemonSets run on every matching node, with the requests that they really have."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """One DaemonSet: where its pods go by the template, what they ask for by the newest pod that it made.
+    """One DaemonSet: node selection as in its template, requests as in its newest pod (Karpenter v0.27 does the same).
 
-    A LimitRange or a webhook may change the pods on admission; the template does not show that (the peer's rule, 3.1).
+    A LimitRange or a webhook may change requests on admission, which the template does not show.
     """
 
     daemon_set: DaemonSet
     spec: PodSpec
     requests: Resources
-    """With the slots of its host ports, once `with_ports` was asked."""
+    """With the slots of its host ports, after `with_ports`."""
 
 
 def owned_by(owner: OwnerReference, daemon_set: DaemonSet) -> bool:
@@ -32,7 +32,7 @@ def owned_by(owner: OwnerReference, daemon_set: DaemonSet) -> bool:
 
 
 def with_ports(daemons: tuple[Daemon, ...], slots: Callable[[PodSpec, Resources], Resources]) -> tuple[Daemon, ...]:
-    """The daemons with the slots of their host ports among their requests."""
+    """Add the slots of host ports to the requests of each daemon."""
     return tuple(
         replace(d, requests=FrozenMap({**slots(d.spec, EMPTY), **d.requests})) if d.spec.host_ports else d
         for d in daemons

@@ -1,4 +1,4 @@
-"""Pods that are alike to every rule form one class with a count; all else works on classes."""
+"""Group pods that every rule treats alike into classes; the solver works on classes and counts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from controller.core.provisioning.pods.relaxation import Choice
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """What a pod's volumes demand. Equal needs make pods alike."""
+    """What a pod's volumes require of its node."""
 
     choices: tuple[Choice, ...] = ()
-    """Where they can be reached: for each volume, terms of which a node must satisfy one."""
+    """Volume topology: for each volume, terms of which a node must satisfy one."""
     attachments: Resources = EMPTY
-    """New attachments by CSI driver, volumes that others share left out."""
+    """New attachments by CSI driver, without shared volumes."""
     shared: tuple[tuple[str, str], ...] = ()
-    """(driver, volume) of volumes that several pods use: attached once a node."""
+    """(driver, volume) of volumes that several pods use: one attachment per node."""
     problem: str = ""
-    """Why they cannot be resolved: such a pod is not placed."""
+    """Why they cannot be resolved, or empty. Such a pod is not placed."""
 
 
 NO_VOLUMES = VolumeNeeds()
@@ -49,16 +49,16 @@ class PodClass:
     requests: Resources = EMPTY
     """Of one pod, slots included."""
     waited: int = 0
-    """How many times `TURN_SECONDS` its oldest pod is older than the batch's youngest."""
+    """Age of its oldest pod above that of the batch's youngest, in units of `TURN_SECONDS`, rounded down."""
     name: str = ""
-    """namespace/name of the first of its pods by name, to call the class by."""
+    """namespace/name of the first of its pods by name."""
     of_one_workload: bool = True
     """All its pods have the same owners."""
     _size: int = 0
     _sorted: list[Pod] = field(default_factory=list)
 
     def add(self, replicas: Replicas) -> None:
-        """More pods of the class."""
+        """Add pods to the class."""
         self.members.append(replicas)
         self._size += len(replicas)
         self.of_one_workload &= self.members[0].first.owners == replicas.first.owners
@@ -68,7 +68,7 @@ class PodClass:
 
     @property
     def pods(self) -> list[Pod]:
-        """Its pods in the order in which they get places: oldest first, then by name. Sorted when first asked for."""
+        """Its pods in the order in which they are placed: oldest first, then by name. Sorted on first use."""
         if not self._sorted:
             self._sorted = [pod for one in self.members for pod in one.pods]
             self._sorted.sort(key=_name)
@@ -76,7 +76,7 @@ class PodClass:
         return self._sorted
 
     def workloads(self, first: int, count: int) -> Mapping[str, int]:
-        """How many of the pods from `first` on each workload has, by the uid of the pods' first owner."""
+        """Of `count` pods from `first` on, the number per workload, by the uid of the pods' first owner."""
         owners = self.members[0].first.owners
         if self.of_one_workload:
             return {owners[0].uid: count} if owners and count else EMPTY
@@ -86,9 +86,9 @@ class PodClass:
 def classify(
     pending: Iterable[Replicas], label_keys: frozenset[str], needs: Mapping[PodKey, VolumeNeeds]
 ) -> list[PodClass]:
-    """The classes of all these pods, by namespace and the first name, whatever order the pods came in.
+    """Classify pods; the order of the classes (namespace, first name) does not depend on the order of the pods.
 
-    `label_keys` are the label keys that selectors look at; `needs` has the pods with volumes, by key.
+    label_keys: label keys that some selector looks at. needs: of pods with volumes, by key.
     """
     codes: dict[int, int] = {}
     known: dict[PodSpec, int] = {}

@@ -1,9 +1,9 @@
-"""What a pod demands, and how its preferences are given up one by one (relaxation, in the peer's order).
+"""Relaxation: preferences are treated as required, and dropped one by one in the order of Karpenter v0.27.
 
-Level 0 takes every preference for a demand. Each further level drops one: preferred pod affinity, then preferred pod
+Level 0 requires every preference. Each further level drops one: preferred pod affinity, then preferred pod
 anti-affinity, then preferred node affinity, each heaviest first; then ScheduleAnyway spread; last, PreferNoSchedule
 taints.
-Required OR terms need no level: an array can ask for "any of these terms" at once.
+Required OR terms need no level of their own: a `Choice` holds all alternatives.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import TOLERATE_PREFERENCES
 
 Choice = tuple[Requirements, ...]
-"""Requirement sets of which a node must satisfy at least one; none: no node will do."""
+"""Requirement sets of which a node must satisfy at least one. Empty: no node satisfies it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelaxationLevel:
-    """Everything demanded of a node at one step of relaxation."""
+    """Everything required of a node at one step of relaxation."""
 
     required: tuple[Choice, ...]
     """nodeSelector and required node affinity: what kube-scheduler's nodeAffinityPolicy looks at."""
     preferred: tuple[Requirements, ...]
-    """The preferred node affinity term taken for a demand at this level (none or one)."""
+    """The preferred node affinity term that is required at this level (none or one)."""
     volumes: tuple[Choice, ...]
-    """Where the pod's volumes can be reached."""
+    """Volume topology."""
     tolerations: tuple[Toleration, ...]
     spread: tuple[TopologySpreadConstraint, ...] = ()
     affinity: tuple[PodAffinityTerm, ...] = ()
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     avoids_preferred_taints: bool = False
     dropped: tuple[str, ...] = ()
-    """What was given up so far, in words."""
+    """The preferences dropped so far, in words."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -62,7 +62,7 @@ def term_requirements(term: NodeSelectorTerm) -> Requirements:
 
 
 def choice(terms: Iterable[NodeSelectorTerm]) -> Choice:
-    """ORed terms; a term without expressions and fields matches nothing, so it is left out."""
+    """ORed terms. A term without expressions and fields matches nothing and is left out."""
     return tuple(term_requirements(term) for term in terms if term.match_expressions or term.match_fields)
 
 
@@ -77,7 +77,7 @@ def required_choices(spec: PodSpec) -> tuple[Choice, ...]:
 
 
 def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferences: bool) -> Iterator[RelaxationLevel]:
-    """The levels of a pod, strictest first; the last holds what is required and nothing else."""
+    """The levels of a pod, strictest first; the last has only what the spec requires."""
     affinity = _heaviest_first(spec.preferred_pod_affinity)
     anti_affinity = _heaviest_first(spec.preferred_pod_anti_affinity)
     preferred = _preferred(spec.preferred_node_affinity)

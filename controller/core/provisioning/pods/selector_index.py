@@ -1,7 +1,7 @@
-"""Which label selectors match which pods, without asking every selector about every pod.
+"""Index label selectors, so that the selectors that match a pod are found without evaluating all of them.
 
-A selector is interned with the namespaces that it looks at. Most selectors demand one value of one label: they are
-found by that label; the rest are asked one by one.
+A selector is interned with its namespaces. Selectors with an `In` expression are looked up by label value; the others
+are evaluated one by one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Namespaces = frozenset[str] | None
 
 
 class SelectorIndex:
-    """Interned selectors, numbered; `matching` answers for a pod's namespace and labels."""
+    """Interned selectors, identified by number."""
 
     def __init__(self, namespace_labels: Mapping[str, FrozenMap[str, str]]) -> None:
         self._namespace_labels = namespace_labels
@@ -65,7 +65,7 @@ class SelectorIndex:
         return (namespaces is None or namespace in namespaces) and matches(selector, labels)
 
     def namespaces(self, term: PodAffinityTerm, own: str) -> Namespaces:
-        """The namespaces of an affinity term: its list and those that its selector matches; neither: the pod's own."""
+        """The namespaces of an affinity term: listed or matched by its selector; without both, the pod's own."""
         if term.namespace_selector is None:
             return frozenset(term.namespaces) if term.namespaces else frozenset({own})
         if not term.namespace_selector.expressions:

@@ -1,7 +1,7 @@
-"""Host ports and volume attachments as resources: a node has each port once, and the attachments its CSINode says.
+"""Host ports and volume attachments as resources (slots): one of each port, attachments as in the CSINode.
 
-Slot names have a colon, which no Kubernetes resource name has. A port claimed on every address takes the slot of every
-address that somebody names, and one of its own; so two claims collide exactly when kube-scheduler's NodePorts says so.
+Slot names have a colon, which no Kubernetes resource name has. A port on every address takes the slots of all addresses
+that some pod names, and one of its own: so two pods exclude each other exactly if kube-scheduler's NodePorts says so.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import HostPort, PodSpec, Resources
 from controller.core.provisioning.pods.volume_needs import Volumes
 from controller.core.provisioning.resource_space import Floats, ResourceSpace
-from controller.core.scheduling.host_ports import WILDCARDS
 from controller.core.state.snapshot import Snapshot, StateNode
 
 PORT = "port:"
 ATTACHMENT = "csi:"
 UNLIMITED = 1e6
-"""Attachments of a driver that no limit is known of."""
+"""Attachments of a driver of which no limit is known."""
+WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, never bound
+"""hostIP values that stand for every address."""
 
 
 def is_slot(name: str) -> bool:
@@ -29,7 +30,7 @@ def is_slot(name: str) -> bool:
 
 
 class Ports:
-    """Names the slots of host ports. Give it every spec first, so that it knows which addresses are named."""
+    """Names the slots of host ports. `specs`: every pod spec of the problem, for the addresses that they name."""
 
     def __init__(self, specs: Iterable[PodSpec]) -> None:
         self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -48,7 +49,7 @@ class Ports:
 
 
 class Slots:
-    """Requests with their slots, and how many slots nodes have."""
+    """Slots of pods and of nodes."""
 
     def __init__(self, snapshot: Snapshot, specs: Iterable[PodSpec], volumes: Volumes) -> None:
         self.ports = Ports(specs)
@@ -62,14 +63,14 @@ class Slots:
         self._csi_nodes = snapshot.csi_nodes
 
     def requests(self, spec: PodSpec, attachments: Resources) -> Resources:
-        """What a pod takes of a node, slots included."""
+        """Requests of a pod, slots included."""
         if not spec.host_ports and not attachments:
             return spec.requests
         drivers = {ATTACHMENT + driver: count for driver, count in attachments.items()}
         return FrozenMap({**spec.requests, **self.ports.slots(spec.host_ports), **drivers})
 
     def on_new(self, space: ResourceSpace, instance_type: str) -> Resources:
-        """Slots of a new node: limits as known from the CSINodes of existing nodes of this type."""
+        """Slots of a new node. Attachment limits are those of CSINodes of existing nodes of this type."""
         have: dict[str, int] = {}
         for name in space.names:
             if name.startswith(PORT):

@@ -1,7 +1,7 @@
-"""Volumes made by hand: which of them each claim that waits for its pod is to get.
+"""Match unbound claims to statically provisioned volumes.
 
-kube-scheduler looks for a free volume on the node at hand, pod by pod. A plan gives each claim one volume for good, so
-that as many claims as possible have one that their pods can reach.
+kube-scheduler looks for a free volume pod by pod, on the node that it considers. A plan assigns each claim one volume,
+so that as many claims as possible have one that their pods can reach.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from controller.core.state.snapshot import Snapshot
 
 
 def matched(wishes: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
-    """A volume for as many claims as can be, each once. In their order, each gets the first of its own that is free.
+    """Maximum bipartite matching of claims to volumes, by augmenting paths.
 
-    Bipartite matching by augmenting paths: who comes later makes others change, and never leaves them without.
+    wishes: per claim, the suitable volumes, best first. Earlier claims may change their volume for later ones, but
+    never lose it.
     """
     holder: dict[str, PodKey] = {}
     held: dict[PodKey, str] = {}
     lost: set[str] = set()
-    """Volumes whose holders can have no other."""
+    """Volumes from which no augmenting path leads to a free one."""
     for claim in wishes:
         asked_by: dict[str, PodKey] = {}
         waiting = deque([claim])
@@ -46,16 +47,16 @@ def matched(wishes: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
 
 
 def together(these: Iterable[Choice], those: Iterable[Choice]) -> bool:
-    """Whether some node may satisfy both, as far as one key after the other tells."""
+    """Whether some node may satisfy both, judged key by key."""
     others = tuple(those)
     return all(any(not x.conflicts(y) for x in one for y in other) for one in these for other in others)
 
 
 def within_reach(reach: Iterable[Choice], snapshot: Snapshot, pools: Sequence[Requirements]) -> bool:
-    """Whether a node there is, or a Provisioner as far as its requirements tell, comes where a volume is."""
+    """Whether an existing node, or a new one by its Provisioner's requirements, can be where the volume is."""
     wanted = tuple(reach)
     nodes = (each.node.labels for each in snapshot.nodes.values() if not each.leaving)
     if any(all(any(term.accept(held) for term in terms) for terms in wanted) for held in nodes):
         return True
-    of_hosts = any(labels.HOSTNAME in term for terms in wanted for term in terms)
-    return not of_hosts and any(together(((pool,),), wanted) for pool in pools)
+    bound_to_host = any(labels.HOSTNAME in term for terms in wanted for term in terms)
+    return not bound_to_host and any(together(((pool,),), wanted) for pool in pools)

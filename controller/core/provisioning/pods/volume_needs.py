@@ -1,7 +1,7 @@
-"""What a pod's volumes demand: where they can be reached, and how many attachments they take.
+"""What a pod's volumes require: topology and attachments.
 
-By kube-scheduler's VolumeBinding, VolumeZone and NodeVolumeLimits filters. Where the peer differs: it reads the first
-term of a volume's affinity alone, ignores the binding mode, and places pods whose claims cannot be resolved.
+As kube-scheduler's filters VolumeBinding, VolumeZone and NodeVolumeLimits. Karpenter v0.27 differs: it reads only the
+first term of a volume's affinity, ignores the binding mode, and places pods whose claims cannot be resolved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ZONE_LABELS = frozenset({labels.ZONE, labels.REGION, *(k for k, v in labels.NORM
 
 
 class UnresolvedVolumeError(ValueError):
-    """A volume that cannot be placed: which, why, and what would help. Never leaves this module's callers."""
+    """A volume that cannot be placed: which, why, and what would help. Caught in `Volumes.needs`."""
 
 
 class Volumes:
@@ -40,7 +40,7 @@ class Volumes:
         self._pods = [pod for pod in pods if pod.volumes]
         self._uses = Counter(key for pod in self._pods for key in {self._key(pod, v) for v in pod.volumes})
         self.shared: Counter[str] = Counter()
-        """Volumes that several pods of the batch use, by driver: every node keeps an attachment free for each."""
+        """By driver, volumes that several pods of the batch use: every node keeps an attachment free for each."""
         if self._pods:
             self._uses.update(self._running_claims())
 
@@ -90,7 +90,7 @@ class Volumes:
         return any(driver in node.limits for node in self._snapshot.csi_nodes.values())
 
     def _resolve(self, key: PodKey, volume: PodVolume) -> tuple[list[Choice], str]:
-        """Where the volume can be reached, and the driver that attaches it."""
+        """Topology of the volume, and the driver that attaches it. Raises UnresolvedVolumeError."""
         claim = self._snapshot.claims.get(key)
         if claim is None and not volume.ephemeral:
             raise UnresolvedVolumeError(f"its PersistentVolumeClaim {'/'.join(key)} does not exist; create it")
@@ -106,12 +106,12 @@ class Volumes:
         if claim is not None and claim.selected_node in self._snapshot.nodes:
             return [_named(claim.selected_node)], driver_name(storage_class.provisioner)
         if storage_class.provisioner == NO_PROVISIONER:
-            return self._reach(self._made_by_hand(key, storage_class)), ""
+            return self._reach(self._static_volume(key, storage_class)), ""
         topologies = storage_class.allowed_topologies
         return ([] if topologies is None else [choice(topologies)]), driver_name(storage_class.provisioner)
 
     def _class(self, key: PodKey, wanted: str | None) -> StorageClass | None:
-        """The claim's class; None: no class, so that only volumes made by hand can be bound."""
+        """The claim's class; None: no class, so that only statically provisioned volumes can be bound."""
         if wanted is None:
             return self._default_class
         if not wanted:
@@ -132,15 +132,15 @@ class Volumes:
         return self._reach(volume), driver_name(volume.driver)
 
     def _reach(self, volume: PersistentVolume) -> list[Choice]:
-        """The volume's node affinity (any term), and the zones that stand in its labels alone ("a__b": either)."""
+        """The volume's node affinity (any term), and the zones of its labels ("a__b": either, as in VolumeZone)."""
         choices = [] if volume.node_affinity is None else [choice(volume.node_affinity)]
         for key, value in sorted(volume.labels.items()):
             if key in ZONE_LABELS:
                 choices.append((Requirements((Requirement.of(key, "In", value.split("__")),)),))
         return choices
 
-    def _made_by_hand(self, key: PodKey, storage_class: StorageClass) -> PersistentVolume:
-        name = self._by_hand.get(key)
+    def _static_volume(self, key: PodKey, storage_class: StorageClass) -> PersistentVolume:
+        name = self._static.get(key)
         if name is None:
             raise UnresolvedVolumeError(
                 f"no PersistentVolume of class {storage_class.name} that its pod could reach is free for its claim "
@@ -149,8 +149,8 @@ class Volumes:
         return self._snapshot.volumes[name]
 
     @cached_property
-    def _by_hand(self) -> dict[PodKey, str]:
-        """The volume that each claim will get of those made by hand: the smallest that will do, each given once."""
+    def _static(self) -> dict[PodKey, str]:
+        """The statically provisioned volume for each claim: the smallest suitable one, each assigned once."""
         pools = [pool_requirements(provisioner) for provisioner in self._snapshot.provisioners.values()]
         wishes: dict[PodKey, list[str]] = {}
         for pod in self._pods:
@@ -162,7 +162,7 @@ class Volumes:
         return matched(wishes)
 
     def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
-        """The free volumes made by hand that suit the claim, and where the pod may go, best first."""
+        """The free statically provisioned volumes that suit the claim and the pod's node affinity, best first."""
         claim = self._snapshot.claims.get(key)
         wanted = claim.storage_class_name if claim is not None else mount.storage_class_name
         storage_class = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
@@ -184,7 +184,7 @@ class Volumes:
         return [volume.name for volume in suitable]
 
     def attached(self, node: StateNode, driver: str) -> int:
-        """Attachments of a driver that a node's pods hold, each volume once; one kept for each shared of the batch."""
+        """Attachments of a driver on a node, each volume once, plus one per shared volume of the batch."""
         held = {self._key(pod, volume) for pod in node.pods for volume in pod.volumes}
         return sum(self._driver(key) == driver for key in held) + self.shared.get(driver, 0)
 
