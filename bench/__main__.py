@@ -1,4 +1,4 @@
-"""`python -m bench`: solve a problem file, or all of a folder beside the peer's figures.
+"""`python -m bench`: solve a problem file, or all of a folder beside Karpenter 1.14's figures.
 
 What brings the sandbox along is imported by the commands that run it: a solve's memory is the solve's own.
 """
@@ -21,15 +21,15 @@ from bench.runs import Run, document, run
 from controller.core.audit.plan_audit import judge
 from controller.core.provisioning import SolveOptions
 
-PRICES = """# Prices beside the bound and the peer
+PRICES = """# Prices beside the bound and Karpenter 1.14
 
 Made by `python -m bench prices FOLDER --peer FILE`. Price: the least that the plan's nodes cost; expected: as EC2 is
 expected to choose among each node's offerings. Bound: the divisible optimum, below which no plan for these pods can be.
-Peer: Karpenter's newest scheduler on the same file, the cheapest offering of each of its nodes. A plan that leaves pods
-out is cheap, so there are three ratios: `÷ peer` is to its price once all pods are placed (†) where its first round
-left many out and further rounds were measured, else to its first round; `first round` is to that always; `a pod` to
-that for each pod placed. Its seconds and the pods that it left out are its first round's. Seconds: CPU time at the
-default budget, cold.
+Karpenter: the scheduler of Karpenter 1.14 on the same file, the cheapest offering of each of its nodes. A plan that
+leaves pods out is cheap, so there are three ratios: `÷ Karpenter` is to its price once all pods are placed (†) where
+its first round left many out and further rounds were measured, else to its first round; `first round` is to that
+always; `a pod` to that for each pod placed. Its seconds and the pods that it left out are its first round's. Seconds:
+CPU time at the default budget, cold.
 
 """
 
@@ -55,7 +55,9 @@ def solve_file(file: Path, budget: float | None, output: str) -> None:
 
 @main.command("all")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The peer's figures (JSON).")
+@click.option(
+    "--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Karpenter's figures (JSON)."
+)
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 @click.option("--against", help="A command that solves the file given as its last argument: timed in the same run.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Of each, the fastest counts.")
@@ -137,11 +139,13 @@ def made(folder: Path, seed: int) -> None:
 
 @main.command("prices")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The peer's figures (JSON).")
+@click.option(
+    "--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Karpenter's figures (JSON)."
+)
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def prices(folder: Path, peer: Path | None, budget: float | None, into: Path) -> None:
-    """Prices over the bound and the peer's: solve every problem of FOLDER, and write prices.md."""
+    """Prices over the bound and Karpenter 1.14's: solve every problem of FOLDER, and write prices.md."""
     known = orjson.loads(peer.read_bytes()) if peer else {}
     text = report([Row.of(line) for line in lines(folder, known, budget, None)])
     into.mkdir(parents=True, exist_ok=True)

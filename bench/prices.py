@@ -1,4 +1,4 @@
-"""The table of prices (Markdown): ours over the lower bound and over the peer's, problem by problem, and the means."""
+"""The table of prices (Markdown): ours over the lower bound and Karpenter 1.14's, by problem, and the means."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from bench.report import Line
 FREE = ("generic", "selectors", "taints", "pools", "daemonsets", "gpu")
 """Shapes whose pods have no rules between them: there the bound is tight."""
 MIXES = "mix"
-"""The pods and types of the peer's own benchmark: where the bound of their kinds is no target."""
+"""The pods and types of Karpenter 1.14's own benchmark: where the bound of their kinds is no target."""
 HEAD = (
-    "problem", "price $/h", "expected", "÷ bound", "÷ peer", "÷ peer, first round", "÷ peer, a pod", "nodes", "CPU s",
-    "peer's s", "left out", "peer's",
+    "problem", "price $/h", "expected", "÷ bound", "÷ Karpenter", "÷ Karpenter, first round", "÷ Karpenter, a pod",
+    "nodes", "CPU s", "Karpenter's s", "left out", "Karpenter's",
 )  # fmt: skip
 ALL_ROUNDS = "†"
-"""Marks a ratio to what the peer pays after as many rounds as it needs to place all pods."""
+"""Marks a ratio to what Karpenter 1.14 pays after as many rounds as it needs to place all pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One problem. Prices in $/hour, times in CPU seconds; of the peer only where it is known.
+    """One problem. Prices in $/hour, times in CPU seconds; of Karpenter 1.14 only where it is known.
 
-    peer_price: of the peer's first round, as are `peer_seconds` and `peer_left_out`. peer_price_of_all: once it went on
-    until all pods were placed, where that was measured.
+    peer_price: of Karpenter 1.14's first round, as are `peer_seconds` and `peer_left_out`. peer_price_of_all: once it
+    went on until all pods were placed, where that was measured.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Row:
 
     @classmethod
     def of(cls, line: Line) -> Row:
-        """From a problem's document and the peer's figures."""
+        """From a problem's document and Karpenter 1.14's figures."""
         ours, peer = line.ours, line.peer.get("peer", {})
         return cls(
             line.name,
@@ -67,18 +67,18 @@ class Row:
 
     @property
     def over_peer(self) -> float | None:
-        """Price over the peer's: that of all pods, where it is known."""
+        """Price over Karpenter 1.14's: that of all pods, where it is known."""
         theirs = self.peer_price_of_all or self.peer_price
         return self.price / theirs if theirs else None
 
     @property
     def over_peer_first(self) -> float | None:
-        """Price over that of the peer's first round, whatever each of them left out."""
+        """Price over that of Karpenter 1.14's first round, whatever each of them left out."""
         return self.price / self.peer_price if self.peer_price else None
 
     @property
     def over_peer_a_pod(self) -> float | None:
-        """Price for each pod placed, over that of the peer's first round."""
+        """Price for each pod placed, over that of Karpenter 1.14's first round."""
         if not self.peer_price:
             return None
         placed, theirs = self.pods - self.left_out, self.pods - self.peer_left_out
@@ -113,7 +113,7 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def means(rows: Sequence[Row]) -> Iterable[str]:
-    """One line for each group of problems that there is, and one for all of them beside the peer."""
+    """One line for each group of problems that there is, and one for all of them beside Karpenter 1.14."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         shape, _, size = row.name.rpartition("-")
@@ -130,10 +130,10 @@ def means(rows: Sequence[Row]) -> Iterable[str]:
         )
         least = fmean(row.bound / (row.peer_price_of_all or row.peer_price or 1.0) for row in beside)
         yield (
-            f"- Price ÷ peer, all {len(beside)}: {same:.3f} on the mean; {first:.3f} of its first round, whatever that "
-            f"left out; {a_pod:.3f} of its first round for each pod placed."
+            f"- Price ÷ Karpenter, all {len(beside)}: {same:.3f} on the mean; {first:.3f} of its first round, whatever "
+            f"that left out; {a_pod:.3f} of its first round for each pod placed."
         )
-        yield f"- The bound itself is {least:.3f} of the peer's price: no plan for all pods can be below that."
+        yield f"- The bound itself is {least:.3f} of Karpenter 1.14's price: no plan for all pods can be below that."
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The table of all problems: ours beside the peer's figures, with ratios and growth.
+"""The table of all problems: ours beside Karpenter 1.14's figures, with ratios and growth.
 
 Seconds are CPU seconds of one process from decoded JSON to the plan, cold: objects read, catalog compiled. `solve s`
 are those without the reading of objects, which a controller does once an object.
@@ -22,14 +22,14 @@ from rich.table import Table
 
 Document = Mapping[str, Any]
 COLUMNS = (
-    "problem", "pods/s", "× peer", "seconds", "solve s", "price", "÷ bound", "÷ peer",
-    "nodes", "peer's", "left", "peer's", "MB",
+    "problem", "pods/s", "× Karpenter", "seconds", "solve s", "price", "÷ bound", "÷ Karpenter",
+    "nodes", "Karpenter's", "left", "Karpenter's", "MB",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One problem: our document, the peer's figures, and another solver's seconds where one was asked for."""
+    """One problem: our document, Karpenter 1.14's figures, and another solver's seconds where one was asked for."""
 
     name: str
     ours: Document
@@ -116,7 +116,7 @@ PREFACE = """# First plans: speed and price
 Written by `python -m bench all FOLDER --peer PEER.json --budget 0 --runs 5 --into docs/benchmarks/scheduling.md`,
 each problem in processes of its own, of which the fastest counts. Seconds are CPU seconds from decoded JSON to the
 plan, cold; `solve s` leaves out reading the objects, which a controller does once an object. MB is the process's peak
-memory until the plan was made; of 100,000 pods, nearly all of it is their JSON. The peer's
+memory until the plan was made; of 100,000 pods, nearly all of it is their JSON. Karpenter 1.14's
 columns are Karpenter 1.14's Solve on the same problem. `field-2170` (1,060 nodes, 20 node pools, 768 types in 3
 zones, spot and on demand) and `deployments-N` (100 deployments) are made by `python -m bench made FOLDER`.
 """

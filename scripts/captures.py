@@ -27,8 +27,12 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
+from controller.cli.cluster.cluster_view import ClusterLocation
+from controller.cli.cluster.live_view import watch_cluster
 from controller.cli.inputs.scenario import state_of
 from controller.cli.inputs.sources import read_cluster
+from controller.cli.view.command import LiveReader
+from controller.cli.view.screen import ScreenState, page
 from controller.core.provisioning.problem import provisionable
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
@@ -38,6 +42,7 @@ ROOT = Path(__file__).parent.parent
 CAPTURES = ROOT / "docs" / "captures"
 WORKLOADS = ROOT / "stacks" / "workloads" / "fleet.yaml"
 COLUMNS = 140
+LINES = 34
 DEADLINE_SECONDS = 240.0
 RESOURCES = {"Deployment": DEPLOYMENTS, "DaemonSet": DAEMON_SETS}
 
@@ -51,7 +56,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sandbox(Path(folder)) as environment:
         kube = KubeClient(connect(environment["KUBECONFIG"]))
         node = fill(kube)
-        capture("view", "view", "--once", environment=environment)
+        capture_live_view(environment["KUBECONFIG"])
         capture("explain-pod", "explain", "pod", "stuck", environment=environment)
         capture("explain-node", "explain", "node", node, environment=environment)
         capture("check", "check", environment=environment)
@@ -94,6 +99,14 @@ def fill(kube: KubeClient) -> str:
     raise SystemExit("the workloads did not get their nodes in time")
 
 
+def capture_live_view(kubeconfig: str) -> None:
+    """Draw the page that `nodeless view` shows on a terminal of COLUMNS × LINES."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    with watch_cluster(ClusterLocation(kubeconfig)) as cluster:
+        console.print(page(LiveReader(cluster).read(), ScreenState(), LINES, keys=True))
+    save("view", console, "nodeless view")
+
+
 def capture(name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
     """Run `nodeless ARGUMENTS` and draw what it prints."""
     colours: dict[str, Any] = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
@@ -102,10 +115,16 @@ def capture(name: str, *arguments: str, environment: dict[str, str] | None = Non
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text.from_ansi(found.stdout.rstrip()))
+    save(name, console, f"nodeless {' '.join(arguments)}")
+    click.echo(f"exit code {found.returncode}")
+
+
+def save(name: str, console: Console, title: str) -> None:
+    """Write what the console recorded as NAME.svg."""
     path = CAPTURES / f"{name}.svg"
-    drawn = console.export_svg(title=f"nodeless {' '.join(arguments)}")
+    drawn = console.export_svg(title=title)
     path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))  # no fonts from the network
-    click.echo(f"{path.relative_to(ROOT)}: exit code {found.returncode}")
+    click.echo(str(path.relative_to(ROOT)))
 
 
 if __name__ == "__main__":

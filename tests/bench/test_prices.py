@@ -32,9 +32,9 @@ def test_where_the_peer_s_price_of_all_pods_is_known_it_is_what_counts_and_the_f
     row = Row.of(Line("anti-zone-500", OURS, {**PEER, "peer_all_rounds": {"price": 16.0, "rounds": 3}}))
     assert row.cells()[4:7] == ("0.500†", "0.800", "0.400")
     assert list(means([row]))[1:] == [
-        "- Price ÷ peer, all 1: 0.500 on the mean; 0.800 of its first round, whatever that left out; "
+        "- Price ÷ Karpenter, all 1: 0.500 on the mean; 0.800 of its first round, whatever that left out; "
         "0.400 of its first round for each pod placed.",
-        "- The bound itself is 0.400 of the peer's price: no plan for all pods can be below that.",
+        "- The bound itself is 0.400 of Karpenter 1.14's price: no plan for all pods can be below that.",
     ]
 
 
@@ -51,7 +51,7 @@ def test_the_report_has_a_row_for_each_problem_and_the_means_of_each_group() -> 
     assert list(means(rows)) == [
         "- Price ÷ bound, with rules between pods, 500 pods: 1.250 on the mean.",
         "- Price ÷ bound, without rules between pods, 500 pods: 1.250 on the mean.",
-        "- Price ÷ peer, all 4: 0.800 on the mean; 0.800 of its first round, whatever that left out; "
+        "- Price ÷ Karpenter, all 4: 0.800 on the mean; 0.800 of its first round, whatever that left out; "
         "0.400 of its first round for each pod placed.",
-        "- The bound itself is 0.640 of the peer's price: no plan for all pods can be below that.",
+        "- The bound itself is 0.640 of Karpenter 1.14's price: no plan for all pods can be below that.",
     ]
