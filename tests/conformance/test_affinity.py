@@ -361,7 +361,7 @@ def test_pods_on_their_way_out_still_repel() -> None:
 
 
 def test_targets_on_nodes_of_any_origin_count() -> None:
-    """Sheet 4.2: a managed node group's pod is a target like any."""
+    """A managed node group's pod is a target like any."""
     foreign = node(name="foreign", provisioner="", zone=ZONE_3, allocatable={"cpu": "0", "pods": 0})
     cluster = Cluster()
     cluster.add(state_node(node=foreign, pods=[running_pod(node="foreign", labels=APP, requests={})]))

@@ -127,7 +127,7 @@ def test_each_pod_s_quantity_is_rounded_up_not_their_sum() -> None:
 
 
 def test_quantities_in_the_api_server_s_form_are_exact() -> None:
-    """Sheet 3.7: 2.95Gi is stored as 3167538380800m."""
+    """2.95Gi is stored as 3167538380800m."""
     memory = 3167538381
     exact = [fake_type("exact", memory=memory + 10 * 2**20)]
     waiting = of_spec(containers=[container(requests={"memory": "3167538380800m"})])

@@ -168,7 +168,7 @@ def test_an_unexpected_daemon_pod_frees_nothing() -> None:
 
 
 def test_daemons_yet_to_come_are_reserved_on_a_node_on_its_way() -> None:
-    """Sheet 3.4: 16 cpu, less 0.1, less a daemon of 1 that has not started."""
+    """16 cpu, less 0.1, less a daemon of 1 that has not started."""
     cluster = with_daemons(daemon_set(requests={"cpu": "1"}))
     (name,) = cluster.provision(pending_pod(requests={"cpu": "14"})).nodes
     cluster.change(name, pods=())
@@ -176,7 +176,7 @@ def test_daemons_yet_to_come_are_reserved_on_a_node_on_its_way() -> None:
 
 
 def test_daemons_that_a_limit_range_defaulted_count_as_they_run() -> None:
-    """Sheet 10.13: the template asks for nothing, admission added 1 cpu and 1Gi to the pods."""
+    """The template asks for nothing, admission added 1 cpu and 1Gi to the pods."""
     owner = daemon_set()
     cluster = with_daemons(owner)
     live = replace(daemon_pod(owner, "other", running_pod(node="other", requests=ONE)), created=5.0)

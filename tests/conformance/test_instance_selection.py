@@ -146,7 +146,7 @@ def test_prices_of_what_may_be_launched_decide_alone() -> None:
 
 
 def test_an_offering_without_capacity_is_never_planned() -> None:
-    """Sheet 3.4: only available offerings count, for the plan and its alternatives."""
+    """Only available offerings count, for the plan and its alternatives."""
     offers = (Offering(ZONE_1, keys.SPOT, 0.1, available=False), Offering(ZONE_2, keys.SPOT, 0.2))
     planned = Cluster(catalog=[fake_type("t", offered=offers)]).provision(pending_pod()).only
     assert [each.zone for each in (planned.offering, *planned.alternatives)] == [ZONE_2]

@@ -62,6 +62,6 @@ def test_limits_that_suffice_if_spent_well_place_every_pod() -> None:
 
 
 def test_a_provisioner_at_its_limit_gives_way_to_a_lighter_one() -> None:
-    """Sheet 3.11: none left, the next Provisioner is tried."""
+    """None left, the next Provisioner is tried."""
     pools = [provisioner(name="full", weight=50, limits={"cpu": "0"}), provisioner(name="open")]
     assert Cluster(pools).provision(pending_pod()).only.provisioner == "open"

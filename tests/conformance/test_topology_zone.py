@@ -179,7 +179,7 @@ def test_a_missing_selector_counts_nobody() -> None:
 
 
 def test_an_empty_selector_counts_every_pod_of_the_namespace() -> None:
-    """Sheet 4.2: `{}` matches all."""
+    """`{}` matches all."""
     cluster = Cluster()
     cluster.add(holding(ZONE_1, labels={"any": "thing"}))
     assert cluster.provision(*spreading(2, spread(of=LabelSelector()))).homes() == [ZONE_2, ZONE_3]

@@ -319,7 +319,7 @@ def test_ephemeral_volumes_follow_their_class_s_zones() -> None:
 
 
 def test_volumes_of_running_pods_hold_their_attachments() -> None:
-    """Sheet 3.10: bound pods and candidates count together, each volume once."""
+    """Bound pods and candidates count together, each volume once."""
     cluster = limited_to_one(storage_class("sc", ZONE_1))
     held = replace(running_pod(node="n", requests={"cpu": "10m"}), volumes=(PodVolume("a", "held"),))
     cluster.objects["claims"] = {("default", "held"): claim("held", volume_name="pv")}
