@@ -1,7 +1,7 @@
 """A lower bound: the least that any plan can cost which places all pods that can be placed.
 
 Pods and nodes are divisible here, all else holds that can be said of amounts: selectors, taints, resources with the
-daemons' share taken off, limits, free room on nodes there are, spread and anti-affinity over zones and over hosts.
+daemons' share taken off, limits, free room on existing nodes, spread and anti-affinity over zones and over hosts.
 Preferences are left out (a plan may give them up), as are pod affinity and the order of binding: a bound may be too
 low, never too high.
 """
@@ -38,8 +38,8 @@ class Bound:
     """price_per_hour: $/hour that no plan undercuts which leaves no more than `unplaced` pods out.
 
     unplaced: pods that no plan can place (for limits a fraction may remain). pod_worth: by a pod of each class, what
-    one more of its kind adds to the price, $/hour. offering_prices: the offerings that the divisible optimum uses, with
-    the (fractional) number of nodes of each.
+    one more of its kind adds to the price, $/hour. nodes: the offerings of the linear program's optimum, with the
+    (fractional) number of nodes of each.
     """
 
     price_per_hour: float

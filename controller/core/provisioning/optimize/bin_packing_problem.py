@@ -1,9 +1,9 @@
-"""What refinement may move: the units of a first plan as lots, and the bins that they can go into.
+"""The bin packing problem of refinement: item types and the bins that they can go into, as arrays.
 
-Zones and other domains of topology stay as they were dealt out (an item's mask pins them), so every rule over labels
-holds wherever a lot goes. What is left are rules over hosts. Spread and anti-affinity over hosts become columns beside
-the resources: a row has so much of a rule, a unit takes so much of it. Units with affinity to a host's pods move
-together with those pods, as one cluster, or stay with them on a node that exists.
+Topology domains stay as the first plan allocated them: an item's mask pins them, so rules over labels hold wherever its
+units go. Rules over hosts remain. Spread and anti-affinity over hosts become columns beside the resources: a bin has a
+capacity of the rule, a unit takes some of it. Units with affinity to pods of the same host move together with them, as
+one unit, or stay with them on an existing node.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from controller.core.provisioning.topology.bundles import UnitRule
 from controller.core.provisioning.topology.groups import RuleKind
 
 SHORT = 150
-"""Up to so many offers are all looked at."""
+"""Up to this many bin types, the shortlist is all of them."""
 EACH = 6
-"""Where there are more: how many for each lot, those where its share of the node costs least."""
+"""Bin types on the shortlist for each item type: those where its share of the bin costs least."""
 STEP = 2.0
-"""And the best one of every size: those whose prices are within this factor of each other."""
+"""Beside them the best bin type of every size: a size is a range of prices within this factor."""
 LEAN = 2
-"""Existing rows are told apart by what they have more of than of their scarcest resource: two times, four, or more."""
+"""Existing rows are grouped by how much more of each resource they have than of their scarcest, in powers of two up
+to this one."""
 MATCHED_ONLY = 1e-6
-"""What a pod that some anti-affinity merely matches takes of the rule's column: any number fit where no owner is."""
+"""What a pod takes of the column of an anti-affinity that only matches it: any number fit beside no owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`units` of an item in every unit of a lot."""
+    """`units` of an item in each unit of an item type."""
 
     item: Item
     units: int
@@ -46,7 +47,7 @@ class Part:
 
 @dataclass(slots=True)
 class ItemType:
-    """`count` units that are alike. parts: of one unit. A plain lot draws on several items, one after the other."""
+    """`count` equal units. parts: what one unit is made of. A plain item type draws on several items, in order."""
 
     parts: tuple[Part, ...]
     count: int
@@ -56,7 +57,7 @@ class ItemType:
     signature: int
     rules: tuple[UnitRule, ...]
     sources: list[tuple[Item, int]]
-    """Of a plain lot: the items that its units are of, and how many of each."""
+    """For a plain item type: the items that its units belong to, and how many of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class FixedPlacement:
 
 @dataclass(frozen=True, slots=True)
 class LPEstimate:
-    """A divisible optimum's nodes, for how much there was to place, and the columns of host rules that it counted."""
+    """An optimum of the linear program: its number of nodes, the size of what it placed, the host rules it counted."""
 
     nodes: float
     size: float
@@ -78,47 +79,54 @@ class LPEstimate:
 
 
 class BinPackingProblem:
-    """Lots and the bins for them, as arrays.
+    """D item types and their bins, over W columns: the resources, then one column per host rule.
 
-    requests: D x W, the resources first, then a column per host rule. counts: D. Bins are the existing rows (room
-    E x W, open_to E x D), and the offers: capacity B x W, price B (what the objective counts, $/hour), allowed B x D.
+    requests: D x W. counts: D. Existing nodes are E bins: room E x W, open_to E x D. Bin types, B: capacity B x W,
+    allowed B x D, price B ($/hour as the objective counts it: with weight premium and node cost).
     """
 
     def __init__(self, packer: Packer, extra: Sequence[Item]) -> None:
         self.packer = packer
         self.catalog: CompiledCatalog = packer.catalog
-        self.lots: list[ItemType] = []
-        self.frozen: list[FixedPlacement] = []
+        self.item_types: list[ItemType] = []
+        self.fixed: list[FixedPlacement] = []
         self._plain: dict[tuple[object, ...], int] = {}
-        self.stands: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """Per row of the first plan, the lots on it, and how many units of each."""
+        self.first_plan: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        """Per row of the first plan, the item types on it and how many units of each."""
         self._collect()
-        for item in extra:
-            if item.count:
-                self._add_plain(item, item.count)
-        self.counts: Floats = np.array([lot.count for lot in self.lots], dtype=np.float64)
+        waiting = [(self._add_plain(item, item.count), item.count) for item in extra if item.count]
+        self.unplaced: Floats = np.zeros(len(self.item_types))
+        """D: units that the first plan left out, of item types that it placed units of or not."""
+        for number, count in waiting:
+            self.unplaced[number] += count
+        self.pinned: Bools = np.array([_pinned(item_type) for item_type in self.item_types], dtype=np.bool_)
+        """D: other pods' places may rest on those of these units, so as many as before must be placed."""
+        self.counts: Floats = np.array([item_type.count for item_type in self.item_types], dtype=np.float64)
         self._find_columns()
-        self._find_offers()
+        self._find_all_bins()
         self._find_existing()
-        self.limits = find_limits(self.catalog, self.offers, len(self.offers))
+        self.limits = find_limits(self.catalog, self.bin_types, len(self.bin_types))
         self.dense = len(self.catalog.space)
         self.units = ItemArrays(self.requests, self.dense)
         self.shortlist = self._shorten()
         self.dependent: Bools = self._find_dependent()
-        """Per lot: it can only go to new nodes, all of them of Provisioners with limits."""
+        """D: whether the units can only go to new nodes of Provisioners with limits."""
         self.start: Ints | None = None
-        """Bins (places in the shortlist) that the last divisible optimum used."""
+        """Bins, as places in the shortlist, that the last linear program used: the next one starts with them."""
         total = self.counts @ self.requests[:, : self.dense]
         self.inverse_sum: Floats = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-        """Per resource, one over what all lots ask for together: by it, parts of the whole are told."""
-        self.floor = 0.0
-        """$/hour: the divisible optimum of all lots, the first that was asked for."""
-        self.pressing: list[LPEstimate] = []
-        """Of the first divisible optimum, host rules left out, and of the last."""
+        """Per resource, one over what all units ask for together: turns amounts into shares of the whole."""
+        self.lp_bound = 0.0
+        """$/hour: the optimum of the first linear program, which is over all units; 0 before it was solved."""
+        self.lp_estimates: list[LPEstimate] = []
+        """Of the first linear program, which has no host rules, and of the last."""
         kinds: dict[tuple[bytes, bytes], int] = {}
-        named = [kinds.setdefault((lot.bits.tobytes(), lot.existing.tobytes()), len(kinds)) for lot in self.lots]
+        named = [
+            kinds.setdefault((item_type.bits.tobytes(), item_type.existing.tobytes()), len(kinds))
+            for item_type in self.item_types
+        ]
         self.kinds: Ints = np.array(named, dtype=np.int64)
-        """Per lot: equal for those that labels and taints let into the same bins."""
+        """D: equal numbers for item types that labels and taints let into the same bins."""
 
     def _collect(self) -> None:
         by_row: dict[int, list[tuple[Item, int]]] = defaultdict(list)
@@ -130,36 +138,36 @@ class BinPackingProblem:
             together = self._together(held)
             for item, count in held:
                 if id(item) not in together:
-                    self.stands[row].append((self._add_plain(item, count), count))
+                    self.first_plan[row].append((self._add_plain(item, count), count))
             bound = [(item, count) for item, count in held if id(item) in together]
             if bound and row < self.packer.table.existing:
-                self.frozen.extend(FixedPlacement(row, item, count) for item, count in bound)
+                self.fixed.extend(FixedPlacement(row, item, count) for item, count in bound)
             elif bound:
-                self.stands[row].append((len(self.lots), 1))
+                self.first_plan[row].append((len(self.item_types), 1))
                 self._add_cluster(bound)
 
     def _together(self, held: Iterable[tuple[Item, int]]) -> set[int]:
-        """The items on a row that one needs the other of: those with a host affinity, and what it matches there."""
+        """The items of a row that must stay together: those with a host affinity, and those that it matches."""
         asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is RuleKind.AFFINITY and r.obeys}
         if not asked:
             return set()
         return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)}
 
     def _add_plain(self, item: Item, count: int) -> int:
-        """Units that depend on no other; the number of their lot."""
+        """Add units that depend on no others; the number of their item type."""
         key = (item.mask.index, item.request.tobytes(), tuple(rule.identity for rule in item.rules))
-        number = self._plain.setdefault(key, len(self.lots))
-        if number == len(self.lots):
+        number = self._plain.setdefault(key, len(self.item_types))
+        if number == len(self.item_types):
             mask = item.mask
-            self.lots.append(
+            self.item_types.append(
                 ItemType((Part(item, 1),), 0, item.request, mask.bits, mask.existing, mask.signature, item.rules, [])
             )
-        lot = self.lots[number]
-        lot.count += count
-        if lot.sources and lot.sources[-1][0] is item:
-            lot.sources[-1] = (item, lot.sources[-1][1] + count)
+        item_type = self.item_types[number]
+        item_type.count += count
+        if item_type.sources and item_type.sources[-1][0] is item:
+            item_type.sources[-1] = (item, item_type.sources[-1][1] + count)
         else:
-            lot.sources.append((item, count))
+            item_type.sources.append((item, count))
         return number
 
     def _add_cluster(self, held: list[tuple[Item, int]]) -> None:
@@ -167,7 +175,7 @@ class BinPackingProblem:
         signature = 0
         for mask in masks:
             signature = self.packer.signatures.merge(signature, mask.signature)
-        self.lots.append(
+        self.item_types.append(
             ItemType(
                 parts=tuple(Part(item, count) for item, count in held),
                 count=1,
@@ -181,49 +189,49 @@ class BinPackingProblem:
         )
 
     def _find_columns(self) -> None:
-        """A column for every host rule that some lot takes of."""
+        """Give every host rule that some item type takes of a column."""
         found: dict[int, UnitRule] = {}
-        for lot in self.lots:
-            for rule in lot.rules:
+        for item_type in self.item_types:
+            for rule in item_type.rules:
                 if _taken(rule) > 0:
                     found.setdefault(rule.group.index, rule)
         self.rules = list(found.values())
         width = len(self.catalog.space)
         place = {index: width + number for number, index in enumerate(found)}
-        self.requests: Floats = np.zeros((len(self.lots), width + len(found)))
-        for number, lot in enumerate(self.lots):
-            self.requests[number, :width] = lot.request
-            for rule in lot.rules:
+        self.requests: Floats = np.zeros((len(self.item_types), width + len(found)))
+        for number, item_type in enumerate(self.item_types):
+            self.requests[number, :width] = item_type.request
+            for rule in item_type.rules:
                 if rule.group.index in place:
                     self.requests[number, place[rule.group.index]] = _taken(rule)
 
-    def _find_offers(self) -> None:
+    def _find_all_bins(self) -> None:
         catalog = self.catalog
-        self.offers, self.signatures, self.allowed = self._offers()
-        option = self.offers.option
+        self.bin_types, self.signatures, self.allowed = self._bin_types()
+        option = self.bin_types.option
         caps = np.array([_cap(rule) for rule in self.rules])
         own = np.maximum(catalog.allocatable[:, option].T, 0.0)
         self.capacity: Floats = np.concatenate([own, np.broadcast_to(caps, (len(option), len(caps)))], axis=1)
-        self.price: Floats = self.offers.price * self.packer.premium[option] + self.packer.options.node_cost_per_hour
+        self.price: Floats = self.bin_types.price * self.packer.premium[option] + self.packer.options.node_cost_per_hour
         self._fit(self.allowed, self.capacity)
 
     def _find_existing(self) -> None:
         self.room = self._room_existing()
-        here = [lot.existing for lot in self.lots]
+        here = [item_type.existing for item_type in self.item_types]
         self.open_to: Bools = np.stack(here, axis=1) if here else np.zeros((len(self.room), 0), dtype=np.bool_)
         self._fit(self.open_to, self.room)
 
     def _find_dependent(self) -> Bools:
-        unlimited = np.ones(len(self.offers), dtype=np.bool_)
+        unlimited = np.ones(len(self.bin_types), dtype=np.bool_)
         for limit in self.limits:
             unlimited &= limit.takes <= 0
         free = self.allowed[unlimited].any(axis=0) | self.open_to.any(axis=0)
         return np.asarray(~free & self.allowed.any(axis=0), dtype=np.bool_)
 
     def _shorten(self) -> Ints:
-        """Offers worth a look: for each lot those where its share of the node costs least, of every size."""
-        if len(self.offers) <= SHORT or not len(self.lots):
-            return np.arange(len(self.offers))
+        """The shortlist: for each item type the bin types where its share costs least, in all and of every size."""
+        if len(self.bin_types) <= SHORT or not len(self.item_types):
+            return np.arange(len(self.bin_types))
         own = self.capacity[:, : self.dense]
         inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
         shares = np.zeros(self.allowed.shape)
@@ -236,13 +244,13 @@ class BinPackingProblem:
         return np.unique(np.concatenate(found))
 
     def size(self, counts: Floats) -> float:
-        """How much so many units (D) are of all that the lots ask for: a share for each resource, added up."""
+        """The size of these counts (D): their share of all requests, summed over resources."""
         return float(counts @ self.requests[:, : self.dense] @ self.inverse_sum)
 
     def existing_groups(self) -> list[Ints]:
-        """Existing rows by the lots that may go there and by what they are short of: what prices are asked for."""
+        """Existing rows grouped by the item types they let in and by their scarcest resource: bins of the program."""
         found: dict[bytes, list[int]] = defaultdict(list)
-        here = np.stack([lot.existing for lot in self.lots], axis=1)
+        here = np.stack([item_type.existing for item_type in self.item_types], axis=1)
         shares = self.room[:, : self.dense] * self.inverse_sum
         leanest = np.maximum(np.where(self.inverse_sum > 0, shares, np.inf).min(axis=1, keepdims=True), 1e-12)
         lean = np.clip(np.round(np.log2(np.maximum(shares, 1e-12) / leanest)), 0, LEAN).astype(np.int8)
@@ -257,42 +265,42 @@ class BinPackingProblem:
             if len(asked):
                 allowed[:, asked] &= self.requests[asked, column] <= capacity[:, column, None]
 
-    def _offers(self) -> tuple[BinTypes, Ints, Bools]:
-        """The offers; where lots settle open labels, once for each way in which they do."""
+    def _bin_types(self) -> tuple[BinTypes, Ints, Bools]:
+        """The bin types; where item types settle labels that Provisioners leave open, one copy for each signature."""
         masks: dict[bytes, int] = {}
-        of_lot = [masks.setdefault(lot.bits.tobytes(), len(masks)) for lot in self.lots]
+        mask_of = [masks.setdefault(item_type.bits.tobytes(), len(masks)) for item_type in self.item_types]
         bits = [np.frombuffer(key, dtype=np.uint64) for key in masks]
-        offers = find_bin_types(self.catalog, bits, by_zone=False)
-        lets_in = offers.allowed[:, of_lot] if of_lot else np.zeros((len(offers), 0), dtype=np.bool_)
-        signatures = np.array([lot.signature for lot in self.lots], dtype=np.int64)
+        bin_types = find_bin_types(self.catalog, bits, by_zone=False)
+        lets_in = bin_types.allowed[:, mask_of] if mask_of else np.zeros((len(bin_types), 0), dtype=np.bool_)
+        signatures = np.array([item_type.signature for item_type in self.item_types], dtype=np.int64)
         kinds = sorted(set(signatures.tolist()) | {0})
         if len(kinds) == 1:
-            return offers, np.zeros(len(offers), dtype=np.int64), lets_in
+            return bin_types, np.zeros(len(bin_types), dtype=np.int64), lets_in
         picked, signature, tables = [], [], []
         for kind in kinds:
             fine = lets_in & np.isin(signatures, (0, kind))
-            useful = np.flatnonzero((fine & (signatures == kind)).any(axis=1)) if kind else np.arange(len(offers))
+            useful = np.flatnonzero((fine & (signatures == kind)).any(axis=1)) if kind else np.arange(len(bin_types))
             picked.append(useful)
             signature.append(np.full(len(useful), kind, dtype=np.int64))
             tables.append(fine[useful])
         rows = np.concatenate(picked)
         again = BinTypes(
-            offers.option[rows],
-            offers.offering_key[rows],
-            offers.price[rows],
-            offers.zone[rows],
-            offers.allowed[rows],
-            offers.zones,
+            bin_types.option[rows],
+            bin_types.offering_key[rows],
+            bin_types.price[rows],
+            bin_types.zone[rows],
+            bin_types.allowed[rows],
+            bin_types.zones,
         )
         return again, np.concatenate(signature), np.concatenate(tables)
 
     def _room_existing(self) -> Floats:
-        """What is free on existing rows before the plan puts anything there, frozen units apart."""
+        """E x W: what is free on existing rows without the plan's units, except those that stay fixed there."""
         table, hosts = self.packer.table, self.packer.hosts
         count = table.existing
         free = table.free[:, :count].copy()
         planned = {rule.group.index: (np.zeros(count), np.zeros(count)) for rule in self.rules}
-        stays = [(one.row, one.item, -one.units) for one in self.frozen]
+        stays = [(one.row, one.item, -one.units) for one in self.fixed]
         moves = [
             (row, placement.item, units)
             for placement in self.packer.placements
@@ -317,8 +325,14 @@ class BinPackingProblem:
         return np.ascontiguousarray(np.concatenate(columns).T)
 
 
+def _pinned(item_type: ItemType) -> bool:
+    """Whether topology counts the units: they have a domain or rules of their own."""
+    item = item_type.parts[0].item
+    return any(allocation.domain is not None for allocation in item.allocations) or bool(item.rules)
+
+
 def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
-    """Of these rows (bins), the `each` where a lot's cost is least, of any lot. cost: B x D."""
+    """Of these bin types, for each item type the `each` that cost least. cost: B x D."""
     some = cost[rows]
     if each == 1 or len(rows) <= each:
         best = np.argmin(some, axis=0)[None, :] if each == 1 else np.argsort(some, axis=0, kind="stable")
@@ -342,7 +356,7 @@ def _cap(rule: UnitRule) -> float:
 
 
 def _joined_rules(held: list[tuple[Item, int]]) -> tuple[UnitRule, ...]:
-    """The rules of items that stand together, affinity over hosts left out: they bring what it asks for."""
+    """The rules of items that stay together, without affinity over hosts: the unit brings what it asks for."""
     groups: dict[int, UnitRule] = {}
     for item, count in held:
         for rule in item.rules:

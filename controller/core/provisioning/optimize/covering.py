@@ -1,6 +1,6 @@
 """The least price at which bins can cover items, pods and nodes taken as divisible: a linear program with its duals.
 
-Items are pods alike to every rule, bins are what they can go into: offers (any number of them, at a price) and nodes
+Items are pods alike to every rule, bins are what they can go into: bin types (any number of them, at a price) and nodes
 that exist (one each, free). The duals say what placing one more pod is worth, and what a unit of each resource is
 worth in each bin.
 

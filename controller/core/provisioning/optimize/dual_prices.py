@@ -1,4 +1,7 @@
-"""What units and resources are worth: the divisible optimum of what is still to be placed, and offers near to it."""
+"""Dual prices: what a unit of each item type is worth, and what a unit of each resource costs in a bin.
+
+They come from the linear program over what is still to be placed (`covering`), with the bin types close to being used.
+"""
 
 from __future__ import annotations
 
@@ -14,121 +17,123 @@ from controller.core.provisioning.resource_space import Bools, Floats, Ints
 NEAR = 60
 """Offers that are looked at between two optima."""
 EACH = 4
-"""Of these for each unit at least so many."""
+"""At least this many of them for each item type."""
 MANY = 150
-"""With more units than this, those alike are taken together in the linear program."""
+"""With more item types than this, similar ones are merged in the linear program."""
 GRAIN = 0.05
-"""How alike: the part of a unit's size that a resource makes up, to this."""
+"""Similar: each resource's share of the unit's size is equal when rounded to this."""
 FREE = 1e-6
-"""$/hour of all units together where free room would hold them: they are still worth placing there."""
+"""$/hour that all units together are worth at least on free room of existing nodes."""
 HASTE = 3
-"""With more units than `MANY`, bins are taken in so often only, once an optimum was found: others come next time."""
+"""Rounds of taking in bins, with more item types than `MANY` and a start from an earlier optimum."""
 PRESSING = 40
-"""Host rules that the linear program is told of."""
+"""The most host rules that are columns of the linear program."""
 
 
 class Prices:
-    """The divisible optimum of some counts: the worth of units, and for any offer the resource prices nearest to it.
+    """The linear program's optimum for some counts: worth per item type, and resource prices for any bin.
 
-    Only a shortlist of offers is looked at again and again: those that come near to being worth their price.
+    `shortlist` are the bin types whose best filling comes closest to being worth their cost.
     """
 
     def __init__(
-        self, stock: BinPackingProblem, counts: Floats, lefts: list[float], *, existing: bool, work: WorkBudget
+        self, problem: BinPackingProblem, counts: Floats, lefts: list[float], *, existing: bool, work: WorkBudget
     ) -> None:
-        self.stock = stock
+        self.problem = problem
         self.counts = counts.copy()
         self.lefts = list(lefts)
         self.work = work
-        self.groups = stock.existing_groups() if existing else []
+        self.groups = problem.existing_groups() if existing else []
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
-        columns = np.arange(stock.dense)
-        if not stock.pressing:
-            stock.pressing.append(LPEstimate(float(self._solve(columns).nodes.sum()), stock.size(self.counts)))
-        pressing = self._find_pressing(stock.pressing[-1 if stock.size(self.counts) <= stock.pressing[-1].size else 0])
-        columns = np.concatenate([columns, pressing])
+        columns = np.arange(problem.dense)
+        if not problem.lp_estimates:
+            problem.lp_estimates.append(LPEstimate(float(self._solve(columns).nodes.sum()), problem.size(self.counts)))
+        lp_estimates = self._find_binding_rules(
+            problem.lp_estimates[-1 if problem.size(self.counts) <= problem.lp_estimates[-1].size else 0]
+        )
+        columns = np.concatenate([columns, lp_estimates])
         found = self._solve(columns)
-        if len(stock.pressing) == 1:
-            stock.floor = found.price
-        stock.pressing[1:] = [LPEstimate(float(found.nodes.sum()), stock.size(self.counts), pressing)]
+        if len(problem.lp_estimates) == 1:
+            problem.lp_bound = found.price
+        problem.lp_estimates[1:] = [LPEstimate(float(found.nodes.sum()), problem.size(self.counts), lp_estimates)]
         self.found: Cover = found
         self.nodes = max(1.0, float(found.nodes.sum()))
-        self.table: Floats = np.zeros((len(found.bins), stock.requests.shape[1]))
+        self.table: Floats = np.zeros((len(found.bins), problem.requests.shape[1]))
         self.table[:, columns] = found.resource_prices
         self.worth: Floats = found.worth
         self.worth_in_gaps: Floats = np.maximum(
-            found.worth, FREE * (stock.requests[:, : stock.dense] @ stock.inverse_sum)
+            found.worth, FREE * (problem.requests[:, : problem.dense] @ problem.inverse_sum)
         )
-        """The same for free room on existing rows, where nothing is worth nothing."""
+        """D: the same on existing rows, where every unit is worth something."""
         self.spared: Floats = np.minimum(np.floor(found.unplaced + 1e-6), self.counts)
-        """Units that the limits leave no place for: others get them, by which more are placed."""
-        self.cost: Floats = stock.price.copy()
-        for limit, dual in zip(stock.limits, found.limit_prices.tolist(), strict=True):
+        """D: units that the program leaves out for limits; set aside, so that more of the others are placed."""
+        self.cost: Floats = problem.price.copy()
+        for limit, dual in zip(problem.limits, found.limit_prices.tolist(), strict=True):
             self.cost += limit.takes * dual
-        self.shortlist, self.offer_prices, self.reach = self._near()
+        self.shortlist, self.bin_type_prices, self.reach = self._near()
 
-    def _find_pressing(self, last: LPEstimate) -> Ints:
-        """Host rules of which there is more to place than the nodes to come may take, and those that were such."""
-        stock = self.stock
-        if not stock.requests.shape[1] > stock.dense or not len(stock.capacity):
+    def _find_binding_rules(self, last: LPEstimate) -> Ints:
+        """Columns of host rules that need more nodes than the estimate has, or were columns last time."""
+        problem = self.problem
+        if not problem.requests.shape[1] > problem.dense or not len(problem.capacity):
             return np.zeros(0, dtype=np.int64)
-        nodes = last.nodes * stock.size(self.counts) / max(1e-12, last.size)
-        takes = self.counts @ stock.requests[:, stock.dense :]
-        pressure = takes / np.maximum(stock.capacity[0, stock.dense :], 1.0)
-        pressure[last.columns - stock.dense] += nodes * (takes[last.columns - stock.dense] > 0)
+        nodes = last.nodes * problem.size(self.counts) / max(1e-12, last.size)
+        takes = self.counts @ problem.requests[:, problem.dense :]
+        pressure = takes / np.maximum(problem.capacity[0, problem.dense :], 1.0)
+        pressure[last.columns - problem.dense] += nodes * (takes[last.columns - problem.dense] > 0)
         order = np.argsort(-pressure, kind="stable")[:PRESSING]
-        return stock.dense + np.sort(order[pressure[order] > 0.8 * nodes])
+        return problem.dense + np.sort(order[pressure[order] > 0.8 * nodes])
 
     def _solve(self, columns: Ints) -> Cover:
-        stock, groups = self.stock, self.groups
+        problem, groups = self.problem, self.groups
         first = len(groups)
-        shorter = stock.shortlist
-        capacity, allowed, price = stock.capacity[shorter], stock.allowed[shorter], stock.price[shorter]
+        shorter = problem.shortlist
+        capacity, allowed, price = problem.capacity[shorter], problem.allowed[shorter], problem.price[shorter]
         if first:
-            room = np.stack([stock.room[rows].sum(axis=0) for rows in groups])
-            open_to = np.stack([stock.open_to[rows].any(axis=0) for rows in groups])
+            room = np.stack([problem.room[rows].sum(axis=0) for rows in groups])
+            open_to = np.stack([problem.open_to[rows].any(axis=0) for rows in groups])
             capacity, allowed = np.concatenate([room, capacity]), np.concatenate([open_to, allowed])
         ceiling = np.concatenate([np.ones(first), np.full(len(price), np.inf)])
         limits = tuple(
             Limit(np.concatenate([np.zeros(first), limit.takes[shorter]]), left)
-            for limit, left in zip(stock.limits, self.lefts, strict=True)
+            for limit, left in zip(problem.limits, self.lefts, strict=True)
         )
-        requests, counts, open_bins, member = self._bundled(stock.requests[:, columns], allowed)
-        problem = Covering(
+        requests, counts, open_bins, member = self._bundled(problem.requests[:, columns], allowed)
+        program = Covering(
             requests, counts, capacity[:, columns], np.concatenate([np.zeros(first), price]), ceiling, open_bins, limits
         )
-        start = None if stock.start is None or first else stock.start
-        found = cover(problem, HASTE if member is not None and start is not None else ROUNDS, start)
+        start = None if problem.start is None or first else problem.start
+        found = cover(program, HASTE if member is not None and start is not None else ROUNDS, start)
         if not first:
-            stock.start = found.bins[found.nodes > 1e-9]
+            problem.start = found.bins[found.nodes > 1e-9]
         self.work.solved(found.amounts.size, int(np.count_nonzero(counts)) * len(columns))
         if member is None:
             return found
-        needed = stock.requests[:, columns] @ found.resource_prices.T
+        needed = problem.requests[:, columns] @ found.resource_prices.T
         worth = np.where(allowed[found.bins].T, needed, np.inf).min(axis=1, initial=np.inf)
         worth = np.where(np.isfinite(worth), worth, 0.0)
         worth = np.where((worth <= 0) & (self.counts > 0), found.worth[member] * 1e-3, worth)
         return replace(found, worth=worth, unplaced=self._unbundled(found.unplaced, member))
 
     def _unbundled(self, unplaced: Floats, member: Ints) -> Floats:
-        """Units without a place by lot: of those taken together, the largest are the ones left out."""
-        size = self.stock.requests[:, : self.stock.dense] @ self.stock.inverse_sum
+        """D: units left out, from those of merged items: the largest of each are left out first."""
+        size = self.problem.requests[:, : self.problem.dense] @ self.problem.inverse_sum
         rest, found = unplaced.copy(), np.zeros(len(self.counts))
         if unplaced.any():
-            for lot in np.argsort(-size, kind="stable").tolist():
-                found[lot] = min(rest[member[lot]], self.counts[lot])
-                rest[member[lot]] -= found[lot]
+            for item_type in np.argsort(-size, kind="stable").tolist():
+                found[item_type] = min(rest[member[item_type]], self.counts[item_type])
+                rest[member[item_type]] -= found[item_type]
         return found
 
     def _bundled(self, requests: Floats, allowed: Bools) -> tuple[Floats, Floats, Bools, Ints | None]:
-        """Items for the linear program: many lots of like direction that may go to the same bins become one."""
+        """Merge many item types for the linear program: similar ones that the same bins let in become one item."""
         active = np.flatnonzero(self.counts > 0)
         if len(active) <= MANY:
             return requests, self.counts, allowed, None
         scale = requests.max(axis=0)
-        direction = requests[:, : self.stock.dense] / np.maximum(scale[: self.stock.dense], 1e-9)
+        direction = requests[:, : self.problem.dense] / np.maximum(scale[: self.problem.dense], 1e-9)
         direction = np.round(direction / np.maximum(direction.sum(axis=1, keepdims=True), 1e-12) / GRAIN)
-        keys = np.concatenate([direction, self.stock.kinds[:, None]], axis=1)[active]
+        keys = np.concatenate([direction, self.problem.kinds[:, None]], axis=1)[active]
         _, code = np.unique(keys, axis=0, return_inverse=True)
         code = code.reshape(-1).astype(np.int64)
         total = int(code.max()) + 1
@@ -142,19 +147,19 @@ class Prices:
         return summed / units[:, None], units, np.ascontiguousarray(both.T), member
 
     def _near(self) -> tuple[Ints, Floats, Floats]:
-        """The offers that come nearest to being worth their price, and resource prices (W) for each."""
-        stock, shorter = self.stock, self.stock.shortlist
+        """The shortlist, resource prices (W) for each of it, and an upper bound on the worth each can hold."""
+        problem, shorter = self.problem, self.problem.shortlist
         active = np.flatnonzero(self.counts > 0)
         worth = self.worth[active]
-        allowed = stock.allowed[np.ix_(shorter, active)]
+        allowed = problem.allowed[np.ix_(shorter, active)]
         table = self._distinct()
         if not len(table) or not len(shorter):
-            return shorter, np.ones((len(shorter), stock.requests.shape[1])), np.ones(len(shorter))
+            return shorter, np.ones((len(shorter), problem.requests.shape[1])), np.ones(len(shorter))
         with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(worth[:, None] > 1e-12, worth[:, None] / (stock.requests[active] @ table.T), 0.0)
+            needed = np.where(worth[:, None] > 1e-12, worth[:, None] / (problem.requests[active] @ table.T), 0.0)
         reach = np.full(len(shorter), np.inf)
         which = np.zeros(len(shorter), dtype=np.int64)
-        worth_of = table @ stock.capacity[shorter].T
+        worth_of = table @ problem.capacity[shorter].T
         for k in range(len(table)):
             scale = np.where(allowed, needed[:, k], 0.0).max(axis=1, initial=0.0)
             with np.errstate(invalid="ignore"):
@@ -170,21 +175,21 @@ class Prices:
         return shorter[order], table[which[order]], reach[order]
 
     def _distinct(self) -> Floats:
-        """The resource prices, those of bins that charge alike once."""
-        most = self.stock.capacity.max(axis=0, initial=0.0)
+        """The distinct rows of resource prices."""
+        most = self.problem.capacity.max(axis=0, initial=0.0)
         first = np.unique(np.round(self.table * most, 7), axis=0, return_index=True)[1]
         return self.table[np.sort(first)]
 
-    def of_offer(self, number: int) -> Floats:
-        """Resource prices (1 x W) on an offer, of the shortlist or not."""
+    def of_bin_type(self, number: int) -> Floats:
+        """Resource prices (1 x W) on a bin type, of the shortlist or not."""
         where = np.flatnonzero(self.shortlist == number)
-        return self.offer_prices[where[:1]] if len(where) else self.offer_prices[:1]
+        return self.bin_type_prices[where[:1]] if len(where) else self.bin_type_prices[:1]
 
     def of_existing(self, row: int) -> Floats:
         """Resource prices (1 x W) on an existing row."""
         where = np.flatnonzero(self.found.bins == self.group_of.get(row, -1))
         if not len(where):
-            return np.ones((1, self.stock.requests.shape[1]))
+            return np.ones((1, self.problem.requests.shape[1]))
         return self.table[where]
 
     def existing_plan(self) -> dict[int, Floats]:

@@ -1,8 +1,8 @@
-"""Filling bins by prices: which units make the most of a bin, asked of many bins at once.
+"""Fill many bins at once by dual prices, greedily.
 
-Every unit has a worth ($/hour that one more of it adds to the divisible optimum), every resource of a bin a price. A
-unit's density is its worth over the prices of what it takes; a resource gets dearer as the bin runs short of it, so
-that cpu and memory run out together. Among units of like density the larger go first and leave the small ones for gaps.
+Each unit has a worth ($/hour that one more of it adds to the linear program's optimum), each resource of a bin a price.
+A unit's density is its worth over the price of what it takes. The price of a resource rises as the bin runs short of
+it, so that cpu and memory run out together. Of units of like density the larger go first; small ones fill the gaps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SLACK = 1e-9
 ANY = 1e30
 """How many units fit that ask for nothing of a resource, over what is free."""
 KEPT = 0.8
-"""Arrays are made narrower when no more than this part of the units still fits somewhere."""
+"""Arrays are compacted when no more than this part of the item types still fits some bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class FillStrategy:
 
 
 class ItemArrays:
-    """D sorts of units: requests D x W, of which the first `dense` columns are resources and the others host rules."""
+    """D item types: requests D x W, of which the first `dense` columns are resources and the others host rules."""
 
     def __init__(self, requests: Floats, dense: int) -> None:
         self.requests = requests
@@ -61,7 +61,7 @@ class ItemArrays:
         return len(self.requests)
 
     def some(self, which: Ints) -> ItemArrays:
-        """Only these."""
+        """These item types alone."""
         picked = ItemArrays.__new__(ItemArrays)
         picked.requests, picked.dense, picked.columns = self.requests[which], self.dense, self.columns
         picked.host_columns, picked.host_takes = self.host_columns[which], self.host_takes[which]
@@ -69,7 +69,7 @@ class ItemArrays:
         return picked
 
     def padded(self, free: Floats) -> Floats:
-        """K x (W + 1): what is free, rounding allowed for, and a column without end for units without a rule."""
+        """K x (W + 1): what is free, plus slack for rounding, and an infinite column for units without a host rule."""
         wide = np.full((free.shape[0], free.shape[1] + 1), np.inf)
         np.add(free, SLACK, out=wide[:, :-1])
         return wide
@@ -93,7 +93,7 @@ def fill(
     allowed: Bools,
     counts: Floats,
     worth: Floats,
-    taste: FillStrategy,
+    strategy: FillStrategy,
     work: WorkBudget,
 ) -> Floats:
     """K x D: K bins filled, each as if it alone could draw on all `counts`.
@@ -103,19 +103,18 @@ def fill(
     dense = units.dense
     own = capacity[:, :dense]
     basis = prices[:, :dense] * own
-    basis += taste.floor / dense * basis.sum(axis=1, keepdims=True) * (own > 0)
+    basis += strategy.floor / dense * basis.sum(axis=1, keepdims=True) * (own > 0)
     inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
     size = (inverse[:, None, :] * units.requests[:, :dense]).max(axis=2, initial=0.0)
-    appeal = worth * np.maximum(size, 1e-6) ** taste.size
+    appeal = worth * np.maximum(size, 1e-6) ** strategy.size
     taken = np.zeros((len(capacity), len(units)))
     left = np.where(allowed & (appeal > 0), counts, 0.0)
-    _Filling(units, units.padded(capacity), basis * inverse, inverse, appeal, left, taste).run(taken, work)
+    _Filling(units, units.padded(capacity), basis * inverse, inverse, appeal, left, strategy).run(taken, work)
     return taken
 
 
 class _Filling:
-    """Bins being filled. Units that fit into none of them any more are dropped from the arrays as it goes on, and so
-    are bins that are full."""
+    """Bins being filled. Item types that fit no bin any more, and bins that are full, are dropped from the arrays."""
 
     def __init__(
         self,
@@ -125,14 +124,14 @@ class _Filling:
         inverse: Floats,
         appeal: Floats,
         left: Floats,
-        taste: FillStrategy,
+        strategy: FillStrategy,
     ) -> None:
         self.units, self.free, self.prices, self.inverse = units, free, prices, inverse
-        self.appeal, self.left, self.taste = appeal, left, taste
+        self.appeal, self.left, self.strategy = appeal, left, strategy
         self.column: Ints = np.arange(len(units))
-        """Where each unit still looked at stands in `taken`."""
+        """The column of `taken` of each item type still considered."""
         self.row: Ints = np.arange(len(free))
-        """And each bin."""
+        """The row of `taken` of each bin still considered."""
 
     def run(self, taken: Floats, work: WorkBudget) -> None:
         """Fill all bins; K x D units go into `taken`."""
@@ -153,14 +152,14 @@ class _Filling:
                 which = np.ix_(open_still, some)
                 self._keep(np.flatnonzero(open_still), np.flatnonzero(some))
                 room, usable = room[which], usable[which]
-            scarce = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.taste.scarcity
+            scarce = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.strategy.scarcity
             density = (self.prices / scarce) @ self.units.requests[:, :dense].T
             np.maximum(density, 1e-30, out=density)
             np.divide(self.appeal, density, out=density)
             np.copyto(density, -1.0, where=~usable)
             pick = density.argmax(axis=1)
             rows = np.arange(len(pick))
-            number = np.maximum(1.0, np.floor(np.floor(room[rows, pick]) * self.taste.batch)) * usable[rows, pick]
+            number = np.maximum(1.0, np.floor(np.floor(room[rows, pick]) * self.strategy.batch)) * usable[rows, pick]
             taken[self.row, self.column[pick]] += number
             self.left[rows, pick] -= number
             self.free[:, :dense] -= self.units.requests[pick, :dense] * number[:, None]

@@ -79,6 +79,8 @@ class LinearProgram:
         """The best whole-number solution of a branch and bound of at most `nodes` nodes."""
         solver = self._solver()
         solver.setOptionValue("mip_max_nodes", nodes)
+        for costly in ("mip_allow_restart", "mip_heuristic_run_rins", "mip_heuristic_run_rens"):
+            solver.setOptionValue(costly, False)
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
         model = self._model()

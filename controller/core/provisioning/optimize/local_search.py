@@ -1,9 +1,9 @@
-"""Local search: some bins are emptied, and what they held is packed anew; what is cheaper is kept.
+"""Local search by ruin and recreate: empty some bins, pack what they held anew, and keep what is cheaper.
 
-What a bin wastes is its price less the worth of what it holds, by the divisible optimum of all units. Bins that waste
-much are emptied more often; what was taken out first fills gaps of the bins that stay, then new ones, by worths that
-are a little off, so that no two tries are alike. A packing a little dearer than the best is searched on from as well,
-which leads out of dead ends; the best one is what is answered. The core has no chance: a fixed sequence stands for it.
+A bin's waste is its price less the worth of what it holds, by the dual prices of the linear program over all units;
+bins with more waste are emptied more often. Emptied units first fill gaps in the bins that stay, then new bins, by
+worths that are perturbed each round. The search goes on from packings slightly dearer than the best as well, to leave
+local optima; the best one is returned. A fixed quasi-random sequence takes the place of random numbers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 PARTNERS = (2, 4, 1, 6, 3, 8)
-"""How many bins are emptied beside the first one: round after round."""
+"""Bins emptied beside the first one, in the rounds in turn."""
 IN_VAIN = 10
-"""The search ends when so many rounds for each bin, one after the other, found no better packing."""
+"""The search ends after this many rounds per bin without a better packing."""
 WORSE = 0.002
-"""A packing dearer than the best by this part of its price is still searched on from."""
+"""The search goes on from packings dearer than the best by at most this part of its price."""
 OFF = 0.2
-"""How far worths are off in a round, from the lowest to the highest."""
+"""Width of the perturbation of worths."""
 GAPS = 6
-"""Bins that stay and have room for emptied units: so many are filled up first."""
+"""Bins that stay and are topped up with emptied units, per round."""
 BETTER = 1e-6
 """$/hour by which a packing must be cheaper."""
 
@@ -54,17 +54,17 @@ class _Table:
 
 
 class Search:
-    """Improves a packing of a stock's units."""
+    """Improves a packing of a problem's units."""
 
     def __init__(
-        self, stock: BinPackingProblem, start: Packing, tastes: Sequence[FillStrategy], work: WorkBudget
+        self, problem: BinPackingProblem, start: Packing, strategies: Sequence[FillStrategy], work: WorkBudget
     ) -> None:
-        self.stock = stock
-        self.tastes = tastes
+        self.problem = problem
+        self.strategies = strategies
         self.work = work
-        lefts = [limit.left for limit in stock.limits]
-        existing = bool(len(stock.room)) and bool(stock.open_to.any())
-        self.prices = Prices(stock, stock.counts, lefts, existing=existing, work=work)
+        lefts = [limit.left for limit in problem.limits]
+        existing = bool(len(problem.room)) and bool(problem.open_to.any())
+        self.prices = Prices(problem, problem.counts, lefts, existing=existing, work=work)
         self.left = start.left.copy()
         self.held = [self._hold(one) for one in start.bins]
         self.table = self._tabulated()
@@ -74,10 +74,10 @@ class Search:
     def run(self) -> Packing:
         """The best packing found."""
         best = self._packing()
-        least = cost = best.cost(self.stock)
+        least = cost = best.cost(self.problem)
         most = least + WORSE * (least - LOST * float(best.left.sum()))
         number = in_vain = 0
-        while not self.work.over and in_vain < IN_VAIN * len(self.held) and cost > self.stock.floor:
+        while not self.work.over and in_vain < IN_VAIN * len(self.held) and cost > self.problem.lp_bound:
             victims = self._victims(number, PARTNERS[number % len(PARTNERS)])
             cost = self._round(number, victims, cost, most)
             number, in_vain = number + 1, in_vain + 1
@@ -87,14 +87,14 @@ class Search:
         return best
 
     def _tabulated(self) -> _Table:
-        stock, bins = self.stock, [one.bin for one in self.held]
-        units = np.array([one.units for one in bins]).reshape(len(bins), len(stock.counts))
-        room = [stock.room[one.number] if one.existing else stock.capacity[one.number] for one in bins]
-        lets_in = [stock.open_to[one.number] if one.existing else stock.allowed[one.number] for one in bins]
+        problem, bins = self.problem, [one.bin for one in self.held]
+        units = np.array([one.units for one in bins]).reshape(len(bins), len(problem.counts))
+        room = [problem.room[one.number] if one.existing else problem.capacity[one.number] for one in bins]
+        lets_in = [problem.open_to[one.number] if one.existing else problem.allowed[one.number] for one in bins]
         return _Table(
             waste=np.sqrt(np.maximum([one.waste for one in self.held], BETTER)),
             holds=units > 0,
-            free=np.array(room).reshape(len(bins), stock.requests.shape[1]) - units @ stock.requests,
+            free=np.array(room).reshape(len(bins), problem.requests.shape[1]) - units @ problem.requests,
             allowed=np.array(lets_in, dtype=np.bool_).reshape(units.shape),
         )
 
@@ -109,14 +109,14 @@ class Search:
     def _idle(self, one: Bin) -> float:
         """$/hour that an existing row's free room would be worth."""
         prices = self.prices.of_existing(one.number)[0]
-        return float(np.maximum(0.0, self.stock.room[one.number] - one.units @ self.stock.requests) @ prices)
+        return float(np.maximum(0.0, self.problem.room[one.number] - one.units @ self.problem.requests) @ prices)
 
     def _spend(self, bins: Sequence[Bin], sign: float) -> None:
-        for place, limit in enumerate(self.stock.limits):
+        for place, limit in enumerate(self.problem.limits):
             self.lefts[place] -= sign * sum(float(limit.takes[one.number]) for one in bins if not one.existing)
 
     def _victims(self, number: int, partners: int) -> Ints:
-        """A bin, and others that could hold something of it or lend it something: those that waste much, in turn."""
+        """The bins to empty: one, and others that can exchange units with it; more waste, more often."""
         waste, holds, allowed = self.table.waste, self.table.holds, self.table.allowed
         self.work.searched(holds.shape[1], len(holds))
         first = int(np.argmax(waste * _chance(len(waste), 2 * number)))
@@ -126,17 +126,17 @@ class Search:
         return np.concatenate([[first], order[fine[order]]])
 
     def _round(self, number: int, victims: Ints, cost: float, most: float) -> float:
-        """Empty the victims and pack anew: what all costs then. All stays as it was if that is more than `most`."""
-        taste, prices = self.tastes[number % len(self.tastes)], copy(self.prices)
+        """Empty the victims and pack anew; the cost of all bins. Nothing changes if that exceeds `most`."""
+        strategy, prices = self.strategies[number % len(self.strategies)], copy(self.prices)
         off = 1.0 + OFF * (_chance(len(prices.worth), number) - 0.5)
         prices.worth, prices.worth_in_gaps = prices.worth * off, prices.worth_in_gaps * off
         emptied = [self.held[place].bin for place in victims.tolist()]
         counts = np.sum([one.units for one in emptied], axis=0) + self.left
         self._spend(emptied, -1.0)
-        builder = Builder(self.stock, counts, self.lefts, self.work)
-        builder.fill_existing(prices, taste, np.array([one.number for one in emptied if one.existing], dtype=int))
-        grown = self._fill_gaps(builder, np.setdiff1d(np.arange(len(self.held)), victims), prices, taste)
-        builder.open(taste, prices)
+        builder = Builder(self.problem, counts, self.lefts, self.work)
+        builder.fill_existing(prices, strategy, np.array([one.number for one in emptied if one.existing], dtype=int))
+        grown = self._fill_gaps(builder, np.setdiff1d(np.arange(len(self.held)), victims), prices, strategy)
+        builder.open(strategy, prices)
         packed = builder.packing()
         found = cost - self._cost(emptied, self.left) + self._cost(packed.bins, packed.left)
         if found > most:
@@ -153,17 +153,17 @@ class Search:
         return found
 
     def _cost(self, bins: Sequence[Bin], left: Floats) -> float:
-        return sum(float(self.stock.price[one.number]) for one in bins if not one.existing) + LOST * float(left.sum())
+        return sum(float(self.problem.price[one.number]) for one in bins if not one.existing) + LOST * float(left.sum())
 
-    def _fill_gaps(self, builder: Builder, staying: Ints, worths: Prices, taste: FillStrategy) -> dict[int, Bin]:
+    def _fill_gaps(self, builder: Builder, staying: Ints, worths: Prices, strategy: FillStrategy) -> dict[int, Bin]:
         """Units that go into bins that stay: the bins as they then are, by their place."""
-        stock, grown = self.stock, dict[int, Bin]()
+        problem, grown = self.problem, dict[int, Bin]()
         active = np.flatnonzero(builder.counts > 0)
         if not len(staying) or not len(active):
             return grown
         self.work.searched(len(active), len(staying))
         free, allowed = self.table.free[staying], self.table.allowed[np.ix_(staying, active)]
-        some = stock.units.some(active)
+        some = problem.units.some(active)
         room = np.floor(some.room(some.padded(free), np.broadcast_to(builder.counts[active], allowed.shape)))
         gain = np.where(allowed, np.maximum(room, 0.0), 0.0) * worths.worth[active]
         most = gain.max(axis=1)
@@ -171,16 +171,16 @@ class Search:
             if most[place] <= 0:
                 break
             one = self.held[int(staying[place])].bin
-            prices = self.prices.of_existing(one.number) if one.existing else self.prices.of_offer(one.number)
+            prices = self.prices.of_existing(one.number) if one.existing else self.prices.of_bin_type(one.number)
             left = builder.counts[active]
             taken = fill(
-                stock.units.some(active),
+                problem.units.some(active),
                 np.maximum(free[[place]], 0.0),
                 prices,
                 allowed[[place]],
                 left,
                 worths.worth[active],
-                taste,
+                strategy,
                 self.work,
             )[0]
             if taken.any():
@@ -192,6 +192,6 @@ class Search:
 
 
 def _chance(count: int, number: int) -> Floats:
-    """So many numbers from 0 to 1 that look drawn by lot: a Kronecker sequence, of two irrational steps."""
+    """Quasi-random numbers in [0, 1): a Kronecker sequence with two irrational steps."""
     drawn: Floats = np.mod((np.arange(count) + 1) * 0.6180339887498949 + number * 0.7548776662466927, 1.0)
     return drawn

@@ -31,10 +31,10 @@ MOST_STATES = 40_000
 """Ways to choose units, the product of each item type's count + 1, up to which patterns are enumerated."""
 ROUNDS, FRUITLESS_ROUNDS = 30, 3
 """Rounds of column generation, and rounds in a row without a new pattern after which it ends."""
-SEARCH_NODES = 5
+SEARCH_NODES = 50
 """Nodes of HiGHS's branch and bound where patterns were generated: the packing is a heuristic one anyhow."""
 SEARCH_NODES_ENUMERATED = 500
-"""And where all patterns are known: most of these programs are solved at the root."""
+"""Nodes where all patterns are known: most of these programs are solved at the root."""
 TOLERANCE = 1e-7
 """$/hour by which a reduced cost must be negative, and by which a packing must be cheaper."""
 
@@ -167,8 +167,11 @@ class _CoveringProgram:
     def __init__(self, problem: BinPackingProblem, bins: _Bins) -> None:
         self.problem = problem
         self.bins = bins
-        self.penalty = 10.0 * float(bins.price.max(initial=1.0))
-        """$/hour for each unit left out: more than any bin, as leaving out fewer comes first."""
+        self.penalty = (
+            10.0 * float(bins.price.max(initial=1.0)) * np.where(problem.pinned, 1.0 + problem.counts.sum(), 1.0)
+        )
+        """D, $/hour for each unit left out: more than any bin, as leaving out fewer comes first; and more for a pinned
+        one than for all others, as other pods' places may rest on it."""
 
     def relaxed(self, columns: _Columns, work: WorkBudget) -> _Relaxation:
         """Solve the linear relaxation."""
@@ -203,14 +206,14 @@ class _CoveringProgram:
 
     def _cost(self, packing: Packing) -> float:
         paid = sum(float(self.problem.price[one.number]) for one in packing.bins if not one.existing)
-        return paid + self.penalty * float(packing.left.sum())
+        return paid + float(self.penalty @ packing.left)
 
     def _program(self, columns: _Columns) -> LinearProgram:
         """Columns: the patterns, then units left out (D). Rows: item types (D), limits (L), existing groups."""
         bins, counts, types = self.bins, self.problem.counts, self.bins.types
         program = LinearProgram()
         used = program.columns(bins.price[columns.group], bins.available[columns.group])
-        left = program.columns(np.full(len(counts), self.penalty), counts)
+        left = program.columns(self.penalty, counts)
         cover = program.rows(counts, np.full(len(counts), INFINITY))
         pattern, item = np.nonzero(columns.units)
         program.entries(cover[item], used[pattern], columns.units[pattern, item])

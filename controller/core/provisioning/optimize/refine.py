@@ -1,9 +1,8 @@
-"""Refinement: a first plan made cheaper, by the prices that the divisible optimum puts on pods and resources.
+"""Refinement: make a first plan cheaper by packing its units anew.
 
-Every unit that the first plan placed is taken up again and packed anew, node by node, each time onto the offer that
-gets the most worth for its price. Domains of topology stay as the first plan dealt them out. The cheapest of several
-packings is kept, if it beats the first plan and leaves no more pods out. The budget is spent by counting work, so the
-same problem and budget give the same plan.
+Topology domains stay as the first plan allocated them. Small problems are packed by fill patterns (`patterns`); others
+by builds with several strategies (`build`) and then by local search. The cheapest packing is kept if it costs less than
+the first plan and leaves no more pods out. The budget counts work, not time: equal problems get equal plans.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ STRATEGIES = (
 )
 """Ways of filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
-"""The part of the work that goes into packings from nothing; the rest goes into local search."""
+"""The part of the work for builds; the rest is for local search."""
 AT_MOST, PER_LOT = 2.3, 2.5e-3
 """A build that takes more than what is left of the work, times the first, is given up: it ends with nothing to show.
-Sorts of units make it long, as they make any plan: where they are many, each lets it take so much of a budget of one
+Many item types make it long, as they make any plan: where they are many, each lets it take so much of a budget of one
 second."""
 GOOD = 1.0005
-"""A packing that costs no more than the divisible optimum, times this, is good enough."""
+"""A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
-"""Packings of so few new nodes are not searched further once so many ways of filling in a row were no cheaper."""
+"""Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
 SHARE_OF_BUDGET = 0.6
-"""The part of the budget that is planned for: figures of work are for one kind of machine, first plans take time."""
+"""The part of the budget given out as work: the first plan takes time too, and work is only about time."""
 
 
 def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer | None:
@@ -60,61 +59,63 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
     """
     packer = rounds.packer
     asked = make_items(_leftovers(rounds, progress), rounds.scale)
-    stock = BinPackingProblem(packer, asked)
-    if not stock.lots or (packer.table.count == packer.table.existing and not asked):
+    problem = BinPackingProblem(packer, asked)
+    if not problem.item_types or (packer.table.count == packer.table.existing and not asked):
         return None
-    best = cheapest(stock, WorkBudget(SHARE_OF_BUDGET * budget_seconds))
+    best = cheapest(problem, WorkBudget(SHARE_OF_BUDGET * budget_seconds))
     if best.left.sum() > sum(item.count for item in asked):
         return None
-    if any(best.left[number] > 0 and _bound(lot.parts[0].item) for number, lot in enumerate(stock.lots)):
+    if (best.left > problem.unplaced)[problem.pinned].any():
         return None
-    return _Applied(packer, stock, limits).apply(best)
+    return _Applied(packer, problem, limits).apply(best)
 
 
-def cheapest(stock: BinPackingProblem, work: WorkBudget) -> Packing:
+def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     """The cheapest packing that the work allows, one build at least: from patterns, several builds, and local search.
 
     Small problems whose patterns can be enumerated are solved by these alone, mostly to proven optimality.
     """
-    best = first_packing(stock)
-    if few_states(stock):
-        packed = pack_by_patterns(stock, best, STRATEGIES, work)
+    best = first_packing(problem)
+    if few_states(problem):
+        packed = pack_by_patterns(problem, best, STRATEGIES, work)
         best = packed.packing
         if packed.optimal:
             return best
-    best, finished = _build(stock, best, work)
-    if stock.counts.sum() <= MOST_UNITS and not few_states(stock) and not _good(best, stock) and not work.over:
-        best, finished = pack_by_patterns(stock, best, STRATEGIES, work).packing, False
-    return best if finished or work.over else Search(stock, best, STRATEGIES, work).run()
+    best, finished = _build(problem, best, work)
+    if problem.counts.sum() <= MOST_UNITS and not few_states(problem) and not _good(best, problem) and not work.over:
+        best, finished = pack_by_patterns(problem, best, STRATEGIES, work).packing, False
+    return best if finished or work.over else Search(problem, best, STRATEGIES, work).run()
 
 
-def _build(stock: BinPackingProblem, best: Packing, work: WorkBudget) -> tuple[Packing, bool]:
+def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget) -> tuple[Packing, bool]:
     """The cheapest of `best` and a build by each strategy while the work lasts; True where search would be in vain."""
     in_vain = 0
     kept: list[Bin] = []
-    for taste in STRATEGIES:
+    for strategy in STRATEGIES:
         before = work.done
-        most = max(AT_MOST, PER_LOT / SHARE_OF_BUDGET * len(stock.lots)) * (work.allowed - work.done)
-        built = Builder(stock, stock.counts, [limit.left for limit in stock.limits], work, most).build(taste, kept)
+        most = max(AT_MOST, PER_LOT / SHARE_OF_BUDGET * len(problem.item_types)) * (work.allowed - work.done)
+        built = Builder(problem, problem.counts, [limit.left for limit in problem.limits], work, most).build(
+            strategy, kept
+        )
         if built is None:
             break
         if built.left.sum() > best.left.sum():
-            kept = [one for one in best.bins if not one.existing and one.units[stock.dependent].any()]
-        if built.cost(stock) < best.cost(stock) - 1e-9:
+            kept = [one for one in best.bins if not one.existing and one.units[problem.dependent].any()]
+        if built.cost(problem) < best.cost(problem) - 1e-9:
             best, in_vain = built, 0
         else:
             in_vain += 1
         small = sum(not one.existing for one in best.bins) <= SMALL
-        if _good(best, stock) or (small and in_vain >= SMALL_IN_VAIN):
+        if _good(best, problem) or (small and in_vain >= SMALL_IN_VAIN):
             return best, True
         if work.done + (work.done - before) > GREEDY * work.allowed:
             break
     return best, False
 
 
-def _good(packing: Packing, stock: BinPackingProblem) -> bool:
-    """Whether there is nothing to be won."""
-    return not packing.left.any() and packing.cost(stock) <= stock.floor * GOOD
+def _good(packing: Packing, problem: BinPackingProblem) -> bool:
+    """Whether the packing is about as cheap as the linear program's optimum."""
+    return not packing.left.any() and packing.cost(problem) <= problem.lp_bound * GOOD
 
 
 def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocation]:
@@ -130,16 +131,11 @@ def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocat
                 yield Allocation(bundle, rounds.masks.mask(level, choices), None, one.left)
 
 
-def _bound(item: Item) -> bool:
-    """Whether other pods' places may rest on this item's."""
-    return any(allocation.domain is not None for allocation in item.allocations) or bool(item.rules)
-
-
 class _Applied:
     """Writes a packing down as rows and placements."""
 
-    def __init__(self, packer: Packer, stock: BinPackingProblem, limits: Limits) -> None:
-        self.stock = stock
+    def __init__(self, packer: Packer, problem: BinPackingProblem, limits: Limits) -> None:
+        self.problem = problem
         self.first = packer
         made = copy(packer)
         made.table = NodeTable(self._existing_free(packer))
@@ -147,7 +143,7 @@ class _Applied:
         made.limits = limits
         made.placements = []
         self.packer = made
-        self.sources = [list(lot.sources) for lot in stock.lots]
+        self.sources = [list(item_type.sources) for item_type in problem.item_types]
 
     def _existing_free(self, packer: Packer) -> Floats:
         free = packer.table.free[:, : packer.table.existing].copy()
@@ -159,7 +155,7 @@ class _Applied:
 
     def apply(self, packing: Packing) -> Packer:
         """The packer with the packing's rows."""
-        for frozen in self.stock.frozen:
+        for frozen in self.problem.fixed:
             self._place(frozen.item, frozen.row, frozen.units)
         for one in packing.bins:
             row = one.number if one.existing else self._open(one)
@@ -168,16 +164,16 @@ class _Applied:
         return self.packer
 
     def _open(self, one: Bin) -> int:
-        row = self.packer.open_blank(int(self.stock.offers.option[one.number]), 1)
+        row = self.packer.open_blank(int(self.problem.bin_types.option[one.number]), 1)
         self.packer.table.offering_bits[row] &= np.uint64(1) << np.uint64(
-            int(self.stock.offers.offering_key[one.number])
+            int(self.problem.bin_types.offering_key[one.number])
         )
         return row
 
     def _place_units(self, number: int, row: int, units: int) -> None:
-        lot = self.stock.lots[number]
-        if not lot.sources:
-            for part in lot.parts:
+        item_type = self.problem.item_types[number]
+        if not item_type.sources:
+            for part in item_type.parts:
                 self._place(part.item, row, part.units * units)
             return
         sources = self.sources[number]

@@ -44,4 +44,4 @@ class WorkBudget:
 
     def solved_integers(self, columns: int) -> None:
         """Count one integer program over fill patterns."""
-        self.done += 10e-3 + 1e-3 * columns
+        self.done += 10e-3 + 1.5e-3 * columns

@@ -153,7 +153,7 @@ class Packer:
         return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
 
     def fill_rows(self, item: Item, dearer: float = np.inf) -> None:
-        """Place as many as fit on the rows that there are, in their order, looking at a stretch of rows at a time.
+        """Place as many as fit on the rows, in their order, looking at a stretch of rows at a time.
 
         None on planned rows that would get dearer by more than the factor `dearer`.
         """

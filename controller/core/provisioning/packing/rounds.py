@@ -181,7 +181,7 @@ class Rounds:
         return found
 
     def _find_universes(self, bundles: list[Bundle]) -> None:
-        """Spread groups count the domains of nodes there are, and of nodes that this batch may launch."""
+        """Spread groups count the domains of existing nodes, and of nodes that this batch may launch."""
         groups = {
             rule.group.index: rule.group
             for bundle in bundles

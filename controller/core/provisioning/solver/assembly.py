@@ -243,7 +243,7 @@ class Assembler:
 def _reason(pods: int, fitting: _Fitting) -> str:
     offering, found = fitting.offering, fitting.second
     text = (
-        f"{pods} pod{'' if pods == 1 else 's'} had no room on the nodes there are; {offering.instance_type} "
+        f"{pods} pod{'' if pods == 1 else 's'} had no room on existing nodes; {offering.instance_type} "
         f"{offering.capacity_type} in {offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
     )
     others = len(fitting.alternatives)
@@ -269,14 +269,12 @@ def _named(fitting: Sequence[PricedOffering]) -> Requirements:
 def chosen_value(requirement: Requirement) -> str | None:
     """The value a node gets for a label that is left open: the first that is allowed; None: no label.
 
-    The peer draws a random number, which may be one that NotIn excludes; ours is the least integer allowed.
+    Karpenter v0.27 draws a random number, which NotIn may exclude; here it is the least integer allowed.
     """
     if not requirement.satisfiable:
         return None
     if not requirement.complement:
         return min(requirement.values) if requirement.values else None
-    if requirement.absent_ok and requirement.greater_than is None and requirement.less_than is None:
-        pass
     least = requirement.greater_than + 1 if requirement.greater_than is not None else 0
     if requirement.less_than is not None and requirement.greater_than is None:
         least = min(0, requirement.less_than - 1)

@@ -99,7 +99,7 @@ class Reasons:
         self.limits = limits
 
     def explain(self, question: Question, skipped: dict[str, str], topology: str = "") -> str:
-        """One sentence for each Provisioner, and one for the nodes there are. `topology` says which such rule binds."""
+        """One sentence for each Provisioner, and one for existing nodes. `topology`: the topology rules that bind."""
         parts = [topology] if topology else []
         for index, pool in enumerate(self.catalog.pools):
             why = self._pool(index, question) or (
@@ -118,13 +118,13 @@ class Reasons:
             return ""
         allowed = int(question.mask.existing.sum())
         if not allowed:
-            which = f"None of the {count} nodes there are matches" if count > 1 else "The only node does not match"
+            which = f"None of the {count} existing nodes matches" if count > 1 else "The only node does not match"
             return f"{which} its selectors and tolerations"
         if count == 1:
             return "The only node has no room"
         if allowed == count:
-            return f"None of the {count} nodes there are has room"
-        return f"Of the {count} nodes there are {allowed} would do, and none of those has room"
+            return f"None of the {count} existing nodes has room"
+        return f"Of the {count} existing nodes {allowed} would do, and none of those has room"
 
     def _pool(self, index: int, question: Question) -> str:
         catalog = self.catalog

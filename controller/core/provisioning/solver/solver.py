@@ -52,7 +52,7 @@ DEFAULTS = SolveOptions()
 def solve(
     problem: SchedulingProblem, options: SolveOptions = DEFAULTS, snapshot_index: SnapshotIndex | None = None
 ) -> SchedulingPlan:
-    """Place the pending pods on the nodes there are and on new ones, for little money. Never raises for a bad pod.
+    """Place the pending pods on existing and new nodes for the least money found. Never raises for a bad pod.
 
     `around`: what the problem's snapshot comes to, for those who solve many problems on one.
     """
@@ -247,7 +247,7 @@ class Solver:
         )
 
     def _with_dear(self, plan: SchedulingPlan) -> SchedulingPlan:
-        """The plan with the preferences that were too dear; pods that nodes there are take may have theirs there."""
+        """The plan with the preferences that were too dear; pods that existing nodes take may have theirs there."""
         if not self.preferences.dear:
             return plan
         new = {key for planned in plan.new_nodes for key in planned.pods}

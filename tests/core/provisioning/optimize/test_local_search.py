@@ -45,7 +45,7 @@ def stock_of(posed: SchedulingProblem) -> BinPackingProblem:
 
 def scattered(stock: BinPackingProblem, cheapest_type: str) -> Packing:
     """Each unit in a node of its own."""
-    types = [stock.catalog.types[option].name for option in stock.offers.option.tolist()]
+    types = [stock.catalog.types[option].name for option in stock.bin_types.option.tolist()]
     number = types.index(cheapest_type)
     bins = []
     for lot, count in enumerate(stock.counts.tolist()):
