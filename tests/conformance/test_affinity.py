@@ -313,7 +313,6 @@ def test_an_empty_namespace_selector_is_all_namespaces() -> None:
 
 
 def test_a_namespace_selector_adds_the_namespaces_that_it_matches() -> None:
-    """Sheet 4.5."""
     assert of_namespaces("other", replace(near(HOST), namespace_selector=selector(team="a")))
     assert not of_namespaces("other", replace(near(HOST), namespace_selector=selector(team="b")))
 

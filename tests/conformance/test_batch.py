@@ -53,7 +53,7 @@ def test_only_pods_that_wait_for_capacity_are_provisioned(changed: dict[str, Any
 
 
 def test_a_pod_may_opt_out() -> None:
-    """Sheet 1.3a: provisioner-name DoesNotExist in every term."""
+    """Provisioner-name DoesNotExist in every term."""
     away = [requirement(keys.PROVISIONER_NAME, "DoesNotExist")]
     assert opted_out(pending_pod(required_node_affinity=terms(away)))
     assert not opted_out(pending_pod(required_node_affinity=terms(away, [requirement("a", "Exists")])))
@@ -166,7 +166,6 @@ def with_port(*, init: bool = False, **port: Any) -> Pod:
     ids=["same", "other-port", "other-protocol", "other-address", "one-address-and-all", "all-of-six"],
 )
 def test_pods_whose_host_ports_clash_share_no_node(one: dict[str, Any], two: dict[str, Any], clash: bool) -> None:
-    """Sheet 3.8."""
     first, second = with_port(**one), replace(with_port(**two), name="second")
     assert len(Cluster().provision(first, second).new) == (2 if clash else 1)
 
@@ -178,7 +177,7 @@ def test_host_ports_of_sidecars_clash_too() -> None:
 
 
 def test_host_ports_of_running_pods_are_taken() -> None:
-    """Sheet 3.4 on existing nodes."""
+    """The same on existing nodes."""
     cluster = Cluster()
     cluster.provision(pending_pod(requests={"cpu": "10m"}, host_ports=(HostPort(80),)))
     done = cluster.provision(pending_pod(requests={"cpu": "10m"}, host_ports=(HostPort(80),)))

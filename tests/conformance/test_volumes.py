@@ -341,7 +341,7 @@ def test_new_nodes_hold_no_more_attachments_than_their_type_can() -> None:
 
 
 def test_volumes_spread_over_zones_stay_with_their_zone() -> None:
-    """Sheet 3.9 beside plain pods: each pod where its volume is."""
+    """Beside plain pods: each pod where its volume is."""
     cluster = storing(
         [claim(f"c-{zone}", volume_name=f"pv-{zone}") for zone in ZONES],
         [volume(f"pv-{zone}", zone) for zone in ZONES],
