@@ -68,10 +68,10 @@ def test_a_pod_whose_partner_has_no_room_beside_it_is_told_with_whom_and_what_he
 
 
 def _told(world: Scenario, app: str) -> str:
-    """What our own FailedScheduling event says to the pod of an app: it names Provisioners or partners."""
-    (pod,) = world.cluster.pods(world.namespace, app)
+    """Return the controller's FailedScheduling message for an app's pod; empty while there is no pod or no event."""
+    uids = {pod["metadata"]["uid"] for pod in world.cluster.pods(world.namespace, app)}
     for event in world.cluster.all(EVENTS, world.namespace):
-        mine = event["involvedObject"].get("uid") == pod["metadata"]["uid"] and event["reason"] == "FailedScheduling"
-        if mine and "its pod affinity" in event["message"]:
+        about_the_pod = event["involvedObject"].get("uid") in uids and event["reason"] == "FailedScheduling"
+        if about_the_pod and "its pod affinity" in event["message"]:
             return str(event["message"])
     return ""
