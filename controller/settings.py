@@ -1,8 +1,8 @@
 """The controller's settings: the ConfigMap `karpenter-global-settings` as a typed value.
 
-What each key means, its default and its reader are in `core.api.settings_table`. Where Karpenter v0.27 takes a wrong
-value in silence (an unknown `aws.nodeNameConvention`, an unknown key), we refuse it with a remedy. Nothing here reads
-files, the environment or the network: mappings come in, frozen values go out.
+Each key's meaning, default and reader are in `core.api.settings.settings_table`. Where Karpenter v0.27 accepts a wrong
+value in silence (an unknown `aws.nodeNameConvention`, an unknown key), it is refused with a remedy. Nothing here
+reads files, the environment or the network: mappings come in, frozen values go out.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Final
 
-from controller.core.api import readers
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.readers import Reader
-from controller.core.api.settings_table import CONFIG_MAP as CONFIG_MAP
-from controller.core.api.settings_table import SETTINGS, Setting
+from controller.core.api.settings import readers
+from controller.core.api.settings.readers import Reader
+from controller.core.api.settings.settings_table import CONFIG_MAP as CONFIG_MAP
+from controller.core.api.settings.settings_table import SETTINGS, Setting
 from controller.core.api.strict import Report, did_you_mean
 from controller.core.deprovisioning.budgets import Budget, parse_budgets
 from controller.core.guards.spending import LaunchLimits, parse_launch_limits

@@ -16,7 +16,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from controller.core.api.settings_table import SETTINGS  # noqa: E402 - the project is a program, not installed
+from controller.core.api.settings.settings_table import SETTINGS  # noqa: E402 - the project is a program, not installed
 from controller.operator.options import Option, Options  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -7,7 +7,7 @@ from typing import Any
 
 from components.config.keys import key, key_fields, section
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.settings_table import SETTINGS
+from controller.core.api.settings.settings_table import SETTINGS
 
 
 @section

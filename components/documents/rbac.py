@@ -10,7 +10,7 @@ from typing import Any
 
 from components.documents.labels import NAME, labels
 from components.documents.webhook import MUTATING, SECRET, VALIDATING
-from controller.core.api.settings_table import CONFIG_MAP
+from controller.core.api.settings.settings_table import CONFIG_MAP
 
 Rule = dict[str, Any]
 

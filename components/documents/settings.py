@@ -7,7 +7,7 @@ from typing import Any
 from components.config.keys import key_fields
 from components.config.settings import SettingsConfig, text_of
 from components.documents.labels import labels
-from controller.core.api.settings_table import CONFIG_MAP
+from controller.core.api.settings.settings_table import CONFIG_MAP
 
 LOGGING = "config-logging"
 """Levels by component, which change while the controller runs."""

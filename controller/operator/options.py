@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from controller.core.api.readers import Reader, boolean, integer, positive
+from controller.core.api.settings.readers import Reader, boolean, integer, positive
 from controller.core.api.strict import Report, did_you_mean
 from controller.errors import ValidationError
 

@@ -22,7 +22,7 @@ from components.documents.nodes import USERNAME, with_node_role
 from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
 from components.documents.settings import settings_data
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.settings_table import SETTINGS
+from controller.core.api.settings.settings_table import SETTINGS
 from controller.core.guards.spending import LaunchLimits
 from controller.core.price_rules import PriceRule
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS

@@ -6,7 +6,7 @@ from typing import Any
 
 from components.documents import rbac, webhook
 from components.documents.settings import LOGGING
-from controller.core.api.settings_table import CONFIG_MAP
+from controller.core.api.settings.settings_table import CONFIG_MAP
 from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
 from controller.operator import options
 from tests.components.source import KubeCall, command_calls, kube_calls

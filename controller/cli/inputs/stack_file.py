@@ -10,7 +10,7 @@ from typing import Any
 from controller.cli.inputs.files import LocatedObject, read_files
 from controller.core.api.document import items, mapping, text
 from controller.core.api.front_end import ApiKind
-from controller.core.api.settings_table import SETTINGS
+from controller.core.api.settings.settings_table import SETTINGS
 from controller.core.api.strict import Report
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.settings import CONFIG_MAP

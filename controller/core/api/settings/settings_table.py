@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from controller.core.api import readers
-from controller.core.api.readers import Reader
+from controller.core.api.settings import readers
+from controller.core.api.settings.readers import Reader
 
 CONFIG_MAP: Final = "karpenter-global-settings"
 NODE_NAME_CONVENTIONS: Final = ("ip-name", "resource-name")
