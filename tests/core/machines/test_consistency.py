@@ -1,4 +1,4 @@
-"""Consistency: what a user hears of nodes that are not what they should be (the peer's C1 to C4)."""
+"""Consistency: what a user hears of nodes that are not what they should be (Karpenter v0.27's consistency checks)."""
 
 from __future__ import annotations
 

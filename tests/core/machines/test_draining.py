@@ -1,4 +1,4 @@
-"""Draining: who is evicted next, and whom the node waits for (peer's tests T4 to T12, four tiers)."""
+"""Draining: who is evicted next, and whom the node waits for (Karpenter's four tiers)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_soonest_deadline_counts() -> None:
 
 
 def test_a_pod_that_its_budget_holds_is_deleted_when_only_its_grace_period_is_left() -> None:
-    """The later peer's rule: it ends in its own way before the instance goes, whatever its PodDisruptionBudget says."""
+    """Karpenter v1's rule: it ends in its own way before the instance goes, whatever its PodDisruptionBudget says."""
     pod = factories.running_pod(node="node", termination_grace_period_seconds=30)
     assert next_step([pod], NOW, NOW + 36).evict == (pod,)
     late = next_step([pod], NOW, NOW + 35)

@@ -1,4 +1,4 @@
-"""Initialization (peer's rules 2.5, tests N5 to N11) and what a node that registered by itself gets (N20 to N23)."""
+"""Initialization by Karpenter v0.27's rules, and what a node that registered by itself gets."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureRe
 from tests import factories
 from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import World
-from tests.reconcilers.provisioning.test_provisioning import reconciler, settled_passes
+from tests.reconcilers.provisioning.builders import reconciler, settled_passes
 
 ROOM = {"cpu": "4", "memory": "16Gi", "pods": "58", "ephemeral-storage": "17Gi"}
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", True)

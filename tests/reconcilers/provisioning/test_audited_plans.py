@@ -16,7 +16,7 @@ from controller.reconcilers.provisioning import provisioning_reconciler
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
 from tests.reconcilers.conftest import World
-from tests.reconcilers.provisioning.test_provisioning import HOST_APART, nodes_are, reconciler, settled_passes
+from tests.reconcilers.provisioning.builders import HOST_APART, nodes_are, reconciler, settled_passes
 
 APART = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [HOST_APART]}}}
 

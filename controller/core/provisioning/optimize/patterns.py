@@ -56,14 +56,17 @@ def pack_by_patterns(
     problem: BinPackingProblem, best: Packing, strategies: Sequence[FillStrategy], work: WorkBudget
 ) -> PatternPacking:
     """The cheapest packing found, no dearer than `best`; of any problem that has at most `MOST_UNITS` units."""
-    bins = _find_bins(problem, best.cost(problem))
-    program = _CoveringProgram(problem, bins)
-    if few_states(problem):
+    most = best.cost(problem)
+    bins = _find_bins(problem, most)
+    program = _CoveringProgram(problem, bins, most)
+    if complete := few_states(problem):
         columns = _enumerate_patterns(problem, bins)
         work.enumerated(int(np.prod(problem.counts + 1)), len(bins.price))
-        return program.solve(columns, best, SEARCH_NODES_ENUMERATED, work, complete=True)
-    columns = _generate_patterns(program, best, strategies, work)
-    return program.solve(columns, best, SEARCH_NODES, work, complete=False)
+    else:
+        columns = _generate_patterns(program, best, strategies, work)
+    nodes = SEARCH_NODES_ENUMERATED if complete else SEARCH_NODES
+    packed = program.solve(columns, best, nodes, work, complete=complete)
+    return PatternPacking(Packing(_existing_first(problem, packed.packing.bins), packed.packing.left), packed.optimal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,14 @@ class _Columns:
 
 
 def _find_bins(problem: BinPackingProblem, most: float) -> _Bins:
-    """Bin types that cost less than `most` and that none dominates, and the existing nodes that let something in.
+    """Bin types that cost no more than `most` and that none dominates, and the existing nodes that let something in.
 
     Capacity beyond what all units ask for together is worth nothing, so it is cut off before bins are compared.
     """
     total = problem.counts @ problem.requests
     capacity, room = np.minimum(problem.capacity, total), np.minimum(problem.room, total)
     takes = np.array([limit.takes for limit in problem.limits]).reshape(len(problem.limits), len(capacity)).T
-    useful = np.flatnonzero(problem.allowed.any(axis=1) & (problem.price < most))
+    useful = np.flatnonzero(problem.allowed.any(axis=1) & (problem.price <= most + TOLERANCE))
     order = useful[np.lexsort((-capacity[useful].sum(axis=1), problem.price[useful]))]
     types = order[_undominated(capacity[order], problem.allowed[order], takes[order])]
     equal: dict[bytes, list[int]] = defaultdict(list)
@@ -164,14 +167,14 @@ class _Relaxation:
 class _CoveringProgram:
     """Choose how often each pattern is used: cover all units for least money, within limits and available bins."""
 
-    def __init__(self, problem: BinPackingProblem, bins: _Bins) -> None:
+    def __init__(self, problem: BinPackingProblem, bins: _Bins, most: float) -> None:
+        """most: $/hour, the cost of the best packing so far."""
         self.problem = problem
         self.bins = bins
-        self.penalty = (
-            10.0 * float(bins.price.max(initial=1.0)) * np.where(problem.pinned, 1.0 + problem.counts.sum(), 1.0)
-        )
-        """D, $/hour for each unit left out: more than any bin, as leaving out fewer comes first; and more for a pinned
-        one than for all others, as other pods' places may rest on it."""
+        dearest = max(1.0, most, float(bins.price.max(initial=0.0)))
+        self.penalty = 10.0 * dearest * np.where(problem.pinned, 1.0 + problem.counts.sum(), 1.0)
+        """D, $/hour for each unit left out: more than any bin and than the whole of the best packing, as leaving out
+        fewer comes first; and more for a pinned one than for all others, as other pods' places may rest on it."""
 
     def relaxed(self, columns: _Columns, work: WorkBudget) -> _Relaxation:
         """Solve the linear relaxation."""
@@ -241,6 +244,29 @@ class _CoveringProgram:
                     left -= units
                     packed.append(Bin(existing, rows[group].pop(0) if existing else rows[group][0], units))
         return Packing(packed, left)
+
+
+def _existing_first(problem: BinPackingProblem, packed: Sequence[Bin]) -> list[Bin]:
+    """The same bins, with all units on existing nodes that have room there: the objective tells no difference."""
+    existing = {one.number: one.units.copy() for one in packed if one.existing}
+    new = [one for one in packed if not one.existing]
+    movable = np.sum([one.units for one in new], axis=0) if new else np.zeros(len(problem.counts))
+    for row in np.flatnonzero((problem.open_to & (movable > 0)).any(axis=1)).tolist():
+        units = existing.setdefault(row, np.zeros(len(problem.counts)))
+        for item in np.flatnonzero(problem.open_to[row] & (movable > 0)).tolist():
+            free, request = problem.room[row] - units @ problem.requests, problem.requests[item]
+            asked = request > 0
+            fitting = float(np.floor((free[asked] + SLACK) / request[asked]).min(initial=np.inf))
+            taken = max(0.0, min(movable[item], fitting))
+            units[item] += taken
+            movable[item] -= taken
+    bins = [Bin(existing=True, number=row, units=units) for row, units in existing.items() if units.any()]
+    for one in new:
+        units = np.minimum(one.units, movable)
+        movable -= units
+        if units.any():
+            bins.append(Bin(existing=False, number=one.number, units=units))
+    return bins
 
 
 class _PatternSet:

@@ -76,13 +76,16 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     Small problems whose patterns can be enumerated are solved by these alone, mostly to proven optimality.
     """
     best = first_packing(problem)
-    if few_states(problem):
+    scarce = bool(best.left.any())
+    # The first plan has chosen whom to leave out then: the pods that have waited longest go first.
+    if few_states(problem) and not scarce:
         packed = pack_by_patterns(problem, best, STRATEGIES, work)
         best = packed.packing
         if packed.optimal:
             return best
     best, finished = _build(problem, best, work)
-    if problem.counts.sum() <= MOST_UNITS and not few_states(problem) and not _good(best, problem) and not work.over:
+    small = problem.counts.sum() <= MOST_UNITS and not few_states(problem)
+    if small and not scarce and not _good(best, problem) and not work.over:
         best, finished = pack_by_patterns(problem, best, STRATEGIES, work).packing, False
     return best if finished or work.over else Search(problem, best, STRATEGIES, work).run()
 
