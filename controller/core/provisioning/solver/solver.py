@@ -184,9 +184,10 @@ class Solver:
             plan = min((plan, *self._refined(*attempt)), key=self._rank)
         return self._with_dear(share_pools(plan, self.problem, self.options, self.snapshot_index))
 
-    def _rank(self, plan: SchedulingPlan) -> tuple[int, float]:
-        """Fewest pods left out first, then the least cost."""
-        return len(plan.unplaced), self._cost(plan)
+    def _rank(self, plan: SchedulingPlan) -> tuple[int, float, int]:
+        """Fewest pods left out first, then the least cost, then the fewest pods on new nodes."""
+        on_new_nodes = sum(len(node.pods) for node in plan.new_nodes)
+        return len(plan.unplaced), self._cost(plan), on_new_nodes
 
     def _refined(self, rounds: Rounds, progress: list[Progress]) -> Iterable[SchedulingPlan]:
         """The same units packed anew by what they are worth, and those that found no room."""
