@@ -23,8 +23,9 @@ from controller.core.provisioning import SolveOptions
 
 PRICES = """# Prices beside the bound and Karpenter 1.14
 
-Made by `python -m bench prices FOLDER --peer FILE`. Price: the least that the plan's nodes cost; expected: as EC2 is
-expected to choose among each node's offerings. Bound: the divisible optimum, below which no plan for these pods can be.
+Made by `python -m bench prices FOLDER --karpenter FILE`. Price: each node at its cheapest offering; expected: as EC2
+is expected to choose among each node's offerings. Bound: the optimum with pods and nodes divisible; no plan for these
+pods can be cheaper.
 Karpenter: the scheduler of Karpenter 1.14 on the same file, the cheapest offering of each of its nodes. A plan that
 leaves pods out is cheap, so there are three ratios: `÷ Karpenter` is to its price once all pods are placed (†) where
 its first round left many out and further rounds were measured, else to its first round; `first round` is to that
@@ -32,6 +33,10 @@ always; `a pod` to that for each pod placed. Its seconds and the pods that it le
 CPU time at the default budget, cold.
 
 """
+
+
+FORMER_NAMES = {"token_normalize_func": lambda name: "karpenter" if name == "peer" else name}
+"""Context settings by which `--peer`, the former name of `--karpenter`, still works; no help text shows it."""
 
 
 @click.group()
@@ -53,20 +58,20 @@ def solve_file(file: Path, budget: float | None, output: str) -> None:
         _summary(found)
 
 
-@main.command("all")
+@main.command("all", context_settings=FORMER_NAMES)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Karpenter's figures (JSON)."
+    "--karpenter", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Karpenter's figures (JSON)."
 )
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 @click.option("--against", help="A command that solves the file given as its last argument: timed in the same run.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Of each, the fastest counts.")
 @click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table to this file.")
 def solve_all(
-    folder: Path, peer: Path | None, budget: float | None, against: str | None, runs: int, into: Path | None
+    folder: Path, karpenter: Path | None, budget: float | None, against: str | None, runs: int, into: Path | None
 ) -> None:
     """Solve every problem of FOLDER, each in a process of its own, and print the table."""
-    known = orjson.loads(peer.read_bytes()) if peer else {}
+    known = orjson.loads(karpenter.read_bytes()) if karpenter else {}
     found = list(lines(folder, known, budget, against, runs))
     show(found, other=against is not None)
     if into:
@@ -137,16 +142,16 @@ def made(folder: Path, seed: int) -> None:
         click.echo(path)
 
 
-@main.command("prices")
+@main.command("prices", context_settings=FORMER_NAMES)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--peer", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Karpenter's figures (JSON)."
+    "--karpenter", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Karpenter's figures (JSON)."
 )
 @click.option("--budget", type=float, default=None, help="Seconds for making each first plan cheaper; 0: none.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
-def prices(folder: Path, peer: Path | None, budget: float | None, into: Path) -> None:
+def prices(folder: Path, karpenter: Path | None, budget: float | None, into: Path) -> None:
     """Prices over the bound and Karpenter 1.14's: solve every problem of FOLDER, and write prices.md."""
-    known = orjson.loads(peer.read_bytes()) if peer else {}
+    known = orjson.loads(karpenter.read_bytes()) if karpenter else {}
     text = report([Row.of(line) for line in lines(folder, known, budget, None)])
     into.mkdir(parents=True, exist_ok=True)
     (into / "prices.md").write_text(PRICES + text)

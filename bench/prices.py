@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from bench.report import Line
+from bench.report import KarpenterFigures, Line
 
 FREE = ("generic", "selectors", "taints", "pools", "daemonsets", "gpu")
 """Shapes whose pods have no rules between them: there the bound is tight."""
@@ -22,11 +22,7 @@ ALL_ROUNDS = "†"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One problem. Prices in $/hour, times in CPU seconds; of Karpenter 1.14 only where it is known.
-
-    peer_price: of Karpenter 1.14's first round, as are `peer_seconds` and `peer_left_out`. peer_price_of_all: once it
-    went on until all pods were placed, where that was measured.
-    """
+    """One problem. Prices in $/hour, times in CPU seconds."""
 
     name: str
     price: float
@@ -36,15 +32,12 @@ class Row:
     cpu_seconds: float
     pods: int
     left_out: int
-    peer_price: float | None = None
-    peer_seconds: float | None = None
-    peer_left_out: int = 0
-    peer_price_of_all: float | None = None
+    karpenter: KarpenterFigures | None = None
 
     @classmethod
     def of(cls, line: Line) -> Row:
         """From a problem's document and Karpenter 1.14's figures."""
-        ours, peer = line.ours, line.peer.get("peer", {})
+        ours = line.ours
         return cls(
             line.name,
             ours["price"],
@@ -54,10 +47,7 @@ class Row:
             ours["cpuSeconds"],
             ours["pods"],
             len(ours["unplaced"]),
-            peer.get("price_median"),
-            peer.get("seconds_min"),
-            peer.get("not_placed", 0),
-            line.peer.get("peer_all_rounds", {}).get("price"),
+            line.karpenter,
         )
 
     @property
@@ -66,23 +56,27 @@ class Row:
         return self.price / self.bound if self.bound > 0 else 1.0
 
     @property
-    def over_peer(self) -> float | None:
+    def over_karpenter(self) -> float | None:
         """Price over Karpenter 1.14's: that of all pods, where it is known."""
-        theirs = self.peer_price_of_all or self.peer_price
-        return self.price / theirs if theirs else None
+        return self.price / theirs if (theirs := self.karpenter_price) else None
 
     @property
-    def over_peer_first(self) -> float | None:
+    def karpenter_price(self) -> float | None:
+        """Karpenter 1.14's price once all pods are placed where that was measured, else of its first round."""
+        return (self.karpenter.price_of_all or self.karpenter.price) if self.karpenter else None
+
+    @property
+    def over_first_round(self) -> float | None:
         """Price over that of Karpenter 1.14's first round, whatever each of them left out."""
-        return self.price / self.peer_price if self.peer_price else None
+        return self.price / self.karpenter.price if self.karpenter else None
 
     @property
-    def over_peer_a_pod(self) -> float | None:
+    def over_karpenter_a_pod(self) -> float | None:
         """Price for each pod placed, over that of Karpenter 1.14's first round."""
-        if not self.peer_price:
+        if not self.karpenter:
             return None
-        placed, theirs = self.pods - self.left_out, self.pods - self.peer_left_out
-        return (self.price / placed) / (self.peer_price / theirs)
+        placed, theirs = self.pods - self.left_out, self.pods - self.karpenter.left_out
+        return (self.price / placed) / (self.karpenter.price / theirs)
 
     def cells(self) -> tuple[str, ...]:
         """In the order of HEAD."""
@@ -91,14 +85,14 @@ class Row:
             f"{self.price:.2f}",
             f"{self.expected:.2f}",
             f"{self.over_bound:.3f}",
-            _ratio(self.over_peer) + (ALL_ROUNDS if self.peer_price_of_all else ""),
-            _ratio(self.over_peer_first),
-            _ratio(self.over_peer_a_pod),
+            _ratio(self.over_karpenter) + (ALL_ROUNDS if self.karpenter and self.karpenter.price_of_all else ""),
+            _ratio(self.over_first_round),
+            _ratio(self.over_karpenter_a_pod),
             str(self.nodes),
             f"{self.cpu_seconds:.2f}",
-            f"{self.peer_seconds:.2f}" if self.peer_seconds is not None else "",
+            f"{self.karpenter.seconds:.2f}" if self.karpenter else "",
             str(self.left_out),
-            str(self.peer_left_out) if self.peer_price else "",
+            str(self.karpenter.left_out) if self.karpenter else "",
         )
 
 
@@ -122,13 +116,12 @@ def means(rows: Sequence[Row]) -> Iterable[str]:
             groups.setdefault(f"{kind}, {size} pods", []).append(row)
     for title, group in sorted(groups.items()):
         yield f"- Price ÷ bound, {title}: {fmean(row.over_bound for row in group):.3f} on the mean."
-    beside = [row for row in rows if row.over_peer is not None]
+    beside = [row for row in rows if row.karpenter]
     if beside:
-        same, first, a_pod = (
-            fmean(ratio or 0.0 for ratio in ratios)
-            for ratios in zip(*((r.over_peer, r.over_peer_first, r.over_peer_a_pod) for r in beside), strict=True)
-        )
-        least = fmean(row.bound / (row.peer_price_of_all or row.peer_price or 1.0) for row in beside)
+        same = fmean(row.over_karpenter or 0.0 for row in beside)
+        first = fmean(row.over_first_round or 0.0 for row in beside)
+        a_pod = fmean(row.over_karpenter_a_pod or 0.0 for row in beside)
+        least = fmean(row.bound / (row.karpenter_price or 1.0) for row in beside)
         yield (
             f"- Price ÷ Karpenter, all {len(beside)}: {same:.3f} on the mean; {first:.3f} of its first round, whatever "
             f"that left out; {a_pod:.3f} of its first round for each pod placed."

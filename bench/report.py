@@ -28,40 +28,69 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
+class KarpenterFigures:
+    """What Karpenter 1.14's scheduler made of a problem. Price in $/hour, time in CPU seconds, of its first round.
+
+    price_of_all: once further rounds had placed all pods, where that was measured.
+    """
+
+    price: float
+    seconds: float
+    nodes: int
+    left_out: int
+    price_of_all: float | None = None
+
+    @classmethod
+    def of(cls, results: Document) -> KarpenterFigures | None:
+        """Read one problem's entry of peer-results.json; None if Karpenter did not solve that problem."""
+        if not (first := results.get("peer")):
+            return None
+        of_all = results.get("peer_all_rounds", {}).get("price")
+        return cls(first["price_median"], first["seconds_min"], first["nodes"], first["not_placed"], of_all)
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
-    """One problem: our document, Karpenter 1.14's figures, and another solver's seconds where one was asked for."""
+    """One problem: our document, Karpenter 1.14's figures, and another solver's seconds where one was asked for.
+
+    bound: $/hour; the one that comes with Karpenter's figures where the run found none.
+    """
 
     name: str
     ours: Document
-    peer: Document
+    karpenter: KarpenterFigures | None = None
+    bound: float | None = None
     other_seconds: float | None = None
 
     def cells(self) -> list[str]:
         """The line's cells, in the order of COLUMNS."""
-        ours, peer = self.ours, self.peer.get("peer", {})
+        ours, karpenter, bound = self.ours, self.karpenter, self.bound
         pods, seconds = ours["pods"], ours["cpuSeconds"]
-        bound = ours["bound"] or self.peer.get("lower_bound_price")
         return [
             self.name,
             f"{pods / seconds:,.0f}",
-            f"{peer['seconds_min'] / seconds:.1f}" if peer else "",
+            f"{karpenter.seconds / seconds:.1f}" if karpenter else "",
             f"{seconds:.3f}",
             f"{ours['solveSeconds']:.3f}",
             f"{ours['price']:.2f}",
             f"{ours['price'] / bound:.3f}" if bound else "",
-            f"{ours['price'] / peer['price_median']:.2f}" if peer else "",
+            f"{ours['price'] / karpenter.price:.2f}" if karpenter else "",
             str(len(ours["nodes"])),
-            str(peer.get("nodes", "")),
+            str(karpenter.nodes) if karpenter else "",
             str(len(ours["unplaced"])),
-            str(peer.get("not_placed", "")),
+            str(karpenter.left_out) if karpenter else "",
             f"{ours['peakMemoryBytes'] / 2**20:.0f}",
             *([f"{self.other_seconds:.3f}"] if self.other_seconds is not None else []),
         ]
 
 
-def lines(folder: Path, peer: Document, budget: float | None, against: str | None, runs: int = 1) -> Iterable[Line]:
-    """Each problem of the folder, solved in a process of its own (cold, its own peak memory); of several runs the one
-    that took the least."""
+def lines(
+    folder: Path, karpenter: Document, budget: float | None, against: str | None, runs: int = 1
+) -> Iterable[Line]:
+    """Solve each problem of the folder in a process of its own (cold, its own peak memory).
+
+    Of several runs the one with the least CPU time counts. `karpenter`: peer-results.json, by name of the problem.
+    """
     for path in sorted(folder.glob("*.json.gz"), key=_name_and_size):
         name = path.name.removesuffix(".json.gz")
         command = [sys.executable, "-m", "bench", "solve", str(path), "--output", "json"]
@@ -70,7 +99,9 @@ def lines(folder: Path, peer: Document, budget: float | None, against: str | Non
         answers = [subprocess.run(command, check=True, capture_output=True).stdout for _ in range(runs)]
         ours = min(map(orjson.loads, answers), key=itemgetter("cpuSeconds"))
         other = _other(against, path) if against else None
-        yield Line(name, ours, peer.get(name, {}), other)
+        results = karpenter.get(name, {})
+        bound = ours["bound"] or results.get("lower_bound_price")
+        yield Line(name, ours, KarpenterFigures.of(results), bound, other)
 
 
 def _other(against: str, path: Path) -> float:
@@ -113,7 +144,7 @@ def markdown(found: Sequence[Line], *, other: bool) -> str:
 
 PREFACE = """# First plans: speed and price
 
-Written by `python -m bench all FOLDER --peer PEER.json --budget 0 --runs 5 --into docs/benchmarks/scheduling.md`,
+Written by `python -m bench all FOLDER --karpenter FILE --budget 0 --runs 5 --into docs/benchmarks/scheduling.md`,
 each problem in processes of its own, of which the fastest counts. Seconds are CPU seconds from decoded JSON to the
 plan, cold; `solve s` leaves out reading the objects, which a controller does once an object. MB is the process's peak
 memory until the plan was made; of 100,000 pods, nearly all of it is their JSON. Karpenter 1.14's

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,13 +22,16 @@ CORE = "controller.core"
 Graph = Mapping[str, frozenset[str]]
 
 
-def imports(path: Path) -> Iterable[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Every module of the controller that a source file imports, functions' own imports included."""
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(SHELL):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith(SHELL))
+            modules |= {alias.name for alias in node.names if alias.name.startswith(SHELL)}
+    return frozenset(modules)
 
 
 def room_of(module: str, parent: str) -> str:
@@ -35,6 +39,7 @@ def room_of(module: str, parent: str) -> str:
     return module.removeprefix(parent + ".").partition(".")[0] if module.startswith(parent + ".") else ""
 
 
+@cache
 def rooms(parent: str) -> Graph:
     """Each room of `parent`, and the rooms beside it that its modules import."""
     folder = ROOT / parent.replace(".", "/")
@@ -128,7 +133,7 @@ def page(text: str, parents: Sequence[str] = (SHELL, CORE, f"{CORE}.provisioning
     """ARCHITECTURE.md's text with each list between its markers made anew."""
     for parent in parents:
         pattern = re.compile(rf"(<!-- rooms of {re.escape(parent)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text = pattern.sub(lambda found, parent=parent: f"{found[1]}```\n{listing(parent)}\n```\n{found[2]}", text)
+        text = pattern.sub(lambda block, parent=parent: f"{block[1]}```\n{listing(parent)}\n```\n{block[2]}", text)
     return text
 
 

@@ -26,6 +26,7 @@ from controller.core.machines.interruption_messages import Interruption, Kind
 from controller.core.price_rules import PriceRule
 from controller.runtime import metrics
 
+pytestmark = pytest.mark.xdist_group("promises")  # one worker parses the sources, not each of them
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}

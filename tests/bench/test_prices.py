@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.prices import HEAD, Row, means, report
-from bench.report import Line
+from bench.report import KarpenterFigures, Line
 
 OURS = {
     "price": 8.0,
@@ -16,20 +18,20 @@ OURS = {
     "pods": 500,
     "unplaced": [{}] * 100,
 }
-PEER = {"peer": {"price_median": 10.0, "seconds_min": 2.0, "not_placed": 300}}
+KARPENTER = KarpenterFigures(price=10.0, seconds=2.0, nodes=5, left_out=300)
 
 
 def test_a_row_compares_the_price_of_a_pod_placed_too() -> None:
     """$8 for 400 pods against $10 for 200: 0.8 of the price, but 0.4 for each pod."""
-    row = Row.of(Line("generic-500", OURS, PEER))
+    row = Row.of(Line("generic-500", OURS, KARPENTER))
     assert row.over_bound == pytest.approx(1.25)
-    assert row.over_peer == pytest.approx(0.8)
-    assert row.over_peer_a_pod == pytest.approx(0.4)
+    assert row.over_karpenter == pytest.approx(0.8)
+    assert row.over_karpenter_a_pod == pytest.approx(0.4)
     assert row.cells()[4:7] == ("0.800", "0.800", "0.400")
 
 
-def test_where_the_peer_s_price_of_all_pods_is_known_it_is_what_counts_and_the_first_round_stands_beside_it() -> None:
-    row = Row.of(Line("anti-zone-500", OURS, {**PEER, "peer_all_rounds": {"price": 16.0, "rounds": 3}}))
+def test_where_karpenters_price_of_all_pods_is_known_it_counts_and_the_first_round_stands_beside_it() -> None:
+    row = Row.of(Line("anti-zone-500", OURS, replace(KARPENTER, price_of_all=16.0)))
     assert row.cells()[4:7] == ("0.500†", "0.800", "0.400")
     assert list(means([row]))[1:] == [
         "- Price ÷ Karpenter, all 1: 0.500 on the mean; 0.800 of its first round, whatever that left out; "
@@ -38,14 +40,14 @@ def test_where_the_peer_s_price_of_all_pods_is_known_it_is_what_counts_and_the_f
     ]
 
 
-def test_a_problem_that_the_peer_did_not_solve_has_no_ratio_to_it() -> None:
-    row = Row.of(Line("own-500", OURS, {}))
-    assert row.over_peer is None
+def test_a_problem_that_karpenter_did_not_solve_has_no_ratio_to_it() -> None:
+    row = Row.of(Line("own-500", OURS))
+    assert row.over_karpenter is None
     assert row.cells()[4:7] == ("", "", "")
 
 
 def test_the_report_has_a_row_for_each_problem_and_the_means_of_each_group() -> None:
-    rows = [Row.of(Line(name, OURS, PEER)) for name in ("generic-500", "taints-500", "affinity-500", "mix-500")]
+    rows = [Row.of(Line(name, OURS, KARPENTER)) for name in ("generic-500", "taints-500", "affinity-500", "mix-500")]
     text = report(rows)
     assert [line.count("|") for line in text.split("\n")[:6]] == [len(HEAD) + 1] * 6
     assert list(means(rows)) == [

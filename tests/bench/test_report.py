@@ -9,10 +9,12 @@ from pathlib import Path
 
 import orjson
 import pytest
+from click.testing import CliRunner
 
+from bench.__main__ import main
 from bench.generate import DEPLOYMENTS, FIELD_NODES, FIELD_PODS, FIELD_POOLS, deployments, field
 from bench.problems import arrange, decode, posed
-from bench.report import COLUMNS, Line, growth, lines, markdown
+from bench.report import COLUMNS, KarpenterFigures, Line, growth, lines, markdown
 from controller.core.api.parse import parse_pod
 from controller.core.provisioning import SolveOptions, solve
 from tests.core.provisioning.plans import judged
@@ -31,10 +33,30 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Line:
     path = written(folder, "tiny-100", deployments(100, 1))
     other = folder / "other.py"
     other.write_text("import json, sys; print(json.dumps({'seconds': 0.25 if sys.argv[1].endswith('gz') else 9}))")
-    peer = {"tiny-100": {"peer": {"seconds_min": 10.0, "price_median": 1.0, "nodes": 7, "not_placed": 3}}}
-    (found,) = lines(folder, peer, 0.0, f"{sys.executable} {other}")
+    results = {"tiny-100": {"peer": {"seconds_min": 10.0, "price_median": 1.0, "nodes": 7, "not_placed": 3}}}
+    (line,) = lines(folder, results, 0.0, f"{sys.executable} {other}")
     assert path.exists()
-    return found
+    return line
+
+
+def test_figures_of_karpenter_are_read_as_the_shared_results_have_them() -> None:
+    first = {"price_median": 10.0, "nodes": 4, "not_placed": 300, "seconds_min": 2.0}
+    assert KarpenterFigures.of({"lower_bound_price": 6.4, "peer": first}) == KarpenterFigures(10.0, 2.0, 4, 300)
+    of_all = {"price": 16.0, "nodes": 9, "rounds": 3}
+    assert KarpenterFigures.of({"peer": first, "peer_all_rounds": of_all}) == KarpenterFigures(10.0, 2.0, 4, 300, 16.0)
+    assert KarpenterFigures.of({"lower_bound_price": 6.4}) is None
+
+
+@pytest.mark.parametrize("command", ["all", "prices"])
+def test_the_former_name_of_the_option_for_karpenters_figures_still_works_and_no_help_shows_it(
+    command: str, tmp_path: Path
+) -> None:
+    results = tmp_path / "peer-results.json"
+    results.write_text("{}")
+    for option in ("--karpenter", "--peer"):
+        answer = CliRunner().invoke(main, [command, str(tmp_path), option, str(results), "--into", str(tmp_path / "x")])
+        assert answer.exit_code == 0, answer.output
+    assert "peer" not in CliRunner().invoke(main, [command, "--help"]).output
 
 
 def test_another_solver_is_timed_on_the_same_file(tried: Line) -> None:
@@ -42,7 +64,7 @@ def test_another_solver_is_timed_on_the_same_file(tried: Line) -> None:
     assert tried.cells()[-1] == "0.250"
 
 
-def test_a_line_has_a_cell_for_each_column_and_says_how_much_faster_than_the_peer(tried: Line) -> None:
+def test_a_line_has_a_cell_for_each_column_and_says_how_much_faster_than_karpenter(tried: Line) -> None:
     cells = dict(zip([*COLUMNS, "against s"], tried.cells(), strict=True))
     assert cells["problem"] == "tiny-100"
     assert float(cells["× Karpenter"]) == pytest.approx(10.0 / tried.ours["cpuSeconds"], rel=0.1)
@@ -52,7 +74,9 @@ def test_a_line_has_a_cell_for_each_column_and_says_how_much_faster_than_the_pee
 
 
 def test_the_table_for_documents_has_every_line_and_the_growth(tried: Line) -> None:
-    larger = Line("tiny-1000", {**tried.ours, "pods": 1000, "cpuSeconds": 4 * tried.ours["cpuSeconds"]}, {}, 1.0)
+    larger = Line(
+        "tiny-1000", {**tried.ours, "pods": 1000, "cpuSeconds": 4 * tried.ours["cpuSeconds"]}, other_seconds=1.0
+    )
     text = markdown([tried, larger], other=True)
     rows = [row for row in text.splitlines() if row.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows] == ["problem", "---", "tiny-100", "tiny-1000"]
