@@ -20,6 +20,7 @@ from controller.core.api.strict import Report, did_you_mean
 from controller.core.deprovisioning.budgets import Budget, parse_budgets
 from controller.core.guards.spending import LaunchLimits, parse_launch_limits
 from controller.core.price_rules import PriceRule, parse_price_rules
+from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.plan import SolveOptions
 from controller.errors import ValidationError
 
@@ -96,8 +97,7 @@ class Settings:
         return SolveOptions(
             weight_premium=self.weight_premium,
             preference_premium=self.preference_premium,
-            price_spread=self.alternative_price_tolerance,
-            spot_offerings=self.spot_offerings,
+            flexibility=Flexibility(self.alternative_price_tolerance, self.spot_offerings),
             spot_pool_share=self.spot_pool_share,
         )
 

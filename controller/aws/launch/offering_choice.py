@@ -19,7 +19,7 @@ from controller.aws.network.subnets import Subnets
 from controller.core.api import labels as keys
 from controller.core.api.labels import ON_DEMAND, SPOT
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
-from controller.core.provisioning.flexibility import within_spread
+from controller.core.provisioning.flexibility import Flexibility
 from controller.settings import Settings
 
 DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
@@ -58,7 +58,7 @@ class OfferingChoice:
         left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
         if not left:
             return []
-        sent = within_spread(left, self._price_tolerance * 2**failed_attempts, self._spot_offerings)
+        sent = Flexibility(self._price_tolerance * 2**failed_attempts, self._spot_offerings).named(left)
         return sent if self._balance is None else self._balance.fewest(request.provisioner.name, sent)
 
     def launched(self, request: LaunchRequest, instance: CloudInstance, *, new: bool) -> None:

@@ -122,10 +122,9 @@ def _on_demand(node: PlannedNode, types: Mapping[str, InstanceType], mix: Mix) -
     if not offered:
         return None
     first, *others = offered
-    runner_up = next((each for each in others if each.instance_type != first.instance_type), None)
     why = mix.problem or f"on demand for {BASE_ANNOTATION} {mix.base}, {PERCENTAGE_ANNOTATION} {mix.percentage}"
     text = f"{first.instance_type} in {first.zone} at ${first.price:.4f}: {why}; planned before: {node.reason}"
-    return replace(node, offering=first, alternatives=tuple(others), runner_up=runner_up, reason=text)
+    return replace(node, offering=first, alternatives=tuple(others), reason=text)
 
 
 def _allows(requirements: Requirements, key: str, value: str) -> bool:

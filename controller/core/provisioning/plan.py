@@ -10,58 +10,59 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, PricedOffering
-from controller.core.provisioning.flexibility import PRICE_SPREAD, SPOT_OFFERINGS, expected_price
+from controller.core.provisioning.flexibility import Flexibility
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
-
-PREFERENCE_PREMIUM = 2.0
-"""Three times the price: what on-item costs beside spot is mostly within it, a node for each small pod is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """How to solve."""
+    """How to solve. ADRs 21 to 23 give the figures behind the defaults."""
 
     budget_seconds: float = 1.0
-    """A work limit, given as the seconds that it is about worth (the core has no clock): 0 returns the first plan,
-    which packs class by class; more fills nodes by what pods are worth, and looks at more candidates."""
+    """Work that a solve may do, in seconds of one core at about 3 GHz; 0: only the first plan, made greedily.
+
+    The core reads no clock, so that equal problems get equal plans: the budget is held against work that is counted,
+    not against time (`optimize/work_budget.py`). A core half as fast takes twice as long for the same plan. The default
+    is as long as pods wait anyway for the batch window to close."""
     weight_premium: float | None = 0.05
-    """The heaviest Provisioner is taken unless it costs more than this share above the lightest's price; None: it is
-    always taken."""
-    preference_premium: float | None = PREFERENCE_PREMIUM
-    """A preference that relaxation may give up is honoured unless the pod then costs more than this share above what it
-    costs without; None: it is honoured at any price."""
+    """What a Provisioner's weight is worth, as a share of the price. 0.05: the heaviest Provisioner is used unless it
+    costs over 5 % more than one without weight, so that weight decides between about equal prices only. None: the
+    heaviest that fits always wins, as in Karpenter v0.27 (the controller's default, `weightPremium`)."""
+    preference_premium: float | None = 2.0
+    """What honouring one preference may cost (preferred affinity, ScheduleAnyway, PreferNoSchedule), as a share of the
+    pod's price without it. 2.0 allows three times that price: on-demand instead of spot is mostly within it, a node for
+    each small pod is not. None: preferences are honoured at any price."""
     node_cost_per_hour: float = 0.002
-    """What a node costs beside its price (daemons, image pulls, addresses, attention), in $/hour: it keeps a thousand
-    tiny nodes from winning by a cent."""
+    """What a node costs beside its price, in $/hour; the default is its root volume and image pulls. Without it many
+    tiny nodes would win over a few large ones by a fraction of a cent."""
     max_alternatives: int = 60
-    """Offerings kept for each new node, the planned one included."""
-    price_spread: float = PRICE_SPREAD
-    """Offerings that cost more than the cheapest by over this share are not asked for at first; 0.25 is 25 %."""
-    spot_offerings: int = SPOT_OFFERINGS
-    """So many offerings a spot node asks for where it can, up to twice the spread."""
+    """Offerings kept for each new node, the planned one included. It bounds the size of plans and launch requests."""
+    flexibility: Flexibility = field(default_factory=Flexibility)
+    """Which of a node's offerings EC2 is asked for, and so what the node is expected to cost."""
     spot_pool_share: float = 0.5
-    """The part of a workload's replicas that one spot pool (type and zone) may carry, where spread is free; 1: all."""
+    """Largest share of a workload's replicas on nodes of one spot pool (instance type and zone), where other pools cost
+    about the same. 0.5: when EC2 reclaims a whole pool, half of the replicas keep running. 1.0: no such rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProblem:
-    """Everything a solver may look at.
-
-    `pending` are the pods to place. `nodes` are the nodes that may take pods (those that are leaving are left out; pods
-    on them are counted by topology through `snapshot`). `provisioners` are the usable ones; `skipped` says why others
-    are not.
-    """
+    """Everything that a solver may look at."""
 
     pending: Sequence[Pod]
+    """The pods to place."""
     nodes: tuple[StateNode, ...]
+    """The existing nodes that may take pods. Nodes that are being removed are missing here; topology still counts their
+    pods, through `snapshot`."""
     provisioners: tuple[Provisioner, ...]
+    """The usable ones."""
     catalog: Catalog
     snapshot: Snapshot
-    """For what stands around: namespaces, volumes, DaemonSets, pods on nodes of every origin."""
+    """The cluster: namespaces, volumes, DaemonSets, and the pods of all nodes."""
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Why each of the other Provisioners cannot be used, by name."""
     without_nodes: frozenset[str] = frozenset()
-    """Nodes to think away (a simulation of their removal): they take no pods and count in no topology."""
+    """Names of nodes treated as removed, to simulate their removal: they take no pods and topology ignores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +71,38 @@ class PlannedNode:
 
     provisioner: str
     offering: PricedOffering
-    """What the plan counts on: the cheapest that fits."""
+    """The cheapest offering that holds the pods."""
     alternatives: tuple[PricedOffering, ...]
-    """Further offerings that would hold the same pods, cheapest first, the planned one left out."""
+    """Further offerings that hold the same pods, cheapest first."""
     requirements: Requirements
-    """The Provisioner's and the pods' requirements together, with the topology domains that were committed."""
+    """The Provisioner's and the pods' requirements combined, with the topology domains that were allocated."""
     labels: FrozenMap[str, str]
-    """Labels of the Node that the plan settled: the Provisioner's own, and values chosen for custom keys."""
+    """Labels that the plan determines: the Provisioner's own, and values chosen for the labels it leaves open."""
     taints: tuple[Taint, ...]
     startup_taints: tuple[Taint, ...]
     pods: Sequence[PodKey]
     """Sorted."""
     requests: Resources
-    """Of the pods and of the daemons that will run there."""
+    """Of the pods and of the DaemonSet pods that will run there."""
     reason: str
-    """What was chosen, the runner-up, and the difference."""
-    runner_up: PricedOffering | None = None
-    """The cheapest of another type or capacity type that would hold the same pods; None: there is none."""
-    price_spread: float = PRICE_SPREAD
-    spot_offerings: int = SPOT_OFFERINGS
+    """What was chosen, the runner-up, and the difference in price."""
+    flexibility: Flexibility = field(default_factory=Flexibility)
+
+    @property
+    def runner_up(self) -> PricedOffering | None:
+        """The cheapest alternative of another instance type or capacity type; None: there is none."""
+        planned = (self.offering.instance_type, self.offering.capacity_type)
+        return next((o for o in self.alternatives if (o.instance_type, o.capacity_type) != planned), None)
 
     @property
     def expected_price(self) -> float:
-        """$ an hour that EC2's choice among what is asked for comes to on the mean; `offering.price` is the least."""
-        return expected_price(self.offering, self.alternatives, self.price_spread, self.spot_offerings)
+        """$/hour: mean price of the offerings EC2 may choose from; `offering.price` is the least of them."""
+        return self.flexibility.expected_price(self.offering, self.alternatives)
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingPlacement:
-    """Pods for which a node that exists, or is on its way, has room."""
+    """Pods placed on an existing node, which may still be starting."""
 
     node: str
     pods: Sequence[PodKey]
@@ -108,7 +112,7 @@ class ExistingPlacement:
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPod:
-    """A pod that the plan leaves pending. `reason` says which rule, on which Provisioner, and what would help."""
+    """A pod that stays pending. `reason` names the rule that binds on each Provisioner, and what would help."""
 
     pod: PodKey
     reason: str
@@ -116,45 +120,45 @@ class UnplacedPod:
 
 @dataclass(frozen=True, slots=True)
 class DearPreference:
-    """A preference that was not asked for, since it costs more than preferences may."""
+    """A preference that the plan ignores because it costs more than `SolveOptions.preference_premium`."""
 
     preference: str
-    """Which: `node affinity to topology.kubernetes.io/zone In [eu-west-1a]`."""
+    """For instance `node affinity to topology.kubernetes.io/zone In [eu-west-1a]`."""
     premium: float
     """What it costs, as a share of the pod's price without it."""
     pods: tuple[PodKey, ...]
-    """Those of its class that go to new nodes, in the plan's order."""
+    """The pods of the class that go to new nodes, in the plan's order."""
 
     def said(self, allowed: float | None) -> str:
-        """For people. `allowed`: the premium that preferences may cost."""
+        """A sentence for events and reports. `allowed`: the preference premium."""
         most = "" if allowed is None else f", and preferences may cost {allowed:.0%} (preferencePremium)"
         return f"Preferred {self.preference} is not paid for: it costs {self.premium:.0%} more{most}"
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPlan:
-    """A solver's answer. Same problem, same plan, byte for byte, in whatever order the objects came (invariant 1)."""
+    """A solver's answer. Equal problems give equal plans, in whatever order their objects came (invariant 1)."""
 
     new_nodes: tuple[PlannedNode, ...] = ()
     existing: tuple[ExistingPlacement, ...] = ()
     unplaced: tuple[UnplacedPod, ...] = ()
     too_dear: tuple[DearPreference, ...] = ()
-    """What pods of the plan's new nodes prefer and do not get, for its price."""
+    """Preferences of pods on new nodes that are ignored for their price."""
 
     @property
     def price_per_hour(self) -> float:
-        """$ an hour of the new nodes, at their planned offerings: the least that they can cost."""
+        """$/hour of the new nodes at their planned offerings: the least that they can cost."""
         return sum(node.offering.price for node in self.new_nodes)
 
     @property
     def expected_price_per_hour(self) -> float:
-        """$ an hour of the new nodes, as EC2 is expected to choose among their offerings."""
+        """$/hour of the new nodes at the prices expected from EC2's choice among their offerings."""
         return sum(node.expected_price for node in self.new_nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class SolvedProblem:
-    """A problem and its plan, for whoever judges the plan."""
+    """A problem and its plan, for the audit."""
 
     problem: SchedulingProblem
     plan: SchedulingPlan

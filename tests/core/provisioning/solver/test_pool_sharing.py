@@ -14,7 +14,7 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.cloud import InstanceType, PricedOffering
 from controller.core.provisioning import SchedulingPlan, SolveOptions
-from controller.core.provisioning.flexibility import within_spread
+from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
 from controller.settings import Settings
@@ -46,14 +46,14 @@ def carried(plan: SchedulingPlan) -> Counter[tuple[str, str]]:
 
 def asked(planned: PlannedNode) -> set[tuple[str, str]]:
     spot = [o for o in (planned.offering, *planned.alternatives) if o.capacity_type == keys.SPOT]
-    return {(o.instance_type, o.zone) for o in within_spread(spot, planned.price_spread, planned.spot_offerings)}
+    return {(o.instance_type, o.zone) for o in planned.flexibility.named(spot)}
 
 
 def test_whatever_ec2_picks_no_pool_carries_more_than_its_share() -> None:
     plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
     assert len(plan.new_nodes) == 8
     assert max(carried(plan).values()) == 4
-    assert min(len(asked(planned)) for planned in plan.new_nodes) >= SolveOptions().spot_offerings
+    assert min(len(asked(planned)) for planned in plan.new_nodes) >= SolveOptions().flexibility.spot_offerings
 
 
 def test_a_share_of_one_leaves_every_node_all_pools() -> None:
@@ -146,14 +146,14 @@ def dealt_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> lis
     found = []
     for planned in nodes:
         every = [planned.offering, *planned.alternatives]
-        asked = sorted(within_spread(every, planned.price_spread, planned.spot_offerings))
+        asked = sorted(planned.flexibility.named(every))
         own = {w: n for w, n in workloads(planned.pods).items() if total[w] >= 2}
         most = {w: math.ceil(options.spot_pool_share * total[w]) for w in own}
         own = {w: n for w, n in own.items() if n <= most[w]}
         fine = [o for o in asked if all(load[w, o] + n <= most[w] for w, n in own.items())]
         many = int(options.spot_pool_share * len(asked))
         kept = asked
-        if own and min(many, len(fine)) >= planned.spot_offerings:
+        if own and min(many, len(fine)) >= planned.flexibility.spot_offerings:
             some = fine[:: max(1, len(fine) // many)][:many]
             kept = some if some[0].price <= planned.offering.price * 1.02 else asked
         load.update({(w, o): n for w, n in own.items() for o in kept})
@@ -164,7 +164,7 @@ def dealt_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> lis
 @pytest.mark.parametrize("seed", range(25))
 def test_deals_that_are_kept_for_nodes_alike_are_those_made_for_each_by_itself(seed: int) -> None:
     posed = several_workloads(random.Random(seed))
-    undealt = replace(FIRST, spot_pool_share=1.0, spot_offerings=2)
+    undealt = replace(FIRST, spot_pool_share=1.0, flexibility=Flexibility(spot_offerings=2))
     before = solved(posed, undealt).new_nodes
     shared = replace(undealt, spot_pool_share=0.5)
     found = solved(posed, shared).new_nodes
