@@ -33,29 +33,31 @@ def test_families_are_counted_as_service_quotas_counts_them(instance_type: str, 
 def looked(cloud: Cloud, loaded: AWSProvider, *, queue: str = "nowhere", **changes: object) -> dict[str, list[Finding]]:
     snapshot = Snapshot(provisioners={"default": provisioner()}, node_templates={"default": template(**changes)})
     settings = replace(SETTINGS, interruption_queue_name=queue)
-    found: dict[str, list[Finding]] = {}
+    by_subject: dict[str, list[Finding]] = {}
     for each in collect(AwsCheck(cloud.clients, cloud.restarted(loaded, settings), settings, snapshot).checks()):
-        found.setdefault(each.subject, []).append(each)
-    return found
+        by_subject.setdefault(each.subject, []).append(each)
+    return by_subject
 
 
 def test_account_is_told_apart_by_what_works_and_what_does_not(cloud: Cloud, loaded: AWSProvider) -> None:
-    found = looked(cloud, loaded)
-    assert found["AWS"][0].text.startswith("arn:aws:sts::")
-    assert found["Permissions"][0].level is Level.OK
-    assert found["AWSNodeTemplate default"][0].level is Level.OK
-    assert found["Queue"][0].level is Level.PROBLEM
-    assert "nowhere" in found["Queue"][0].text
-    assert found["Spot"][0].level is Level.WARNING
-    assert "create-service-linked-role" in found["Spot"][0].remedy
+    findings = looked(cloud, loaded)
+    assert findings["AWS"][0].text.startswith("arn:aws:sts::")
+    assert findings["Permissions"][0].level is Level.OK
+    assert findings["AWSNodeTemplate default"][0].level is Level.OK
+    assert findings["Queue"][0].level is Level.PROBLEM
+    assert "nowhere" in findings["Queue"][0].text
+    assert findings["Spot"][0].level is Level.WARNING
+    assert "create-service-linked-role" in findings["Spot"][0].remedy
 
 
 def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, loaded: AWSProvider) -> None:
     nothing = FrozenMap({"no": "such"})
-    found = looked(cloud, loaded, subnet_selector=nothing, security_group_selector=nothing)["AWSNodeTemplate default"]
-    assert [each.level for each in found] == [Level.PROBLEM, Level.PROBLEM]
-    assert "subnetSelector" in found[0].text
-    assert "securityGroupSelector" in found[1].text
+    findings = looked(cloud, loaded, subnet_selector=nothing, security_group_selector=nothing)[
+        "AWSNodeTemplate default"
+    ]
+    assert [each.level for each in findings] == [Level.PROBLEM, Level.PROBLEM]
+    assert "subnetSelector" in findings[0].text
+    assert "securityGroupSelector" in findings[1].text
 
 
 @pytest.fixture
@@ -70,9 +72,11 @@ def quotas(cloud: Cloud) -> Iterator[dict[str, float]]:
 def test_quotas_that_leave_room_are_read_and_shown_with_what_runs(cloud: Cloud, loaded: AWSProvider) -> None:
     types = loaded.instance_types(provisioner(), template())
     loaded.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
-    found = looked(cloud, loaded)
-    assert found["Quota standard on-demand"] == [Finding(Level.OK, "Quota standard on-demand", "8 of 1152 vCPUs run")]
-    assert {each for each in found if each.startswith("Quota")} == {
+    findings = looked(cloud, loaded)
+    assert findings["Quota standard on-demand"] == [
+        Finding(Level.OK, "Quota standard on-demand", "8 of 1152 vCPUs run")
+    ]
+    assert {each for each in findings if each.startswith("Quota")} == {
         f"Quota {family} {kind}" for family in ("standard", "g", "p") for kind in ("on-demand", "spot")
     }
 
@@ -84,26 +88,26 @@ def test_quota_that_is_nearly_used_up_says_where_to_ask_for_more(
     types = loaded.instance_types(provisioner(), template())
     loaded.create(request(types, names=["m5.2xlarge"], capacity_types=[keys.ON_DEMAND]))
     quotas["L-1216C47A"] = limit
-    (found,) = looked(cloud, loaded)["Quota standard on-demand"]
-    assert found.level is level
-    assert ("Service Quotas" in found.remedy) is (level is Level.WARNING)
+    (finding,) = looked(cloud, loaded)["Quota standard on-demand"]
+    assert finding.level is level
+    assert ("Service Quotas" in finding.remedy) is (level is Level.WARNING)
 
 
 def test_what_may_not_be_asked_is_unknown_and_no_problem(cloud: Cloud, loaded: AWSProvider) -> None:
     cloud.aws.faults.add(Fault(service="servicequotas", code="AccessDeniedException", message="not yours"))
-    (found,) = looked(cloud, loaded)["Quotas"]
-    assert found.level is Level.UNKNOWN
-    assert "servicequotas:GetServiceQuota" in found.text
+    (finding,) = looked(cloud, loaded)["Quotas"]
+    assert finding.level is Level.UNKNOWN
+    assert "servicequotas:GetServiceQuota" in finding.text
 
 
 def test_permission_that_is_refused_is_named_with_the_statement_that_allows_it(
     cloud: Cloud, loaded: AWSProvider
 ) -> None:
     cloud.aws.faults.add(Fault(service="ec2", action="DescribeSubnets", code="UnauthorizedOperation", message="no"))
-    (found,) = looked(cloud, loaded)["Permissions"]
-    assert found.level is Level.PROBLEM
-    assert "ec2:DescribeSubnets" in found.text
-    assert "controller's pod" in found.remedy
+    (finding,) = looked(cloud, loaded)["Permissions"]
+    assert finding.level is Level.PROBLEM
+    assert "ec2:DescribeSubnets" in finding.text
+    assert "controller's pod" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -114,36 +118,36 @@ def test_permission_that_may_be_refused_is_a_warning_that_says_when_it_is_none(
     cloud: Cloud, loaded: AWSProvider, service: str, action: str, remedy: str
 ) -> None:
     cloud.aws.faults.add(Fault(service=service, action=action, code="AccessDeniedException", message="no"))
-    (found,) = looked(cloud, loaded)["Permissions"]
-    assert found.level is Level.WARNING
-    assert found.text.startswith(f"{service}:{action} is refused")
-    assert remedy in found.remedy
+    (finding,) = looked(cloud, loaded)["Permissions"]
+    assert finding.level is Level.WARNING
+    assert finding.text.startswith(f"{service}:{action} is refused")
+    assert remedy in finding.remedy
 
 
 def test_queue_that_is_there_is_told_by_name_and_none_is_a_warning(cloud: Cloud, loaded: AWSProvider) -> None:
     cloud.clients.sqs.create_queue(QueueName="checked")
-    (found,) = looked(cloud, loaded, queue="checked")["Queue"]
-    assert (found.level, found.text) == (Level.OK, "checked")
-    (found,) = looked(cloud, loaded, queue="")["Queue"]
-    assert found.level is Level.WARNING
-    assert "aws.interruptionQueueName" in found.remedy
+    (finding,) = looked(cloud, loaded, queue="checked")["Queue"]
+    assert (finding.level, finding.text) == (Level.OK, "checked")
+    (finding,) = looked(cloud, loaded, queue="")["Queue"]
+    assert finding.level is Level.WARNING
+    assert "aws.interruptionQueueName" in finding.remedy
 
 
 def test_spot_role_that_is_there_is_enough(cloud: Cloud, loaded: AWSProvider) -> None:
     iam = cloud.aws.client("iam")
     iam.create_role(RoleName=SPOT_ROLE, Path="/aws-service-role/spot.amazonaws.com/", AssumeRolePolicyDocument="{}")
     try:
-        (found,) = looked(cloud, loaded)["Spot"]
-        assert found.level is Level.OK
+        (finding,) = looked(cloud, loaded)["Spot"]
+        assert finding.level is Level.OK
     finally:
         iam.delete_role(RoleName=SPOT_ROLE)
 
 
 def test_subnets_of_one_zone_alone_are_a_warning(cloud: Cloud, loaded: AWSProvider) -> None:
     (subnet, _), *_ = loaded.template_status(template()).subnets or ()
-    found = looked(cloud, loaded, subnet_selector=FrozenMap({"aws-ids": subnet}))["AWSNodeTemplate default"]
-    assert found[0].level is Level.WARNING
-    assert "tag subnets of another zone" in found[0].remedy
+    findings = looked(cloud, loaded, subnet_selector=FrozenMap({"aws-ids": subnet}))["AWSNodeTemplate default"]
+    assert findings[0].level is Level.WARNING
+    assert "tag subnets of another zone" in findings[0].remedy
 
 
 def test_running_vcpus_are_counted_by_class_and_capacity_type(cloud: Cloud, loaded: AWSProvider) -> None:

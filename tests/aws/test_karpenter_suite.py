@@ -254,9 +254,9 @@ class TestShortages:
                 market(provider).unavailable.mark(
                     kind, "m5.large", f"ap-northeast-2{zone}", "InsufficientInstanceCapacity"
                 )
-        (found,) = [item for item in provider.instance_types(owner, template()) if item.name == "m5.large"]
-        assert found.offerings
-        assert not any(offering.available for offering in found.offerings)
+        (listed,) = [item for item in provider.instance_types(owner, template()) if item.name == "m5.large"]
+        assert listed.offerings
+        assert not any(offering.available for offering in listed.offerings)
 
 
 class TestCreateFleet:

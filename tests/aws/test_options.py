@@ -63,13 +63,13 @@ class TestInstanceStore:
         self, cloud: Cloud, loaded: AWSProvider
     ) -> None:
         plain = by_name(loaded.instance_types(provisioner(), template()))
-        found = by_name(
+        built = by_name(
             configured(cloud, loaded, instance_store_policy="RAID0").instance_types(provisioner(), template())
         )
         assert plain["m5d.large"].capacity["ephemeral-storage"] == 20 * 2**30
-        assert found["m5d.large"].capacity["ephemeral-storage"] == 75 * 10**9
-        assert found["m5d.large"].overhead["ephemeral-storage"] == 2**30 + 75 * 10**8
-        assert found["m5.large"] == plain["m5.large"]
+        assert built["m5d.large"].capacity["ephemeral-storage"] == 75 * 10**9
+        assert built["m5d.large"].overhead["ephemeral-storage"] == 2**30 + 75 * 10**8
+        assert built["m5.large"] == plain["m5.large"]
 
     @pytest.mark.parametrize(("family", "text"), [("AL2", "--local-disks raid0"), ("AL2023", "strategy: RAID0")])
     def test_the_node_is_told_to_make_one_array(
@@ -140,11 +140,11 @@ class TestPricesOfTheUser:
     def test_a_discount_changes_what_the_plan_sees(self, cloud: Cloud, loaded: AWSProvider) -> None:
         rules = (PriceRule(instance_types=("m5.large",), discount_percent=50.0),)
         listed = by_name(loaded.instance_types(provisioner(), template()))
-        found = by_name(configured(cloud, loaded, price_rules=rules).instance_types(provisioner(), template()))
-        for before, after in zip(listed["m5.large"].offerings, found["m5.large"].offerings, strict=True):
+        discounted = by_name(configured(cloud, loaded, price_rules=rules).instance_types(provisioner(), template()))
+        for before, after in zip(listed["m5.large"].offerings, discounted["m5.large"].offerings, strict=True):
             share = 0.5 if before.capacity_type == keys.ON_DEMAND else 1.0
             assert after.price == pytest.approx(before.price * share)
-        assert found["m5.xlarge"].offerings == listed["m5.xlarge"].offerings
+        assert discounted["m5.xlarge"].offerings == listed["m5.xlarge"].offerings
 
     def test_a_type_without_a_list_price_stays_unavailable(self) -> None:
         prices = Prices(on_demand={"m5.large": 1.0}, book=PriceBook((PriceRule(price_per_hour=0.1),)))

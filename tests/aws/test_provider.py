@@ -90,8 +90,8 @@ class TestInstances:
     ) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
         named = cloud.restarted(provider, replace(SETTINGS, node_name_convention="resource-name"))
-        (found,) = named.list()
-        assert found.node_name == instance.id
+        (listed,) = named.list()
+        assert listed.node_name == instance.id
 
 
 class TestThreads:

@@ -43,10 +43,10 @@ M5 = ("karpenter.k8s.aws/instance-family", "In", ["m5"])
 
 def catalog() -> dict[str, Any]:
     """A few types at PRICES."""
-    found = shipped_catalog("us-east-1").document()
+    catalog = shipped_catalog("us-east-1").document()
     for part in ("types", "zones"):
-        found[part] = {name: found[part][name] for name in PRICES}
-    return {**found, "on_demand": PRICES, "generated": "2027-01-01", "source": "made up"}
+        catalog[part] = {name: catalog[part][name] for name in PRICES}
+    return {**catalog, "on_demand": PRICES, "generated": "2027-01-01", "source": "made up"}
 
 
 def cluster() -> ClusterView:

@@ -16,8 +16,8 @@ def test_starting_loads_neither_the_commands_for_people_nor_what_is_slow() -> No
     slow = "('controller.cli.', 'numpy', 'highspy', 'boto3', 'kubernetes', 'structlog', 'rich', 'yaml')"
     loaded = f"[m for m in sys.modules if m.startswith({slow}) and m != 'controller.cli.main']"
     code = f"import sys, controller.cli.main; print({loaded})"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", sorted(LOADED))

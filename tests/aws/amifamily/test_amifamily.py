@@ -127,10 +127,10 @@ def parts(user_data: str) -> list[tuple[str, str]]:
 
 class TestShellFamilies:
     def test_the_users_parts_come_first_and_ours_last(self) -> None:
-        found = parts(FAMILIES["AL2"].user_data(bootstrap(custom=MIME)))
-        assert [kind for kind, _ in found] == ["text/cloud-config", "text/x-shellscript", "text/x-shellscript"]
-        assert "packages: [htop]" in found[0][1]
-        assert "/etc/eks/bootstrap.sh 'demo'" in found[2][1]
+        read = parts(FAMILIES["AL2"].user_data(bootstrap(custom=MIME)))
+        assert [kind for kind, _ in read] == ["text/cloud-config", "text/x-shellscript", "text/x-shellscript"]
+        assert "packages: [htop]" in read[0][1]
+        assert "/etc/eks/bootstrap.sh 'demo'" in read[2][1]
 
     def test_ipv6_dns_makes_an_ipv6_node(self) -> None:
         written = FAMILIES["AL2"].user_data(bootstrap(kubelet=KubeletConfiguration(cluster_dns=("fd4e::a",))))
@@ -138,9 +138,9 @@ class TestShellFamilies:
         assert "--dns-cluster-ip 'fd4e::a'" in written
 
     def test_a_users_line_that_looks_like_our_boundary_does_not_cut_the_document(self) -> None:
-        found = parts(FAMILIES["AL2"].user_data(bootstrap(custom="#!/bin/bash\necho\n--//\necho more\n")))
-        assert len(found) == 2
-        assert "echo more" in found[0][1]
+        read = parts(FAMILIES["AL2"].user_data(bootstrap(custom="#!/bin/bash\necho\n--//\necho more\n")))
+        assert len(read) == 2
+        assert "echo more" in read[0][1]
 
     def test_carriage_returns_are_removed_because_the_shell_would_choke_on_them(self) -> None:
         assert "\r" not in FAMILIES["AL2"].user_data(bootstrap(custom="#!/bin/bash\r\necho\r\n"))

@@ -33,11 +33,11 @@ def kinds(provider: AWSProvider) -> dict[str, InstanceType]:
     return {item.name: item for item in types if item.name in wanted}
 
 
-def names(cloud: Cloud, found: dict[str, str]) -> dict[str, str]:
+def names(cloud: Cloud, image_ids: dict[str, str]) -> dict[str, str]:
     """Image name by instance type."""
-    described = cloud.aws.client("ec2").describe_images(ImageIds=sorted(set(found.values())))["Images"]
+    described = cloud.aws.client("ec2").describe_images(ImageIds=sorted(set(image_ids.values())))["Images"]
     by_id = {image["ImageId"]: image["Name"] for image in described}
-    return {name: by_id[image_id] for name, image_id in found.items()}
+    return {name: by_id[image_id] for name, image_id in image_ids.items()}
 
 
 class TestBySsm:
@@ -61,11 +61,11 @@ class TestBySsm:
         expected: tuple[str | None, ...],
     ) -> None:
         wanted = ("m5.large", "m6g.large", "g4dn.xlarge", "g5g.xlarge")
-        found = names(cloud, images.by_type(template(ami_family=family), "1.34", [kinds[name] for name in wanted]))
+        chosen = names(cloud, images.by_type(template(ami_family=family), "1.34", [kinds[name] for name in wanted]))
         prefixes = {name: prefix for name, prefix in zip(wanted, expected, strict=True) if prefix is not None}
-        assert set(found) == set(prefixes)
+        assert set(chosen) == set(prefixes)
         for name, prefix in prefixes.items():
-            assert found[name].startswith(prefix)
+            assert chosen[name].startswith(prefix)
 
     def test_a_version_without_images_names_the_parameter_and_what_else_to_do(self, images: Images) -> None:
         with pytest.raises(NodeTemplateError, match=r"no AL2 image for Kubernetes 1\.99.*amazon-linux-2/recommended"):
@@ -104,9 +104,9 @@ class TestBySelector:
         ec2 = cloud.aws.client("ec2")
         made: dict[str, str] = {}
         for name, tags in (("plain", {"team": "a"}), ("gpu", {"team": "b", keys.INSTANCE_GPU_MANUFACTURER: "nvidia"})):
-            found = ec2.register_image(Name=f"own-{name}-{id(made)}", Architecture="x86_64", RootDeviceName="/dev/xvda")
-            ec2.create_tags(Resources=[found["ImageId"]], Tags=[{"Key": k, "Value": v} for k, v in tags.items()])
-            made[name] = found["ImageId"]
+            image = ec2.register_image(Name=f"own-{name}-{id(made)}", Architecture="x86_64", RootDeviceName="/dev/xvda")
+            ec2.create_tags(Resources=[image["ImageId"]], Tags=[{"Key": k, "Value": v} for k, v in tags.items()])
+            made[name] = image["ImageId"]
         yield made
         for image_id in made.values():
             ec2.deregister_image(ImageId=image_id)
@@ -115,14 +115,14 @@ class TestBySelector:
         assert [image.id for image in images.of(custom({"team": "a"}), "1.34")] == [own["plain"]]
 
     def test_by_ids(self, images: Images, own: dict[str, str]) -> None:
-        found = images.of(custom({"aws-ids": f"{own['plain']}, {own['gpu']}"}), "1.34")
-        assert {image.id for image in found} == set(own.values())
+        selected = images.of(custom({"aws-ids": f"{own['plain']}, {own['gpu']}"}), "1.34")
+        assert {image.id for image in selected} == set(own.values())
 
     def test_an_image_with_a_well_known_tag_is_for_such_types_alone(
         self, images: Images, own: dict[str, str], kinds: dict[str, InstanceType]
     ) -> None:
-        found = images.by_type(custom({"team": "b"}), "1.34", kinds.values())
-        assert found == {"g4dn.xlarge": own["gpu"]}
+        by_type = images.by_type(custom({"team": "b"}), "1.34", kinds.values())
+        assert by_type == {"g4dn.xlarge": own["gpu"]}
         with pytest.raises(NodeTemplateError, match=r"no image of family Custom is for instance types m5\.large"):
             images.by_type(custom({"team": "b"}), "1.34", [kinds["m5.large"]])
 
@@ -149,13 +149,13 @@ class TestBySelector:
     ],
 )
 def test_filters_and_owners(selector: dict[str, str], filters: dict[str, list[str]], owners: list[str]) -> None:
-    found, found_owners = image_filters(selector)
-    assert ({item["Name"]: item["Values"] for item in found}, found_owners) == (filters, owners)
+    read, chosen_owners = image_filters(selector)
+    assert ({item["Name"]: item["Values"] for item in read}, chosen_owners) == (filters, owners)
 
 
 def test_newest_first_undated_last_and_one_for_each_set_of_requirements() -> None:
     arm = Requirements([Requirement.of(keys.ARCH, "In", ("arm64",))])
-    found = newest_only(
+    kept = newest_only(
         [
             Image("ami-undated", "z"),
             Image("ami-old", "a", "2023-01-01T00:00:00.000Z"),
@@ -163,7 +163,7 @@ def test_newest_first_undated_last_and_one_for_each_set_of_requirements() -> Non
             Image("ami-arm", "c", "2022-01-01T00:00:00.000Z", arm),
         ]
     )
-    assert [image.id for image in found] == ["ami-new", "ami-arm"]
+    assert [image.id for image in kept] == ["ami-new", "ami-arm"]
 
 
 def test_an_architecture_that_kubernetes_does_not_know_fits_no_type(types: Types) -> None:

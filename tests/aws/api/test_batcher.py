@@ -96,11 +96,11 @@ def test_one_items_error_is_its_callers_alone() -> None:
 
 
 def test_an_answer_without_the_item_is_an_error_and_the_next_call_starts_a_new_batch() -> None:
-    answers: list[dict[str, str | CloudError]] = [{}, {"a": "found"}]
+    answers: list[dict[str, str | CloudError]] = [{}, {"a": "answer"}]
     batcher: Batcher[str, str] = Batcher(ManualClock(), Window(), lambda _items: answers.pop(0))
     with pytest.raises(CloudError, match="No result for a"):
         batcher.call("a")
-    assert batcher.call("a") == "found"
+    assert batcher.call("a") == "answer"
 
 
 def test_a_batch_waits_for_the_idle_time_and_no_longer() -> None:

@@ -21,13 +21,13 @@ def test_a_spot_warning_arrives_and_is_deleted(cloud: Cloud, provider: AWSProvid
     known = cloud.aws.world.instances.get(instance.id)
     assert known is not None
     cloud.aws.world.interruptions.interrupt(known, "spot", cloud.clock.now())
-    found: dict[Kind, Interruption] = {}
+    events: dict[Kind, Interruption] = {}
     while messages := queue.receive():
         for message in messages:
             event = parse_message(message.body)
-            found[event.kind] = event
+            events[event.kind] = event
         queue.delete(messages)
-    assert found[Kind.SPOT_INTERRUPTION].instance_ids == (instance.id,)
+    assert events[Kind.SPOT_INTERRUPTION].instance_ids == (instance.id,)
     assert queue.receive() == ()
 
 

@@ -43,7 +43,7 @@ def test_the_pod_density_survives_and_a_family_without_pods_per_core_writes_none
 
 
 def test_the_templates_tags_win_over_the_settings_and_ownership_wins_over_both() -> None:
-    found = launch_tags(
+    tags = launch_tags(
         cluster_name="demo",
         provisioner_name="default",
         settings_tags={"team": "settings", "cost": "settings", "karpenter.sh/launch-token": "forged"},
@@ -52,7 +52,7 @@ def test_the_templates_tags_win_over_the_settings_and_ownership_wins_over_both()
         pod_density={},
         subject="AWSNodeTemplate default",
     )
-    assert found == {
+    assert tags == {
         "Name": "karpenter.sh/provisioner-name/default",
         "cost": "settings",
         "karpenter.sh/provisioner-name": "default",

@@ -12,8 +12,8 @@ AWS = "karpenter.k8s.aws"
 
 
 def test_g4dn_8xlarge_has_every_label_at_once() -> None:
-    found = info("g4dn.8xlarge").labels("us-east-1", pods=58)
-    assert found == {
+    labels = info("g4dn.8xlarge").labels("us-east-1", pods=58)
+    assert labels == {
         "node.kubernetes.io/instance-type": "g4dn.8xlarge",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
@@ -54,8 +54,8 @@ def test_g4dn_8xlarge_has_every_label_at_once() -> None:
     ],
 )
 def test_category_and_generation_come_from_the_name(name: str, category: str, generation: str) -> None:
-    found = info(name).labels("r", 1)
-    assert (found[keys.INSTANCE_CATEGORY], found[keys.INSTANCE_GENERATION]) == (category, generation)
+    labels = info(name).labels("r", 1)
+    assert (labels[keys.INSTANCE_CATEGORY], labels[keys.INSTANCE_GENERATION]) == (category, generation)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_network_bandwidth_is_what_a_node_can_count_on(name: str, mbps: str) -> 
 
 
 def test_inferentia_is_an_accelerator_of_aws() -> None:
-    found = info("inf1.2xlarge").labels("r", 1)
-    assert found[keys.INSTANCE_ACCELERATOR_NAME] == "inferentia"
-    assert found[keys.INSTANCE_ACCELERATOR_MANUFACTURER] == "aws"
-    assert found[keys.INSTANCE_ACCELERATOR_COUNT] == "1"
-    assert keys.INSTANCE_GPU_NAME not in found
+    labels = info("inf1.2xlarge").labels("r", 1)
+    assert labels[keys.INSTANCE_ACCELERATOR_NAME] == "inferentia"
+    assert labels[keys.INSTANCE_ACCELERATOR_MANUFACTURER] == "aws"
+    assert labels[keys.INSTANCE_ACCELERATOR_COUNT] == "1"
+    assert keys.INSTANCE_GPU_NAME not in labels
 
 
 def test_trainium_which_ec2_lists_elsewhere_is_one_too() -> None:
@@ -85,16 +85,16 @@ def test_trainium_which_ec2_lists_elsewhere_is_one_too() -> None:
 
 
 def test_bare_metal_has_an_empty_hypervisor_and_no_gpu_labels() -> None:
-    found = info("m5.metal").labels("r", 1)
-    assert found[keys.INSTANCE_HYPERVISOR] == ""
-    assert not {key for key in found if "gpu" in key}
+    labels = info("m5.metal").labels("r", 1)
+    assert labels[keys.INSTANCE_HYPERVISOR] == ""
+    assert not {key for key in labels if "gpu" in key}
 
 
 def test_two_kinds_of_gpu_give_no_gpu_labels_because_none_would_be_true() -> None:
     gpus = [{"Name": n, "Manufacturer": "NVIDIA", "Count": 1, "MemoryInfo": {"SizeInMiB": 1}} for n in ("A", "B")]
-    found = parse_type(_described()["m5.large"] | {"GpuInfo": {"Gpus": gpus}})
-    assert keys.INSTANCE_GPU_NAME not in found.labels("r", 1)
-    assert found.devices("NVIDIA") == 2
+    parsed = parse_type(_described()["m5.large"] | {"GpuInfo": {"Gpus": gpus}})
+    assert keys.INSTANCE_GPU_NAME not in parsed.labels("r", 1)
+    assert parsed.devices("NVIDIA") == 2
 
 
 def test_every_type_that_is_described_can_be_read_and_has_only_well_known_labels() -> None:

@@ -112,8 +112,8 @@ class TestReserved:
         }
 
     def test_kube_reserved_is_overridden_key_by_key(self) -> None:
-        found = kube_reserved(info("m5.xlarge"), kubelet(kube_reserved={"memory": "10Gi"}))
-        assert found == {"cpu": 80, "memory": 10 * GIB, "ephemeral-storage": GIB}
+        reserved = kube_reserved(info("m5.xlarge"), kubelet(kube_reserved={"memory": "10Gi"}))
+        assert reserved == {"cpu": 80, "memory": 10 * GIB, "ephemeral-storage": GIB}
 
     def test_system_reserved_comes_on_top(self) -> None:
         rules = kubelet(system_reserved={"cpu": "2", "memory": "20Gi", "ephemeral-storage": "10Gi"})

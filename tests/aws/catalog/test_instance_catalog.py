@@ -42,13 +42,13 @@ class TestOfferings:
         )
 
     def test_without_a_price_it_is_unavailable(self) -> None:
-        found = offerings(info("c5.large"), frozenset({"a"}), market())
-        assert [(o.capacity_type, o.available) for o in found] == [(keys.ON_DEMAND, True), (keys.SPOT, False)]
+        offered = offerings(info("c5.large"), frozenset({"a"}), market())
+        assert [(o.capacity_type, o.available) for o in offered] == [(keys.ON_DEMAND, True), (keys.SPOT, False)]
 
     def test_out_of_capacity_it_is_unavailable_there_and_nowhere_else(self) -> None:
         short = market(version=1, unavailable=frozenset({(keys.SPOT, "m5.large", "a")}))
-        found = offerings(info("m5.large"), frozenset({"a", "b"}), short)
-        assert {(o.zone, o.capacity_type) for o in found if not o.available} == {("a", keys.SPOT)}
+        offered = offerings(info("m5.large"), frozenset({"a", "b"}), short)
+        assert {(o.zone, o.capacity_type) for o in offered if not o.available} == {("a", keys.SPOT)}
 
     def test_a_type_that_is_sold_on_demand_alone_has_no_spot_offering(self) -> None:
         metal = replace(info("m5.large"), capacity_types=(keys.ON_DEMAND,))
@@ -96,12 +96,12 @@ class TestLearnedMemory:
     IMAGE = (Image("ami-1"),)
 
     def joined(self, memory: int, initialized: bool = True, **labels: str) -> Node:
-        found = {
+        known = {
             keys.INSTANCE_TYPE: "m5.large",
             keys.INSTANCE_AMI_ID: "ami-1",
             keys.INITIALIZED: str(initialized).lower(),
         }
-        return Node(name="n", labels=FrozenMap(found | labels), capacity=FrozenMap({"memory": memory}))
+        return Node(name="n", labels=FrozenMap(known | labels), capacity=FrozenMap({"memory": memory}))
 
     @pytest.fixture
     def memory(self) -> LearnedMemory:
@@ -145,12 +145,12 @@ class TestLearnedMemory:
 
 
 def test_a_label_that_a_type_lacks_cannot_be_asked_for_and_can_be_ruled_out() -> None:
-    found = requirements(info("m5.large").labels("r", 29))
+    wanted = requirements(info("m5.large").labels("r", 29))
     gpu = keys.INSTANCE_GPU_COUNT
-    assert Requirements([Requirement.of(gpu, "Exists")]).conflicts(found)
-    assert Requirements([Requirement.of(gpu, "Gt", ("0",))]).conflicts(found)
-    assert not Requirements([Requirement.of(gpu, "DoesNotExist")]).conflicts(found)
-    assert not Requirements([Requirement.of(gpu, "NotIn", ("1",))]).conflicts(found)
+    assert Requirements([Requirement.of(gpu, "Exists")]).conflicts(wanted)
+    assert Requirements([Requirement.of(gpu, "Gt", ("0",))]).conflicts(wanted)
+    assert not Requirements([Requirement.of(gpu, "DoesNotExist")]).conflicts(wanted)
+    assert not Requirements([Requirement.of(gpu, "NotIn", ("1",))]).conflicts(wanted)
 
 
 class TestOverHttp:
@@ -162,11 +162,11 @@ class TestOverHttp:
         sold: dict[str, set[str]] = {}
         for offer in (offer for page in pages for offer in page["InstanceTypeOfferings"]):
             sold.setdefault(offer["InstanceType"], set()).add(offer["Location"])
-        found = by_name(types)
-        assert set(found) <= set(sold)
-        assert not {name for name in set(sold) - set(found) if not name.startswith(("mac", "g5g"))}
+        listed = by_name(types)
+        assert set(listed) <= set(sold)
+        assert not {name for name in set(sold) - set(listed) if not name.startswith(("mac", "g5g"))}
         assert all({o.zone for o in item.offerings} == sold[item.name] for item in types)
-        assert [item.name for item in types] == sorted(found)
+        assert [item.name for item in types] == sorted(listed)
 
     def test_m5_large_is_what_the_worked_example_says(self, types: Types) -> None:
         left = by_name(types)["m5.large"].allocatable
@@ -212,8 +212,8 @@ class TestOverHttp:
             fields = fields | {
                 "block_device_mappings": (BlockDeviceMapping(name, BlockDevice(volume_size_bytes=size)),)
             }
-        found = by_name(provider.instance_types(provisioner(), template(**fields)))
-        assert found["m5.large"].capacity["ephemeral-storage"] == storage_gib * 2**30
+        listed = by_name(provider.instance_types(provisioner(), template(**fields)))
+        assert listed["m5.large"].capacity["ephemeral-storage"] == storage_gib * 2**30
 
     def test_a_kubelet_quantity_that_cannot_be_read_names_the_provisioner_and_the_field(
         self, provider: AWSProvider

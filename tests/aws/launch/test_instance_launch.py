@@ -188,11 +188,11 @@ class TestWriteAheadRecord:
             provisioner=provisioner(kubelet=kubelet),
         )
         created = provider.create(wanted)
-        (found,) = cloud.restarted(provider).list()
-        assert found.labels == created.labels
-        assert found.labels.items() >= many.items()
-        assert found.labels[keys.INSTANCE_PODS] == "8"
-        assert found.labels[keys.INSTANCE_AMI_ID] == created.image_id
+        (listed,) = cloud.restarted(provider).list()
+        assert listed.labels == created.labels
+        assert listed.labels.items() >= many.items()
+        assert listed.labels[keys.INSTANCE_PODS] == "8"
+        assert listed.labels[keys.INSTANCE_AMI_ID] == created.image_id
 
     def test_ownership_tags_cannot_be_overridden_and_the_templates_win_over_the_settings(
         self, cloud: Cloud, provider: AWSProvider, types: Types
@@ -352,8 +352,8 @@ class TestBadDays:
         wanted = request(types, names=("m5.large",))
         provider.create(wanted)
         ec2 = cloud.aws.client("ec2")
-        for found in ec2.describe_launch_templates()["LaunchTemplates"]:
-            ec2.delete_launch_template(LaunchTemplateId=found["LaunchTemplateId"])
+        for existing in ec2.describe_launch_templates()["LaunchTemplates"]:
+            ec2.delete_launch_template(LaunchTemplateId=existing["LaunchTemplateId"])
         assert provider.create(request(types, names=("m5.large",))).instance_type == "m5.large"
 
     def test_a_subnet_without_addresses_is_left_and_the_launch_goes_to_another_zone(

@@ -67,8 +67,8 @@ def test_the_data_holds_everything_that_an_instance_is_launched_with() -> None:
 
 class TestMembers:
     def test_a_metadata_option_that_is_not_set_keeps_the_secure_default(self) -> None:
-        found = metadata_options(MetadataOptions(http_put_response_hop_limit=1), ipv6=True)
-        assert found == {
+        options = metadata_options(MetadataOptions(http_put_response_hop_limit=1), ipv6=True)
+        assert options == {
             "HttpEndpoint": "enabled",
             "HttpProtocolIpv6": "enabled",
             "HttpPutResponseHopLimit": 1,
@@ -102,15 +102,15 @@ class TestMembers:
          ("Bottlerocket", [("/dev/xvda", 4), ("/dev/xvdb", 20)]), ("Custom", [])],
     )  # fmt: skip
     def test_default_devices_of_each_family(self, family: str, devices: list[tuple[str, int]]) -> None:
-        found = parameters(family=FAMILIES[family]).data().get("BlockDeviceMappings", [])
-        assert [(device["DeviceName"], device["Ebs"]["VolumeSize"]) for device in found] == devices
+        mappings = parameters(family=FAMILIES[family]).data().get("BlockDeviceMappings", [])
+        assert [(device["DeviceName"], device["Ebs"]["VolumeSize"]) for device in mappings] == devices
 
     def test_without_user_data_there_is_no_empty_one(self) -> None:
         assert "UserData" not in parameters(family=FAMILIES["Custom"], user_data="").data()
 
     def test_detailed_monitoring_is_passed(self) -> None:
-        found = parameters(template=template(detailed_monitoring=True)).data()
-        assert found["Monitoring"] == {"Enabled": True}
+        data = parameters(template=template(detailed_monitoring=True)).data()
+        assert data["Monitoring"] == {"Enabled": True}
 
 
 class TestNames:
@@ -141,8 +141,8 @@ class TestEnsure:
 
     def test_it_carries_the_clusters_tags(self, cloud: Cloud, templates: LaunchTemplates) -> None:
         name = templates.ensure(parameters(image_id="ami-tags"))
-        (found,) = cloud.aws.client("ec2").describe_launch_templates(LaunchTemplateNames=[name])["LaunchTemplates"]
-        assert {tag["Key"]: tag["Value"] for tag in found["Tags"]} == {
+        (created,) = cloud.aws.client("ec2").describe_launch_templates(LaunchTemplateNames=[name])["LaunchTemplates"]
+        assert {tag["Key"]: tag["Value"] for tag in created["Tags"]} == {
             "karpenter.k8s.aws/cluster": "demo",
             "karpenter.sh/managed-by": "nodeless",
             "kubernetes.io/cluster/demo": "owned",

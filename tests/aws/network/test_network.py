@@ -74,13 +74,13 @@ class TestChoice:
         """Two subnets in one zone, the first with one free address more than the second."""
         ec2 = cloud.aws.client("ec2")
         vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-        found = []
+        subnets = []
         for cidr in ("10.9.0.0/28", "10.9.1.0/28"):
             made = ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=ZONE)["Subnet"]["SubnetId"]
             ec2.create_tags(Resources=[made], Tags=[{"Key": "test", "Value": vpc}])
-            found.append(made)
-        ec2.create_network_interface(SubnetId=found[1])
-        return found[0], found[1]
+            subnets.append(made)
+        ec2.create_network_interface(SubnetId=subnets[1])
+        return subnets[0], subnets[1]
 
     def choose(self, subnets: Subnets, two: tuple[str, str]) -> str:
         by_id = template(subnet_selector=FrozenMap({"aws-ids": ",".join(two)}))
@@ -147,8 +147,8 @@ class TestSecurityGroups:
             made.append(group)
         groups = SecurityGroups(cloud.clients.ec2, "demo", cloud.clock, cloud.logger())
         for _ in range(3):
-            found = groups.matching(template(security_group_selector=FrozenMap({"test": vpc})))
-            assert found == tuple(sorted({made[2], min(made[:2])}))
+            matching = groups.matching(template(security_group_selector=FrozenMap({"test": vpc})))
+            assert matching == tuple(sorted({made[2], min(made[:2])}))
             cloud.clock.advance(61)
         assert len(cloud.events("warning")) == 1
 

@@ -71,12 +71,12 @@ def swept(*options: str) -> Any:
 def there(cloud: Cloud, kind: str, ids: Sequence[str]) -> list[str]:
     ec2 = cloud.aws.client("ec2")
     if kind == "interfaces":
-        found = {each["NetworkInterfaceId"] for each in ec2.describe_network_interfaces()["NetworkInterfaces"]}
+        left = {each["NetworkInterfaceId"] for each in ec2.describe_network_interfaces()["NetworkInterfaces"]}
     elif kind == "templates":
-        found = {each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]}
+        left = {each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]}
     else:
-        found = {each["instanceId"] for each in cloud.alive()}
-    return [each for each in ids if each in found]
+        left = {each["instanceId"] for each in cloud.alive()}
+    return [each for each in ids if each in left]
 
 
 def test_what_the_controller_made_goes_and_what_others_made_stays(cloud: Cloud) -> None:

@@ -52,10 +52,10 @@ def kube(tmp_path: Path) -> Iterator[KubeClient]:
 
 def looked(kube: KubeClient, snapshot: Snapshot | None = None) -> dict[str, list[Finding]]:
     """The findings by subject."""
-    found: dict[str, list[Finding]] = {}
+    by_subject: dict[str, list[Finding]] = {}
     for each in collect(ClusterCheck(kube, snapshot or Snapshot(), "default", NOW).checks()):
-        found.setdefault(each.subject, []).append(each)
-    return found
+        by_subject.setdefault(each.subject, []).append(each)
+    return by_subject
 
 
 def bundle(days: float) -> str:
@@ -102,12 +102,12 @@ def crds() -> list[dict[str, Any]]:
 
 
 def test_empty_cluster_lacks_crds_provisioners_and_a_leader(kube: KubeClient) -> None:
-    found = looked(kube)
-    assert [each.level for each in found["CRDs"]] == [Level.PROBLEM, Level.PROBLEM]
-    assert "no node will be launched" in found["Provisioners"][0].text
-    assert found["Leader"][0].level is Level.PROBLEM
-    assert found["Kubernetes"][0].level is Level.OK
-    assert found["Other autoscalers"] == [Finding(Level.OK, "Other autoscalers", "none seen")]
+    findings = looked(kube)
+    assert [each.level for each in findings["CRDs"]] == [Level.PROBLEM, Level.PROBLEM]
+    assert "no node will be launched" in findings["Provisioners"][0].text
+    assert findings["Leader"][0].level is Level.PROBLEM
+    assert findings["Kubernetes"][0].level is Level.OK
+    assert findings["Other autoscalers"] == [Finding(Level.OK, "Other autoscalers", "none seen")]
 
 
 def test_crds_of_an_older_release_are_told_by_what_they_lack(kube: KubeClient) -> None:
@@ -139,21 +139,21 @@ def test_webhooks_need_a_service_an_authority_and_one_that_still_holds(kube: Kub
     kube.create(VALIDATING_WEBHOOKS, webhook("over", bundle(-3)))
     kube.create(VALIDATING_WEBHOOKS, webhook("bare", ""))
     kube.create(VALIDATING_WEBHOOKS, webhook("lost", bundle(90), service="nowhere"))
-    found = {s.split()[1].split(".")[0]: each[0] for s, each in looked(kube).items() if s.startswith("Webhook ")}
-    assert found["good"].level is Level.OK
-    assert "ends in 0.5 days" in found["late"].text
-    assert "ended 3.0 days ago" in found["over"].text
-    assert found["late"].level is found["over"].level is Level.PROBLEM
-    assert "has no caBundle" in found["bare"].text
-    assert "Service default/nowhere does not exist" in found["lost"].text
+    webhooks = {s.split()[1].split(".")[0]: each[0] for s, each in looked(kube).items() if s.startswith("Webhook ")}
+    assert webhooks["good"].level is Level.OK
+    assert "ends in 0.5 days" in webhooks["late"].text
+    assert "ended 3.0 days ago" in webhooks["over"].text
+    assert webhooks["late"].level is webhooks["over"].level is Level.PROBLEM
+    assert "has no caBundle" in webhooks["bare"].text
+    assert "Service default/nowhere does not exist" in webhooks["lost"].text
 
 
 def test_other_autoscalers_at_work_are_seen_and_idle_ones_are_not(kube: KubeClient) -> None:
     kube.create(DEPLOYMENTS, deployment("ca", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.30"), "default")
     kube.create(DEPLOYMENTS, deployment("peer", "public.ecr.aws/karpenter/controller:v0.27.6"), "default")
     kube.create(DEPLOYMENTS, deployment("idle", "public.ecr.aws/karpenter/controller:v0.27.6", 0), "default")
-    found = looked(kube)["Other autoscalers"]
-    assert [(each.level, each.text) for each in found] == [
+    findings = looked(kube)["Other autoscalers"]
+    assert [(each.level, each.text) for each in findings] == [
         (Level.WARNING, "Cluster Autoscaler is running: Deployment default/ca"),
         (Level.PROBLEM, "Karpenter is running: Deployment default/peer"),
     ]
@@ -161,16 +161,16 @@ def test_other_autoscalers_at_work_are_seen_and_idle_ones_are_not(kube: KubeClie
 
 def test_invalid_objects_are_told_with_every_broken_rule(kube: KubeClient) -> None:
     invalid = InvalidObject("Provisioner", "bad", "", 1, "spec.a: wrong | spec.b: wrong too")
-    found = looked(kube, Snapshot(invalid={("Provisioner", "bad"): invalid}))
-    assert found["Provisioner bad"][0].text == "spec.a: wrong\nspec.b: wrong too"
+    findings = looked(kube, Snapshot(invalid={("Provisioner", "bad"): invalid}))
+    assert findings["Provisioner bad"][0].text == "spec.a: wrong\nspec.b: wrong too"
 
 
 def test_an_api_server_older_than_the_peers_oldest_is_a_problem(
     kube: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kube, "version", lambda: {"minor": "22+", "gitVersion": "v1.22.17-eks"})
-    (found,) = looked(kube)["Kubernetes"]
-    assert found == Finding(Level.PROBLEM, "Kubernetes", "v1.22.17-eks is too old", "upgrade to 1.23 or newer")
+    (finding,) = looked(kube)["Kubernetes"]
+    assert finding == Finding(Level.PROBLEM, "Kubernetes", "v1.22.17-eks is too old", "upgrade to 1.23 or newer")
 
 
 def test_crds_of_a_later_karpenter_and_nodes_that_two_claim_are_told(kube: KubeClient) -> None:
@@ -210,8 +210,8 @@ def test_certificates_of_our_own_making_are_right_from_the_day_they_are_made_unt
         ("late", first),
     ):
         kube.create(VALIDATING_WEBHOOKS, webhook(name, base64.b64encode(held.authorities).decode()))
-    found = {s.split()[1].split(".")[0]: each[0].level for s, each in looked(kube).items() if s.startswith("Webhook ")}
-    assert found == {"new": Level.OK, "renewed": Level.OK, "late": Level.PROBLEM}
+    levels = {s.split()[1].split(".")[0]: each[0].level for s, each in looked(kube).items() if s.startswith("Webhook ")}
+    assert levels == {"new": Level.OK, "renewed": Level.OK, "late": Level.PROBLEM}
 
 
 @pytest.mark.parametrize(
@@ -231,10 +231,10 @@ def test_budgets_that_allow_nothing_keep_the_nodes_of_ours_that_their_pods_run_o
     pod = Pod("shop", "web-1", "uid", PodSpec(EMPTY), labels=FrozenMap(labels))
     node = Node("n", labels=FrozenMap({"karpenter.sh/provisioner-name": owner} if owner else {}))
     nodes = {"n": StateNode(node, (pod,), EMPTY, EMPTY, ())}
-    (found,) = looked(kube, Snapshot(nodes=nodes, budgets={("shop", "web"): budget}))["Disruption"]
-    assert found.level is level
-    assert ("shop/web" in found.text) is (level is Level.WARNING)
-    assert ("nodeless explain node" in found.remedy) is (level is Level.WARNING)
+    (finding,) = looked(kube, Snapshot(nodes=nodes, budgets={("shop", "web"): budget}))["Disruption"]
+    assert finding.level is level
+    assert ("shop/web" in finding.text) is (level is Level.WARNING)
+    assert ("nodeless explain node" in finding.remedy) is (level is Level.WARNING)
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_provisioners_need_their_template_and_should_have_limits(
     snapshot = Snapshot(
         provisioners={"p": Provisioner("p", **changes)}, node_templates={"there": AWSNodeTemplate(name="there")}
     )
-    (found,) = looked(kube, snapshot)["Provisioner p"]
-    assert found.level is level
-    assert remedy in found.remedy
+    (finding,) = looked(kube, snapshot)["Provisioner p"]
+    assert finding.level is level
+    assert remedy in finding.remedy
 
 
 def test_webhooks_that_nobody_installed_are_a_warning(kube: KubeClient) -> None:
@@ -278,11 +278,11 @@ def test_bundle_that_is_none_is_not_guessed() -> None:
 
 def test_command_lists_all_and_its_exit_code_says_whether_something_is_broken(run: Run, kubeconfig: str) -> None:
     result = run("check", "--kubeconfig", kubeconfig, "--skip-aws", "-o", "json")
-    found = answer(result)
+    report = answer(result)
     assert result.exit_code == 3
     assert {"level": "problem", "subject": "Leader"}.items() <= next(
-        each.items() for each in found["findings"] if each["subject"] == "Leader"
+        each.items() for each in report["findings"] if each["subject"] == "Leader"
     )
-    assert any(each["subject"] == "Provisioner lonely" and "no limits" in each["text"] for each in found["findings"])
-    assert found["summary"]["problem"] >= 1
+    assert any(each["subject"] == "Provisioner lonely" and "no limits" in each["text"] for each in report["findings"])
+    assert report["summary"]["problem"] >= 1
     assert "→ is the controller installed" in run("check", "--kubeconfig", kubeconfig, "--skip-aws").stdout

@@ -65,8 +65,8 @@ def cluster(
     )
 
 
-def only(found: ClusterView, refused: DryRun | None = None) -> LimitStatus:
-    (bound,) = limit_statuses(found, NOW, refused.guards if refused else ())
+def only(view: ClusterView, refused: DryRun | None = None) -> LimitStatus:
+    (bound,) = limit_statuses(view, NOW, refused.guards if refused else ())
     return bound
 
 
@@ -82,20 +82,20 @@ def test_limits_of_a_provisioner_count_the_capacity_of_its_nodes() -> None:
 
 
 def test_price_limit_binds_when_it_keeps_a_pod_waiting_and_the_pod_is_told_so() -> None:
-    found = cluster(
+    view = cluster(
         node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations={"karpenter.sh/price-limit": "0.2"}
     )
-    seen = dry_run(found, found.plan(), NOW)
+    seen = dry_run(view, view.plan(), NOW)
     assert seen.launched == ()
     assert "karpenter.sh/price-limit of Provisioner default" in seen.reasons()[("shop", "web")]
-    bound = only(found, seen)
+    bound = only(view, seen)
     assert (bound.what, bound.have, bound.want, bound.state) == ("$ an hour", "$0.1920", "$0.2000", "binds")
 
 
 def test_a_limit_that_leaves_room_lets_the_pod_have_its_node() -> None:
-    found = cluster(node("a"), pod("web"), pod("sits", "3500m", on="a"), annotations={"karpenter.sh/price-limit": "2"})
-    seen = dry_run(found, found.plan(), NOW)
-    assert (len(seen.launched), seen.refused, only(found, seen).state) == (1, {}, "")
+    view = cluster(node("a"), pod("web"), pod("sits", "3500m", on="a"), annotations={"karpenter.sh/price-limit": "2"})
+    seen = dry_run(view, view.plan(), NOW)
+    assert (len(seen.launched), seen.refused, only(view, seen).state) == (1, {}, "")
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_a_limit_that_leaves_room_lets_the_pod_have_its_node() -> None:
 )
 def test_limits_of_the_settings_bind_for_all_provisioners_together(limits: Any, what: str, have: str) -> None:
     recent = node("a", created="2027-01-15T07:59:30Z")
-    found = cluster(recent, pod("web", "3"), pod("sits", "3", on="a"), launch_limits=limits)
-    bound = only(found, dry_run(found, found.plan(), NOW))
+    view = cluster(recent, pod("web", "3"), pod("sits", "3", on="a"), launch_limits=limits)
+    bound = only(view, dry_run(view, view.plan(), NOW))
     assert (bound.owner, bound.what, bound.have, bound.state) == (ALL, what, have, "binds")
 
 
@@ -119,12 +119,12 @@ def test_nodes_a_minute_forget_those_that_are_older() -> None:
 
 def test_too_few_nodes_on_demand_are_short_and_new_ones_are_planned_on_demand() -> None:
     wanted = {"karpenter.sh/on-demand-base": "2"}
-    found = cluster(
+    view = cluster(
         node("a"), node("b", "spot"), pod("web", "3"), pod("x", "3", "a"), pod("y", "3", "b"), annotations=wanted
     )
-    bound = only(found)
+    bound = only(view)
     assert (bound.what, bound.have, bound.want, bound.state) == ("on demand", "1", "2", "short")
-    assert [each.offering.capacity_type for each in dry_run(found, found.plan(), NOW).launched] == ["on-demand"]
+    assert [each.offering.capacity_type for each in dry_run(view, view.plan(), NOW).launched] == ["on-demand"]
     assert only(cluster(node("a"), node("b"), annotations=wanted)).state == ""
 
 
@@ -146,10 +146,10 @@ def test_what_cannot_be_read_is_said_with_the_annotation(key: str) -> None:
 
 def test_those_that_bind_come_first_and_the_view_has_them() -> None:
     limited = {"karpenter.sh/price-limit": "0.2"}
-    found = cluster(
+    view = cluster(
         node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations=limited, limits={"resources": {"cpu": "80"}}
     )
-    assessment = assess(found, NOW)
+    assessment = assess(view, NOW)
     assert [each.state for each in assessment.limits] == ["", "binds"]
     assert assessment.waiting[0].reason.startswith("not launched: ")
     lines = drawn(limits_table(assessment.limits), 100).splitlines()
@@ -163,17 +163,17 @@ def test_a_node_that_is_coming_up_counts_with_the_room_of_its_type() -> None:
     coming = node("a")
     del coming["metadata"]["labels"]["karpenter.sh/initialized"]
     coming["status"] = {}
-    found = cluster(coming, pod("web"))
-    assert dry_run(found, found.plan(), NOW).reasons()[("shop", "web")] == "fits on a"
+    view = cluster(coming, pod("web"))
+    assert dry_run(view, view.plan(), NOW).reasons()[("shop", "web")] == "fits on a"
 
 
 def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it_is() -> None:
     limited = {"karpenter.sh/price-limit": "0.2"}
-    found = cluster(node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations=limited)
-    told = explain_pod(found, "shop", "web", NOW)
+    view = cluster(node("a"), pod("web", "3"), pod("sits", "3", on="a"), annotations=limited)
+    told = explain_pod(view, "shop", "web", NOW)
     assert told.verdict == "is pending because a limit binds"
     assert "$0.1920 + $" in told.sections[0].lines[0]
-    limits = explain_provisioner(found, "default", NOW).document()["reasons"]["Limits"]
+    limits = explain_provisioner(view, "default", NOW).document()["reasons"]["Limits"]
     assert limits == ["spec.limits: none", "$ an hour: $0.1920 of $0.2000"]
 
 
@@ -193,10 +193,10 @@ def test_what_keeps_a_node_from_consolidation_is_explained_as_the_controller_dec
     kept["metadata"]["annotations"] = on_node
     owned = pod("a", on="a")
     owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "a", "uid": "a", "controller": True}]
-    found = cluster(kept, owned, annotations=on_provisioner, consolidation={"enabled": True})
+    view = cluster(kept, owned, annotations=on_provisioner, consolidation={"enabled": True})
     (line,) = (
         each
-        for section in explain_node(found, "a", NOW).sections
+        for section in explain_node(view, "a", NOW).sections
         for each in section.lines
         if each.startswith("consolidation: ")
     )
@@ -217,9 +217,9 @@ def test_price_limits_count_what_the_controller_launched_at_where_that_is_on_rec
         "annotations": {"karpenter.sh/price-limit": "0.3"},
         "launch_limits": {"pricePerHour": 0.3},
     }
-    found = cluster(node("a"), node("b"), **limited)
-    assert [each.state for each in limit_statuses(found, NOW)] == ["full", "full"]
+    view = cluster(node("a"), node("b"), **limited)
+    assert [each.state for each in limit_statuses(view, NOW)] == ["full", "full"]
     recorded = {("m5.xlarge", "us-east-1a", "on-demand"): 0.1}
-    assert [(each.have, each.state) for each in limit_statuses(replace(found, recorded=recorded), NOW)] == [
+    assert [(each.have, each.state) for each in limit_statuses(replace(view, recorded=recorded), NOW)] == [
         ("$0.2000", "")
     ] * 2

@@ -37,8 +37,8 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def cluster(foreign: Running) -> Iterator[LiveCluster]:
     """It is watch_cluster, nodes of the pool `blue` alone."""
-    with watch_cluster(ClusterLocation(kubeconfig=str(foreign.kubeconfig)), "pool=blue") as found:
-        yield found
+    with watch_cluster(ClusterLocation(kubeconfig=str(foreign.kubeconfig)), "pool=blue") as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -145,9 +145,9 @@ class Guarded(KubeClient):
 def test_kinds_that_are_not_there_or_not_to_be_listed_are_left_out_but_not_nodes(foreign: Running) -> None:
     kube = Guarded(connect(str(foreign.kubeconfig)))
     kube.hidden = (STORAGE_CLASSES,)
-    found, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
-    assert NODES in found
-    assert {STORAGE_CLASSES, PROVISIONERS} & set(found) == set()
+    resources, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
+    assert NODES in resources
+    assert {STORAGE_CLASSES, PROVISIONERS} & set(resources) == set()
     assert notes == ("You may not list storageclasses: what depends on them is unknown",)
     kube.hidden = (NODES,)
     with pytest.raises(ForbiddenError, match="list nodes"):

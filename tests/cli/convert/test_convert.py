@@ -79,24 +79,24 @@ def test_defaults_that_the_versions_do_not_share_are_written_out() -> None:
 
 def test_what_v1_leaves_open_stays_open() -> None:
     made = by_kind(FromV1().convert([CLASS, POOL]).objects, "Provisioner")[0]
-    found = {each.key: each for each in V1ALPHA5.pool.parse(made).requirements}
-    assert found["karpenter.sh/capacity-type"].values == ("on-demand", "spot")
-    assert found["kubernetes.io/arch"].values == ("amd64", "arm64")
-    assert found["karpenter.k8s.aws/instance-category"].operator == "Exists"
-    assert "karpenter.k8s.aws/instance-generation" not in found
+    requirements = {each.key: each for each in V1ALPHA5.pool.parse(made).requirements}
+    assert requirements["karpenter.sh/capacity-type"].values == ("on-demand", "spot")
+    assert requirements["kubernetes.io/arch"].values == ("amd64", "arm64")
+    assert requirements["karpenter.k8s.aws/instance-category"].operator == "Exists"
+    assert "karpenter.k8s.aws/instance-generation" not in requirements
     assert made["spec"]["ttlSecondsUntilExpired"] == 720 * 3600, "v1's default"
     assert made["spec"]["consolidation"] == {"enabled": True}, "v1's default"
 
 
 def test_kubelet_settings_move_to_a_class_of_their_own_for_each_provisioner() -> None:
     plain, dense = provisioner("plain"), provisioner("dense", kubeletConfiguration={"maxPods": 250})
-    found = ToV1("nodes").convert([TEMPLATE, plain, dense])
-    classes = {each["metadata"]["name"]: each["spec"] for each in by_kind(found.objects, "EC2NodeClass")}
+    converted = ToV1("nodes").convert([TEMPLATE, plain, dense])
+    classes = {each["metadata"]["name"]: each["spec"] for each in by_kind(converted.objects, "EC2NodeClass")}
     assert set(classes) == {"default", "default-dense"}
     assert classes["default-dense"]["kubelet"] == {"maxPods": 250}
     references = {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]["nodeClassRef"]["name"]
-        for each in by_kind(found.objects, "NodePool")
+        for each in by_kind(converted.objects, "NodePool")
     }
     assert references == {"plain": "default", "dense": "default-dense"}
 
@@ -135,8 +135,8 @@ def test_what_is_lost_is_said_on_the_way_back() -> None:
     ]
     rich["spec"]["disruption"] = {"consolidateAfter": "5m", "budgets": [{"nodes": "1"}]}
     rich["spec"]["limits"] = {"cpu": "10", "nodes": "3"}
-    found = FromV1().convert([CLASS, rich])
-    lost = " ".join(found.losses)
+    converted = FromV1().convert([CLASS, rich])
+    lost = " ".join(converted.losses)
     for word in (
         "role nodes",
         "al2023@v20260101: the version",
@@ -146,7 +146,7 @@ def test_what_is_lost_is_said_on_the_way_back() -> None:
         "limits.nodes",
     ):
         assert word in lost
-    made = V1ALPHA5.pool.parse(by_kind(found.objects, "Provisioner")[0])
+    made = V1ALPHA5.pool.parse(by_kind(converted.objects, "Provisioner")[0])
     assert [e.values for e in made.requirements if e.key == "karpenter.sh/capacity-type"] == [("spot",)]
     assert made.object_annotations["karpenter.sh/disruption-budgets"] == '[{"nodes": "1"}]'
 

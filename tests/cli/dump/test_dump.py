@@ -55,14 +55,14 @@ def test_simulate_plans_the_same_as_with_the_cluster(run: Run, kubeconfig: str, 
     alike = answer(run("simulate", str(dumped), *budget))
     assert alike["summary"] == live["summary"]
     assert live["summary"]["newNodes"] > 0
-    types = [sorted(node["instanceType"] for node in found["nodes"]) for found in (live, alike)]
+    types = [sorted(node["instanceType"] for node in report["nodes"]) for report in (live, alike)]
     assert types[0] == types[1]
 
 
 def test_other_commands_look_at_it_too(run: Run, dumped: Path) -> None:
-    found = answer(run("view", "--from", str(dumped), "-o", "json"))
-    assert found["summary"]["nodes"] == 3
-    name = next(node["name"] for node in found["nodes"] if node["instanceType"] == "m5.2xlarge")
+    view = answer(run("view", "--from", str(dumped), "-o", "json"))
+    assert view["summary"]["nodes"] == 3
+    name = next(node["name"] for node in view["nodes"] if node["instanceType"] == "m5.2xlarge")
     assert answer(run("explain", "node", name, "--from", str(dumped), "-o", "json"))["facts"]["type"].startswith(
         "m5.2xlarge"
     )

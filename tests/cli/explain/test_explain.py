@@ -30,17 +30,17 @@ def ask(run: Run, kubeconfig: str) -> Any:
 
 
 def test_pod_that_no_provisioner_can_place_says_which_rule_on_which_provisioner(ask: Any) -> None:
-    found = ask("pod", "stuck")
-    assert found["verdict"] == "cannot be placed"
-    why = found["reasons"]["Why, and what would help"]
+    explanation = ask("pod", "stuck")
+    assert explanation["verdict"] == "cannot be placed"
+    why = explanation["reasons"]["Why, and what would help"]
     assert any(line.startswith("Provisioner default: topology.kubernetes.io/zone In [us-east-9z]") for line in why)
     assert any(line.startswith("Provisioner lonely is not used: no instance type on offer") for line in why)
 
 
 def test_waiting_pod_says_which_node_it_would_get_and_what_came_second(ask: Any) -> None:
-    found = ask("pod", "waiting")
-    assert found["verdict"].startswith("would get a new node: m5.2xlarge on-demand in us-east-1a")
-    assert any("Provisioner default: " in line for line in found["reasons"]["Why"])
+    explanation = ask("pod", "waiting")
+    assert explanation["verdict"].startswith("would get a new node: m5.2xlarge on-demand in us-east-1a")
+    assert any("Provisioner default: " in line for line in explanation["reasons"]["Why"])
 
 
 def test_gated_pod_says_who_must_act(ask: Any) -> None:
@@ -53,11 +53,11 @@ def test_bound_pod_says_where_and_for_how_much(ask: Any) -> None:
 
 
 def test_node_says_what_its_pods_would_get_today_and_why_it_stays_or_goes(ask: Any) -> None:
-    found = ask("node", OURS)
-    assert found["verdict"] == "belongs to Provisioner default"
-    assert found["facts"]["price"].startswith("$0.3840/h")
-    assert found["reasons"]["Why this type"][0].startswith("its pods alone would get today: m5.large on-demand")
-    stays = found["reasons"]["Stays or goes"]
+    explanation = ask("node", OURS)
+    assert explanation["verdict"] == "belongs to Provisioner default"
+    assert explanation["facts"]["price"].startswith("$0.3840/h")
+    assert explanation["reasons"]["Why this type"][0].startswith("its pods alone would get today: m5.large on-demand")
+    stays = explanation["reasons"]["Stays or goes"]
     assert "expiration: never (ttlSecondsUntilExpired is not set)" in stays
     assert any(line.startswith("consolidation: removes it: ") for line in stays)
 
@@ -69,19 +69,19 @@ def test_foreign_node_is_named_as_such(ask: Any) -> None:
 
 
 def test_provisioner_shows_what_each_requirement_leaves(ask: Any) -> None:
-    found = ask("provisioner", "default")
-    assert found["verdict"] == "can launch nodes"
-    counts = [int(line.split()[0]) for line in found["reasons"]["What its requirements leave"]]
+    explanation = ask("provisioner", "default")
+    assert explanation["verdict"] == "can launch nodes"
+    counts = [int(line.split()[0]) for line in explanation["reasons"]["What its requirements leave"]]
     assert counts == sorted(counts, reverse=True)
     assert 0 < counts[-1] < counts[0]
-    assert found["reasons"]["Cheapest offerings"][0].startswith("m5.large on-demand")
-    assert found["reasons"]["Limits"] == ["cpu: 8 of 100"]
+    assert explanation["reasons"]["Cheapest offerings"][0].startswith("m5.large on-demand")
+    assert explanation["reasons"]["Limits"] == ["cpu: 8 of 100"]
 
 
 def test_provisioner_without_any_type_says_which_requirement_it_is(ask: Any) -> None:
-    found = ask("provisioner", "lonely")
-    assert found["verdict"] == "launches nothing now"
-    assert "instance-family In [m99]" in found["reasons"]["Problems"][0]
+    explanation = ask("provisioner", "lonely")
+    assert explanation["verdict"] == "launches nothing now"
+    assert "instance-family In [m99]" in explanation["reasons"]["Problems"][0]
 
 
 @pytest.mark.parametrize(("kind", "hint"), [("pod", "-n NAMESPACE"), ("node", "no node"), ("provisioner", "default")])

@@ -41,7 +41,7 @@ PLACED = (
 def test_nodes_go_and_their_pods_wait_but_for_fargate_and_daemons(
     which: str, nodes: set[str], waiting: set[str]
 ) -> None:
-    found = repacked(PLACED, which)
-    assert {each.name for each in found if each.kind == "Node"} == nodes
-    pods: list[Any] = [each.document for each in found if each.kind == "Pod"]
+    left = repacked(PLACED, which)
+    assert {each.name for each in left if each.kind == "Node"} == nodes
+    pods: list[Any] = [each.document for each in left if each.kind == "Pod"]
     assert {each["metadata"]["name"] for each in pods if "nodeName" not in each["spec"]} == waiting

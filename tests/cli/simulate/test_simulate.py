@@ -22,14 +22,14 @@ STACKS = Path(__file__).parents[3] / "stacks"
 
 
 def test_deployment_becomes_nodes_with_prices(run: Run, write: Write) -> None:
-    found = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(replicas=7)), "-o", "json"))
-    pods = [pod for node in found["nodes"] for pod in node["pods"]]
+    report = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(replicas=7)), "-o", "json"))
+    pods = [pod for node in report["nodes"] for pod in node["pods"]]
     assert sorted(pods) == [f"shop/web-{number}" for number in range(7)]
-    assert all(node["instanceType"].startswith("m5.") for node in found["nodes"])
+    assert all(node["instanceType"].startswith("m5.") for node in report["nodes"])
     prices = shipped_catalog("us-east-1").on_demand
-    assert found["summary"]["pricePerHour"] == pytest.approx(sum(prices[n["instanceType"]] for n in found["nodes"]))
-    assert found["summary"]["pricePerMonth"] == pytest.approx(found["summary"]["pricePerHour"] * 730, abs=0.01)
-    assert 0 < found["summary"]["lowerBoundPerHour"] <= found["summary"]["pricePerHour"]
+    assert report["summary"]["pricePerHour"] == pytest.approx(sum(prices[n["instanceType"]] for n in report["nodes"]))
+    assert report["summary"]["pricePerMonth"] == pytest.approx(report["summary"]["pricePerHour"] * 730, abs=0.01)
+    assert 0 < report["summary"]["lowerBoundPerHour"] <= report["summary"]["pricePerHour"]
 
 
 def test_pods_that_cannot_be_placed_say_why_and_set_the_exit_code(run: Run, write: Write) -> None:
@@ -82,8 +82,8 @@ def test_workloads_are_expanded_as_their_controllers_do(
 def test_cron_job_counts_as_the_pods_of_one_run(run: Run, write: Write) -> None:
     job = {"parallelism": 2, "template": {"spec": {"containers": [container()]}}}
     cron = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": job}}}
-    found = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), cron), "-o", "json"))
-    assert found["summary"]["pods"] == 2
+    report = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), cron), "-o", "json"))
+    assert report["summary"]["pods"] == 2
 
 
 def test_daemon_sets_take_their_share_of_every_node(run: Run, write: Write) -> None:
@@ -99,9 +99,9 @@ def test_daemon_sets_take_their_share_of_every_node(run: Run, write: Write) -> N
 def test_claims_of_a_stateful_set_are_made_and_their_class_assumed(run: Run, write: Write) -> None:
     stateful = {**deployment("db", replicas=2), "kind": "StatefulSet"}
     stateful["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {"storageClassName": "gp3"}}]
-    found = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), stateful), "-o", "json"))
-    assert found["summary"]["unplaced"] == 0
-    assert any("StorageClass gp3 is not among the files" in note for note in found["notes"])
+    report = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), stateful), "-o", "json"))
+    assert report["summary"]["unplaced"] == 0
+    assert any("StorageClass gp3 is not among the files" in note for note in report["notes"])
 
 
 def test_replicas_can_be_changed_for_a_what_if(run: Run, write: Write) -> None:
@@ -120,8 +120,8 @@ def test_autoscaled_workloads_can_be_taken_at_their_ends(run: Run, write: Write,
         "spec": {"minReplicas": 2, "maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
     }
     file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=3), scaler)
-    found = answer(run("simulate", file, "--autoscaled", autoscaled, "-o", "json"))
-    assert found["summary"]["pods"] == pods
+    report = answer(run("simulate", file, "--autoscaled", autoscaled, "-o", "json"))
+    assert report["summary"]["pods"] == pods
 
 
 def test_autoscaler_decides_where_no_replicas_are_declared(run: Run, write: Write) -> None:
@@ -136,9 +136,9 @@ def test_autoscaler_decides_where_no_replicas_are_declared(run: Run, write: Writ
 
 @pytest.mark.parametrize("stack", ["dev", "prod", "local"])
 def test_committed_stacks_can_be_simulated(run: Run, write: Write, stack: str) -> None:
-    found = answer(run("simulate", str(STACKS / f"Pulumi.{stack}.yaml"), write(deployment()), "-o", "json"))
-    assert found["summary"]["unplaced"] == 0
-    assert all(node["zone"].startswith("ap-northeast-2") for node in found["nodes"])
+    report = answer(run("simulate", str(STACKS / f"Pulumi.{stack}.yaml"), write(deployment()), "-o", "json"))
+    assert report["summary"]["unplaced"] == 0
+    assert all(node["zone"].startswith("ap-northeast-2") for node in report["nodes"])
 
 
 def test_settings_of_a_stack_change_what_nodes_hold(run: Run, write: Write) -> None:
@@ -150,16 +150,16 @@ def test_settings_of_a_stack_change_what_nodes_hold(run: Run, write: Write) -> N
             "nodeless:provisioners": [{"name": "default", "spec": provisioner("default", M5)["spec"]}],
         }
     }
-    found = answer(
+    report = answer(
         run("simulate", write(stack, name="Pulumi.x.yaml"), write(deployment(), name="w.yaml"), "-o", "json")
     )
-    assert all(node["allocatable"]["pods"] == "110" for node in found["nodes"])
+    assert all(node["allocatable"]["pods"] == "110" for node in report["nodes"])
 
 
 def test_zones_narrow_the_catalog(run: Run, write: Write) -> None:
     file = write(TEMPLATE, provisioner("default", M5), deployment())
-    found = answer(run("simulate", file, "--zone", "us-east-1c", "-o", "json"))
-    assert {node["zone"] for node in found["nodes"]} == {"us-east-1c"}
+    report = answer(run("simulate", file, "--zone", "us-east-1c", "-o", "json"))
+    assert {node["zone"] for node in report["nodes"]} == {"us-east-1c"}
     wrong = run("simulate", file, "--zone", "us-east-9z")
     assert wrong.exit_code == 2
     assert "us-east-9z" in wrong.stderr
@@ -180,11 +180,11 @@ def test_comparison_states_the_difference(run: Run, write: Write) -> None:
         TEMPLATE, provisioner("default", M5, ("karpenter.sh/capacity-type", "In", ["spot"])), name="after.yaml"
     )
     work = write(deployment(replicas=10), name="work.yaml")
-    found = answer(run("simulate", after, work, "--compare", before, "-o", "json"))
-    assert found["difference"]["pricePerHour"] == pytest.approx(
-        found["after"]["summary"]["pricePerHour"] - found["before"]["summary"]["pricePerHour"], abs=1e-6
+    report = answer(run("simulate", after, work, "--compare", before, "-o", "json"))
+    assert report["difference"]["pricePerHour"] == pytest.approx(
+        report["after"]["summary"]["pricePerHour"] - report["before"]["summary"]["pricePerHour"], abs=1e-6
     )
-    assert found["difference"]["pricePerHour"] < 0
+    assert report["difference"]["pricePerHour"] < 0
     same = run("simulate", after, work, "--compare", after, "-o", "markdown").stdout
     assert "### Fleet simulation: the price stays the same" in same
 
@@ -201,10 +201,12 @@ def test_comment_for_a_pull_request_cannot_be_broken_out_of(run: Run, write: Wri
 def test_page_is_self_contained_and_draws_every_node(run: Run, write: Write, tmp_path: Path) -> None:
     file = write(TEMPLATE, provisioner("default", M5, SIZE), deployment("<b>web", replicas=9))
     page = tmp_path / "page.html"
-    found = answer(run("simulate", file, "--html", str(page), "-o", "json"))
+    report = answer(run("simulate", file, "--html", str(page), "-o", "json"))
     text = page.read_text()
     cards = re.findall(r"<header><span>[^ <]+(?: ×(\d+))?</span>", text)
-    assert sum(int(number or 1) for number in cards) == found["summary"]["newNodes"] > len(cards), "those alike are one"
+    assert sum(int(number or 1) for number in cards) == report["summary"]["newNodes"] > len(cards), (
+        "those alike are one"
+    )
     assert "<b>web" not in text
     assert "&lt;b&gt;web" in text
     assert "default-src 'none'" in text
@@ -216,9 +218,9 @@ def test_region_is_that_of_the_nodes_unless_somebody_says(run: Run, write: Write
     named = {"name": "n", "labels": {"topology.kubernetes.io/region": "eu-central-1"}}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": named}
     file = write(TEMPLATE, provisioner("default", M5), deployment(replicas=1), node)
-    found = answer(run("simulate", file, "-o", "json"))
-    assert [each["zone"][:-1] for each in found["nodes"]] == ["eu-central-1"]
-    assert "eu-central-1" in found["notes"][0]
+    report = answer(run("simulate", file, "-o", "json"))
+    assert [each["zone"][:-1] for each in report["nodes"]] == ["eu-central-1"]
+    assert "eu-central-1" in report["notes"][0]
     asked = answer(run("simulate", file, "--region", "us-west-2", "-o", "json"))
     assert [each["zone"][:-1] for each in asked["nodes"]] == ["us-west-2"]
 
@@ -232,8 +234,8 @@ def test_compressed_lists_of_objects_are_read(run: Run, tmp_path: Path) -> None:
 
 def test_what_has_no_influence_is_named(run: Run, write: Write) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
-    found = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(), service)).stdout
-    assert "Ignored, without influence on nodes: 1 Service" in found
+    output = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(), service)).stdout
+    assert "Ignored, without influence on nodes: 1 Service" in output
 
 
 def test_plan_is_the_controllers_own(write: Write) -> None:
@@ -247,6 +249,6 @@ def test_plan_is_the_controllers_own(write: Write) -> None:
     objects = read_objects([write(TEMPLATE, provisioner("default", M5), deployment(replicas=30))], report)
     wanted = scenario("x", objects.located, report)
     assert wanted is not None
-    found = simulate(wanted, offline_types(shipped_catalog("us-east-1"), wanted.settings, (), 0.4).types)
-    assert solve(found.problem) == found.plan
-    judged(found.plan, found.problem)
+    simulation = simulate(wanted, offline_types(shipped_catalog("us-east-1"), wanted.settings, (), 0.4).types)
+    assert solve(simulation.problem) == simulation.plan
+    judged(simulation.plan, simulation.problem)

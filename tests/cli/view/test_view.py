@@ -223,10 +223,10 @@ def test_on_a_terminal_it_stays_until_q(monkeypatch: pytest.MonkeyPatch) -> None
     last = View((facts("last"),), (), (), ("cpu",), 0.0)
 
     def read() -> View:
-        found = next(looks, last)
-        if found is None:
+        look = next(looks, last)
+        if look is None:
             raise UnavailableError("the API server does not answer")
-        return found
+        return look
 
     with os.fdopen(theirs) as keys, os.fdopen(os.dup(theirs), "w", buffering=1) as screen:
         monkeypatch.setattr("sys.stdin", keys)
@@ -244,9 +244,9 @@ def test_on_a_terminal_it_stays_until_q(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def _read_until(descriptor: int, text: str) -> str:
-    found, deadline = "", time.monotonic() + 30
-    while text not in found:
+    drawn, deadline = "", time.monotonic() + 30
+    while text not in drawn:
         ready, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
-        assert ready, f"{text!r} was not drawn in time; this was: {found}"
-        found += os.read(descriptor, 65_536).decode(errors="replace")
-    return found
+        assert ready, f"{text!r} was not drawn in time; this was: {drawn}"
+        drawn += os.read(descriptor, 65_536).decode(errors="replace")
+    return drawn
