@@ -1,8 +1,8 @@
 """The bin packing problem of refinement: item types and the bins that they can go into, as arrays.
 
 Topology domains stay as the first plan allocated them: an item's mask pins them, so rules over labels hold wherever its
-units go. Rules over hosts remain. Spread and anti-affinity over hosts become columns beside the resources: a bin has a
-capacity of the rule, a unit takes some of it. Units with affinity to pods of the same host move together with them, as
+units go. Rules over hosts remain: spread and anti-affinity over hosts become columns beside the resources, of which a
+bin has some capacity and a unit takes some. Units with affinity to pods of the same host move together with them, as
 one unit, or stay with them on an existing node.
 """
 
@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types, find_limits
+from controller.core.provisioning.optimize.covering import largest_shares
 from controller.core.provisioning.optimize.fill import ItemArrays
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
@@ -29,12 +28,12 @@ SHORT = 150
 EACH = 6
 """Bin types on the shortlist for each item type: those where its share of the bin costs least."""
 STEP = 2.0
-"""Beside them the best bin type of every size: a size is a range of prices within this factor."""
+"""Beside them the best bin type of every size, where a size is a range of prices within this factor."""
 LEAN = 2
-"""Existing rows are grouped by how much more of each resource they have than of their scarcest, in powers of two up
+"""Existing nodes are grouped by how much more of each resource they have than of their scarcest, in powers of two up
 to this one."""
 MATCHED_ONLY = 1e-6
-"""What a pod takes of the column of an anti-affinity that only matches it: any number fit beside no owner."""
+"""What a pod takes of the column of an anti-affinity that only matches it: any number fit where there is no owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +44,34 @@ class Part:
     units: int
 
 
-@dataclass(slots=True)
-class ItemType:
-    """`count` equal units. parts: what one unit is made of. A plain item type draws on several items, in order."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The bins that units may go into: offering bits per node option, flags per existing node, and their signature."""
 
-    parts: tuple[Part, ...]
-    count: int
-    request: Floats
     bits: Bits
     existing: Bools
     signature: int
+
+
+@dataclass(slots=True)
+class ItemType:
+    """`count` equal units. parts: what one unit is made of. rules: over hosts.
+
+    sources: the items that the units of a plain item type belong to, in order, with how many of each; empty for a unit
+    of several pods that stay together.
+    """
+
+    parts: tuple[Part, ...]
+    request: Floats
+    access: Access
     rules: tuple[UnitRule, ...]
-    sources: list[tuple[Item, int]]
-    """For a plain item type: the items that its units belong to, and how many of each."""
+    count: int = 0
+    sources: list[tuple[Item, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPlacement:
-    """Units that stay on the existing row where the first plan put them."""
+    """Units that stay on the existing node where the first plan put them."""
 
     row: int
     item: Item
@@ -71,7 +80,7 @@ class FixedPlacement:
 
 @dataclass(frozen=True, slots=True)
 class LPEstimate:
-    """An optimum of the linear program: its number of nodes, the size of what it placed, the host rules it counted."""
+    """A linear program's optimum: its nodes, the size of the units placed, the columns of the host rules it counted."""
 
     nodes: float
     size: float
@@ -79,63 +88,75 @@ class LPEstimate:
 
 
 class BinPackingProblem:
-    """D item types and their bins, over W columns: the resources, then one column per host rule.
+    """D item types and their bins, over W columns: `dense` resources, then one column per host rule.
 
-    requests: D x W. counts: D. Existing nodes are E bins: room E x W, open_to E x D. Bin types, B: capacity B x W,
-    allowed B x D, price B ($/hour as the objective counts it: with weight premium and node cost).
+    requests: D x W. counts: D units. Existing nodes are E bins: room E x W, open_to E x D. Bin types, B: capacity
+    B x W, allowed B x D, price B ($/hour as the objective counts it: with weight premium and `node_cost_per_hour`).
+    unplaced: D units that the first plan left out. pinned: D, other pods' places may rest on these units, so that as
+    many as before must be placed. dependent: D, the units can only go to new nodes of Provisioners with limits.
+    first_plan: per row of the first plan, the item types on it and how many units of each.
     """
 
     def __init__(self, packer: Packer, extra: Sequence[Item]) -> None:
+        """`extra`: items with units that the first plan left out."""
         self.packer = packer
-        self.catalog: CompiledCatalog = packer.catalog
+        self.catalog = packer.catalog
         self.item_types: list[ItemType] = []
         self.fixed: list[FixedPlacement] = []
         self._plain: dict[tuple[object, ...], int] = {}
         self.first_plan: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """Per row of the first plan, the item types on it and how many units of each."""
         self._collect()
         waiting = [(self._add_plain(item, item.count), item.count) for item in extra if item.count]
         self.unplaced: Floats = np.zeros(len(self.item_types))
-        """D: units that the first plan left out, of item types that it placed units of or not."""
         for number, count in waiting:
             self.unplaced[number] += count
         self.pinned: Bools = np.array([_pinned(item_type) for item_type in self.item_types], dtype=np.bool_)
-        """D: other pods' places may rest on those of these units, so as many as before must be placed."""
         self.counts: Floats = np.array([item_type.count for item_type in self.item_types], dtype=np.float64)
-        self._find_columns()
-        self._find_all_bins()
-        self._find_existing()
-        self.limits = find_limits(self.catalog, self.bin_types, len(self.bin_types))
+
         self.dense = len(self.catalog.space)
-        self.units = ItemArrays(self.requests, self.dense)
-        self.shortlist = self._shorten()
-        self.dependent: Bools = self._find_dependent()
-        """D: whether the units can only go to new nodes of Provisioners with limits."""
-        self.start: Ints | None = None
-        """Bins, as places in the shortlist, that the last linear program used: the next one starts with them."""
+        self.rules = self._columns()
+        self.requests = self._requests()
+        self.units = ItemArrays.of(self.requests, self.dense)
         total = self.counts @ self.requests[:, : self.dense]
         self.inverse_sum: Floats = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-        """Per resource, one over what all units ask for together: turns amounts into shares of the whole."""
+        """Per resource, one over what all units request together: turns amounts into shares of the whole."""
+        self.sizes: Floats = self.requests[:, : self.dense] @ self.inverse_sum
+        """D: the size of a unit, see `size`."""
+
+        self.bin_types, self.allowed = self._bin_types()
+        self.capacity, self.price = self._capacity()
+        self.room = self._room_existing()
+        existing = [item_type.access.existing for item_type in self.item_types]
+        self.existing: Bools = np.stack(existing, axis=1) if existing else np.zeros((len(self.room), 0), dtype=np.bool_)
+        """E x D: whether labels and taints let a unit in; `open_to` says whether one fits, too."""
+        self.open_to = self._fitting(self.existing, self.room)
+        self.allowed = self._fitting(self.allowed, self.capacity)
+        self.limits = find_limits(self.catalog, self.bin_types, len(self.bin_types))
+        self.shortlist = self._shortlist()
+        self.dependent = self._dependent()
+        kinds: dict[tuple[bytes, bytes], int] = {}
+        accesses = [item_type.access for item_type in self.item_types]
+        self.kinds: Ints = np.array(
+            [kinds.setdefault((each.bits.tobytes(), each.existing.tobytes()), len(kinds)) for each in accesses],
+            dtype=np.int64,
+        )
+        """D: equal numbers for item types that labels and taints let into the same bins."""
+
+        self.start: Ints | None = None
+        """Bins, as places in the shortlist, that the last linear program used: the next one starts with them."""
         self.lp_bound = 0.0
         """$/hour: the optimum of the first linear program, which is over all units; 0 before it was solved."""
         self.lp_estimates: list[LPEstimate] = []
         """Of the first linear program, which has no host rules, and of the last."""
-        kinds: dict[tuple[bytes, bytes], int] = {}
-        named = [
-            kinds.setdefault((item_type.bits.tobytes(), item_type.existing.tobytes()), len(kinds))
-            for item_type in self.item_types
-        ]
-        self.kinds: Ints = np.array(named, dtype=np.int64)
-        """D: equal numbers for item types that labels and taints let into the same bins."""
 
     def _collect(self) -> None:
+        """Make item types of the first plan's placements, row by row."""
         by_row: dict[int, list[tuple[Item, int]]] = defaultdict(list)
-        for placement in self.packer.placements:
-            for row, count in zip(placement.rows, placement.counts, strict=True):
-                if count:
-                    by_row[row].append((placement.item, count))
+        for row, item, count in _placed(self.packer):
+            if count:
+                by_row[row].append((item, count))
         for row, held in sorted(by_row.items()):
-            together = self._together(held)
+            together = _together(held)
             for item, count in held:
                 if id(item) not in together:
                     self.first_plan[row].append((self._add_plain(item, count), count))
@@ -144,24 +165,15 @@ class BinPackingProblem:
                 self.fixed.extend(FixedPlacement(row, item, count) for item, count in bound)
             elif bound:
                 self.first_plan[row].append((len(self.item_types), 1))
-                self._add_cluster(bound)
-
-    def _together(self, held: Iterable[tuple[Item, int]]) -> set[int]:
-        """The items of a row that must stay together: those with a host affinity, and those that it matches."""
-        asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is RuleKind.AFFINITY and r.obeys}
-        if not asked:
-            return set()
-        return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)}
+                self._add_colocated(bound)
 
     def _add_plain(self, item: Item, count: int) -> int:
-        """Add units that depend on no others; the number of their item type."""
+        """Add units that depend on no others; return the number of their item type."""
         key = (item.mask.index, item.request.tobytes(), tuple(rule.identity for rule in item.rules))
         number = self._plain.setdefault(key, len(self.item_types))
         if number == len(self.item_types):
-            mask = item.mask
-            self.item_types.append(
-                ItemType((Part(item, 1),), 0, item.request, mask.bits, mask.existing, mask.signature, item.rules, [])
-            )
+            access = Access(item.mask.bits, item.mask.existing, item.mask.signature)
+            self.item_types.append(ItemType((Part(item, 1),), item.request, access, item.rules))
         item_type = self.item_types[number]
         item_type.count += count
         if item_type.sources and item_type.sources[-1][0] is item:
@@ -170,159 +182,166 @@ class BinPackingProblem:
             item_type.sources.append((item, count))
         return number
 
-    def _add_cluster(self, held: list[tuple[Item, int]]) -> None:
-        masks: list[Mask] = [item.mask for item, _ in held]
+    def _add_colocated(self, held: list[tuple[Item, int]]) -> None:
+        """Add all units of a new node that must stay together, as one unit; it goes to new nodes alone."""
+        masks = [item.mask for item, _ in held]
         signature = 0
         for mask in masks:
             signature = self.packer.signatures.merge(signature, mask.signature)
+        bits = np.bitwise_and.reduce([mask.bits for mask in masks])
         self.item_types.append(
             ItemType(
                 parts=tuple(Part(item, count) for item, count in held),
-                count=1,
                 request=np.sum([item.request * count for item, count in held], axis=0),
-                bits=np.bitwise_and.reduce([mask.bits for mask in masks]),
-                existing=np.zeros_like(masks[0].existing),
-                signature=signature,
+                access=Access(bits, np.zeros_like(masks[0].existing), signature),
                 rules=_joined_rules(held),
-                sources=[],
+                count=1,
             )
         )
 
-    def _find_columns(self) -> None:
-        """Give every host rule that some item type takes of a column."""
-        found: dict[int, UnitRule] = {}
+    def _columns(self) -> list[UnitRule]:
+        """The host rules that some item type takes of, one for each column beside the resources."""
+        rules: dict[int, UnitRule] = {}
         for item_type in self.item_types:
             for rule in item_type.rules:
-                if _taken(rule) > 0:
-                    found.setdefault(rule.group.index, rule)
-        self.rules = list(found.values())
-        width = len(self.catalog.space)
-        place = {index: width + number for number, index in enumerate(found)}
-        self.requests: Floats = np.zeros((len(self.item_types), width + len(found)))
-        for number, item_type in enumerate(self.item_types):
-            self.requests[number, :width] = item_type.request
-            for rule in item_type.rules:
-                if rule.group.index in place:
-                    self.requests[number, place[rule.group.index]] = _taken(rule)
+                if _takes(rule) > 0:
+                    rules.setdefault(rule.group.index, rule)
+        return list(rules.values())
 
-    def _find_all_bins(self) -> None:
-        catalog = self.catalog
-        self.bin_types, self.signatures, self.allowed = self._bin_types()
+    def _requests(self) -> Floats:
+        """D x W: resources, then what a unit takes of each host rule."""
+        column = {rule.group.index: self.dense + place for place, rule in enumerate(self.rules)}
+        requests = np.zeros((len(self.item_types), self.dense + len(self.rules)))
+        for number, item_type in enumerate(self.item_types):
+            requests[number, : self.dense] = item_type.request
+            for rule in item_type.rules:
+                if rule.group.index in column:
+                    requests[number, column[rule.group.index]] = _takes(rule)
+        return requests
+
+    def _capacity(self) -> tuple[Floats, Floats]:
+        """Capacity (B x W) and price (B) of the bin types."""
         option = self.bin_types.option
         caps = np.array([_cap(rule) for rule in self.rules])
-        own = np.maximum(catalog.allocatable[:, option].T, 0.0)
-        self.capacity: Floats = np.concatenate([own, np.broadcast_to(caps, (len(option), len(caps)))], axis=1)
-        self.price: Floats = self.bin_types.price * self.packer.premium[option] + self.packer.options.node_cost_per_hour
-        self._fit(self.allowed, self.capacity)
+        resources = np.maximum(self.catalog.allocatable[:, option].T, 0.0)
+        capacity = np.concatenate([resources, np.broadcast_to(caps, (len(option), len(caps)))], axis=1)
+        return capacity, self.bin_types.price * self.packer.premium[option] + self.packer.options.node_cost_per_hour
 
-    def _find_existing(self) -> None:
-        self.room = self._room_existing()
-        here = [item_type.existing for item_type in self.item_types]
-        self.open_to: Bools = np.stack(here, axis=1) if here else np.zeros((len(self.room), 0), dtype=np.bool_)
-        self._fit(self.open_to, self.room)
-
-    def _find_dependent(self) -> Bools:
+    def _dependent(self) -> Bools:
         unlimited = np.ones(len(self.bin_types), dtype=np.bool_)
         for limit in self.limits:
             unlimited &= limit.takes <= 0
-        free = self.allowed[unlimited].any(axis=0) | self.open_to.any(axis=0)
-        return np.asarray(~free & self.allowed.any(axis=0), dtype=np.bool_)
+        independent = self.allowed[unlimited].any(axis=0) | self.open_to.any(axis=0)
+        return np.asarray(~independent & self.allowed.any(axis=0), dtype=np.bool_)
 
-    def _shorten(self) -> Ints:
-        """The shortlist: for each item type the bin types where its share costs least, in all and of every size."""
+    def _shortlist(self) -> Ints:
+        """For each item type the bin types where a unit's share of the bin costs least, in all and of every size."""
         if len(self.bin_types) <= SHORT or not len(self.item_types):
             return np.arange(len(self.bin_types))
-        own = self.capacity[:, : self.dense]
-        inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
-        shares = np.zeros(self.allowed.shape)
-        for column in range(self.dense):
-            np.maximum(shares, inverse[:, column, None] * self.requests[:, column], out=shares)
-        cost = np.where(self.allowed, shares * self.price[:, None], np.inf)
+        shares = largest_shares(self.requests[:, : self.dense], self.capacity[:, : self.dense])
+        cost = np.full(shares.shape, np.inf)
+        np.multiply(shares, self.price[:, None], out=cost, where=self.allowed)
         step = np.floor(np.log(np.maximum(self.price, 1e-6)) / np.log(STEP)).astype(np.int64)
-        found = [_cheapest(cost, np.arange(len(cost)), EACH)]
-        found += [_cheapest(cost, np.flatnonzero(step == one), 1) for one in np.unique(step).tolist()]
-        return np.unique(np.concatenate(found))
+        best = [_cheapest(cost, np.arange(len(cost)), EACH)]
+        best += [_cheapest(cost, np.flatnonzero(step == one), 1) for one in np.unique(step).tolist()]
+        return np.unique(np.concatenate(best))
 
     def size(self, counts: Floats) -> float:
         """The size of these counts (D): their share of all requests, summed over resources."""
         return float(counts @ self.requests[:, : self.dense] @ self.inverse_sum)
 
+    def nodes_by_host_rule(self, counts: Floats) -> Floats:
+        """Per host rule, the new nodes that these counts (D) need."""
+        if not len(self.capacity):
+            return np.zeros(len(self.rules))
+        takes = counts @ self.requests[:, self.dense :]
+        return np.asarray(takes / np.maximum(self.capacity[0, self.dense :], 1.0))
+
     def existing_groups(self) -> list[Ints]:
-        """Existing rows grouped by the item types they let in and by their scarcest resource: bins of the program."""
-        found: dict[bytes, list[int]] = defaultdict(list)
-        here = np.stack([item_type.existing for item_type in self.item_types], axis=1)
+        """Group existing nodes by the item types they let in and by their scarcest resource: bins of the program."""
+        # shares: E x dense, free room as a part of what all units request; lean: in powers of two of the scarcest.
         shares = self.room[:, : self.dense] * self.inverse_sum
         leanest = np.maximum(np.where(self.inverse_sum > 0, shares, np.inf).min(axis=1, keepdims=True), 1e-12)
         lean = np.clip(np.round(np.log2(np.maximum(shares, 1e-12) / leanest)), 0, LEAN).astype(np.int8)
+        groups: dict[bytes, list[int]] = defaultdict(list)
         for row in np.flatnonzero(self.open_to.any(axis=1)).tolist():
-            found[here[row].tobytes() + lean[row].tobytes()].append(row)
-        return [np.array(rows, dtype=np.int64) for rows in found.values()]
+            groups[self.existing[row].tobytes() + lean[row].tobytes()].append(row)
+        return [np.array(rows, dtype=np.int64) for rows in groups.values()]
 
-    def _fit(self, allowed: Bools, capacity: Floats) -> None:
-        """Rule out bins that are too small for one unit."""
+    def _fitting(self, allowed: Bools, capacity: Floats) -> Bools:
+        """Bins x D: of the pairs that are allowed those where the bin (capacity: bins x W) holds one unit."""
+        fitting = allowed.copy()
         for column in range(self.requests.shape[1]):
             asked = np.flatnonzero(self.requests[:, column] > capacity[:, column].min(initial=np.inf))
             if len(asked):
-                allowed[:, asked] &= self.requests[asked, column] <= capacity[:, column, None]
+                fitting[:, asked] &= self.requests[asked, column] <= capacity[:, column, None]
+        return fitting
 
-    def _bin_types(self) -> tuple[BinTypes, Ints, Bools]:
-        """The bin types; where item types settle labels that Provisioners leave open, one copy for each signature."""
+    def _bin_types(self) -> tuple[BinTypes, Bools]:
+        """The bin types, and B x D, the item types that each lets in.
+
+        Where item types settle labels that Provisioners leave open, there is a copy of a bin type for each signature.
+        """
         masks: dict[bytes, int] = {}
-        mask_of = [masks.setdefault(item_type.bits.tobytes(), len(masks)) for item_type in self.item_types]
+        mask_of = [masks.setdefault(each.access.bits.tobytes(), len(masks)) for each in self.item_types]
         bits = [np.frombuffer(key, dtype=np.uint64) for key in masks]
         bin_types = find_bin_types(self.catalog, bits, by_zone=False)
-        lets_in = bin_types.allowed[:, mask_of] if mask_of else np.zeros((len(bin_types), 0), dtype=np.bool_)
-        signatures = np.array([item_type.signature for item_type in self.item_types], dtype=np.int64)
-        kinds = sorted(set(signatures.tolist()) | {0})
-        if len(kinds) == 1:
-            return bin_types, np.zeros(len(bin_types), dtype=np.int64), lets_in
-        picked, signature, tables = [], [], []
-        for kind in kinds:
-            fine = lets_in & np.isin(signatures, (0, kind))
-            useful = np.flatnonzero((fine & (signatures == kind)).any(axis=1)) if kind else np.arange(len(bin_types))
-            picked.append(useful)
-            signature.append(np.full(len(useful), kind, dtype=np.int64))
-            tables.append(fine[useful])
-        rows = np.concatenate(picked)
-        again = BinTypes(
-            bin_types.option[rows],
-            bin_types.offering_key[rows],
-            bin_types.price[rows],
-            bin_types.zone[rows],
-            bin_types.allowed[rows],
-            bin_types.zones,
-        )
-        return again, np.concatenate(signature), np.concatenate(tables)
+        let_in = bin_types.allowed[:, mask_of] if mask_of else np.zeros((len(bin_types), 0), dtype=np.bool_)
+        signatures = np.array([each.access.signature for each in self.item_types], dtype=np.int64)
+        rows, allowed = [], []
+        for signature in sorted(set(signatures.tolist()) | {0}):
+            compatible = let_in & np.isin(signatures, (0, signature))
+            useful = (compatible & (signatures == signature)).any(axis=1)
+            rows.append(np.flatnonzero(useful) if signature else np.arange(len(bin_types)))
+            allowed.append(compatible[rows[-1]])
+        return bin_types.some(np.concatenate(rows)), np.concatenate(allowed)
 
     def _room_existing(self) -> Floats:
-        """E x W: what is free on existing rows without the plan's units, except those that stay fixed there."""
-        table, hosts = self.packer.table, self.packer.hosts
-        count = table.existing
-        free = table.free[:, :count].copy()
-        planned = {rule.group.index: (np.zeros(count), np.zeros(count)) for rule in self.rules}
-        stays = [(one.row, one.item, -one.units) for one in self.fixed]
-        moves = [
-            (row, placement.item, units)
-            for placement in self.packer.placements
-            for row, units in zip(placement.rows, placement.counts, strict=True)
-            if row < count
-        ]
-        for row, item, units in (*moves, *stays):
-            free[:, row] += item.request * units
+        """E x W: what is free on existing nodes without the plan's units, except those that stay fixed there."""
+        hosts, count = self.packer.hosts, self.packer.table.existing
+        free = free_without_plan(self.packer)
+        moves = [(row, item, units) for row, item, units in _placed(self.packer) if row < count]
+        for fixed in self.fixed:
+            free[:, fixed.row] -= fixed.item.request * fixed.units
+            moves.append((fixed.row, fixed.item, -fixed.units))
+
+        # planned: per host rule, the matched pods and the owners (2 x E) that the plan's moving units are.
+        planned = {rule.group.index: np.zeros((2, count)) for rule in self.rules}
+        for row, item, units in moves:
             for rule in item.rules:
                 if rule.group.index in planned:
-                    planned[rule.group.index][0][row] += rule.matched * units
-                    planned[rule.group.index][1][row] += rule.owned * units
+                    planned[rule.group.index][:, row] += (rule.matched * units, rule.owned * units)
         columns = [np.maximum(free, 0.0)]
         for rule in self.rules:
-            matched, owners = hosts.counts(rule.group.index, count)
-            there, owning = matched - planned[rule.group.index][0], owners - planned[rule.group.index][1]
+            matched, owners = hosts.counts(rule.group.index, count) - planned[rule.group.index]
             if rule.group.key.kind is RuleKind.ANTI_AFFINITY:
-                room = np.where((there > 0) | (owning > 0), 0.0, 1.0)
+                room = np.where((matched > 0) | (owners > 0), 0.0, 1.0)
             else:
-                room = np.maximum(0.0, rule.group.key.max_skew - there)
+                room = np.maximum(0.0, rule.group.key.max_skew - matched)
             columns.append(room[None, :])
         return np.ascontiguousarray(np.concatenate(columns).T)
+
+
+def free_without_plan(packer: Packer) -> Floats:
+    """R x E: what is free on existing nodes without the units of the plan."""
+    free: Floats = packer.table.free[:, : packer.table.existing].copy()
+    for row, item, units in _placed(packer):
+        if row < packer.table.existing:
+            free[:, row] += item.request * units
+    return free
+
+
+def _placed(packer: Packer) -> Iterable[tuple[int, Item, int]]:
+    """Every placement as row, item and units."""
+    for placement in packer.placements:
+        for row, units in zip(placement.rows, placement.counts, strict=True):
+            yield row, placement.item, units
+
+
+def _together(held: Iterable[tuple[Item, int]]) -> set[int]:
+    """The ids of items of a row that must stay together: those with a host affinity, and those that it matches."""
+    asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is RuleKind.AFFINITY and r.obeys}
+    return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)} if asked else set()
 
 
 def _pinned(item_type: ItemType) -> bool:
@@ -332,7 +351,7 @@ def _pinned(item_type: ItemType) -> bool:
 
 
 def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
-    """Of these bin types, for each item type the `each` that cost least. cost: B x D."""
+    """Of these bin types, for each item type the `each` that cost least. cost: B x D, $/hour."""
     some = cost[rows]
     if each == 1 or len(rows) <= each:
         best = np.argmin(some, axis=0)[None, :] if each == 1 else np.argsort(some, axis=0, kind="stable")
@@ -341,7 +360,7 @@ def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
     return np.asarray(rows[np.unique(best[np.isfinite(np.take_along_axis(some, best, axis=0))])])
 
 
-def _taken(rule: UnitRule) -> float:
+def _takes(rule: UnitRule) -> float:
     """What a unit takes of the column of a host rule."""
     kind = rule.group.key.kind
     if kind is RuleKind.SPREAD:
@@ -352,22 +371,23 @@ def _taken(rule: UnitRule) -> float:
 
 
 def _cap(rule: UnitRule) -> float:
+    """What an empty node has of the column of a host rule."""
     return 1.0 if rule.group.key.kind is RuleKind.ANTI_AFFINITY else float(rule.group.key.max_skew)
 
 
 def _joined_rules(held: list[tuple[Item, int]]) -> tuple[UnitRule, ...]:
-    """The rules of items that stay together, without affinity over hosts: the unit brings what it asks for."""
+    """The rules of items that stay together, without affinity over hosts: the unit brings the pods it asks for."""
     groups: dict[int, UnitRule] = {}
     for item, count in held:
         for rule in item.rules:
             if rule.group.key.kind is RuleKind.AFFINITY:
                 continue
-            known = groups.get(rule.group.index)
+            before = groups.get(rule.group.index)
             matched, owned = rule.matched * count, rule.owned * count
             groups[rule.group.index] = UnitRule(
                 rule.group,
-                matched + (known.matched if known else 0),
-                owned + (known.owned if known else 0),
-                rule.obeys or (known is not None and known.obeys),
+                matched + (before.matched if before else 0),
+                owned + (before.owned if before else 0),
+                rule.obeys or (before is not None and before.obeys),
             )
     return tuple(groups.values())

@@ -1,8 +1,7 @@
-"""Find the bin types: the offerings worth considering for a set of items, and what each takes of limits.
+"""Bin types: the offerings worth considering for a set of items, and what each takes of limits.
 
-A bin type is a node option (a Provisioner with an instance type) under one offering key (zone and capacity type). Of
-the offering keys of a node option that let the same items in, only the cheapest is kept; per zone where items are
-counted by zone.
+A bin type is a node option (Provisioner x instance type) with one offering key (zone, capacity type). Of the keys of a
+node option that let the same items in, only the cheapest is kept; one per zone where items are counted by zone.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from controller.core.provisioning.resource_space import Bits, Bools, Floats, Int
 class BinTypes:
     """B bin types. option, offering_key, price ($/hour), zone (its place in `zones`): B each.
 
-    allowed: B x M, whether items of mask m may go there.
+    allowed: B x M, whether units of mask m may go there.
     """
 
     option: Ints
@@ -34,17 +33,27 @@ class BinTypes:
     def __len__(self) -> int:
         return len(self.option)
 
+    def some(self, rows: Ints) -> BinTypes:
+        """These bin types, some of them several times."""
+        return BinTypes(
+            self.option[rows],
+            self.offering_key[rows],
+            self.price[rows],
+            self.zone[rows],
+            self.allowed[rows],
+            self.zones,
+        )
+
 
 def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: bool) -> BinTypes:
-    """The bin types for items with these M masks, each a bit set of offering keys per node option."""
+    """Find the bin types for items with these M masks, each a set of offering bits per node option."""
     zones = tuple(sorted({zone for zone, _ in catalog.offering_keys}))
     zone_of = np.array([zones.index(zone) for zone, _ in catalog.offering_keys], dtype=np.int64)
-    # open_to: M x node options x offering keys.
+    # open_to: M masks x T node options x K offering keys.
     shifts = np.arange(len(catalog.offering_keys), dtype=np.uint64)
     table = np.stack(list(masks)) if masks else np.zeros((0, len(catalog)), dtype=np.uint64)
     open_to: Bools = (table[:, :, None] >> shifts) & np.uint64(1) != 0
-    kept = _undominated(catalog.price, open_to, zone_of if by_zone else None)
-    option, key = np.nonzero(kept)
+    option, key = np.nonzero(_undominated(catalog.price, open_to, zone_of if by_zone else None))
     return BinTypes(
         option.astype(np.int64),
         key.astype(np.int64),
@@ -56,7 +65,10 @@ def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: 
 
 
 def _undominated(price: Floats, open_to: Bools, zone_of: Ints | None) -> Bools:
-    """Node options x offering keys: those that let some mask in and that no cheaper key of the option replaces."""
+    """T x K: the offerings that let some mask in, and that no cheaper key of the same node option replaces.
+
+    price: T x K. open_to: M x T x K. zone_of: K, where only a key of the same zone can replace another.
+    """
     kept: Bools = np.isfinite(price) & open_to.any(axis=0)
     keys = price.shape[1]
     for worse in range(keys):
@@ -73,12 +85,12 @@ def _undominated(price: Floats, open_to: Bools, zone_of: Ints | None) -> Bools:
 
 
 def find_limits(catalog: CompiledCatalog, bin_types: BinTypes, bins: int) -> tuple[Limit, ...]:
-    """The limits of Provisioners that have any, over `bins` bins: the bin types come first, other bins take nothing."""
-    found = []
+    """Compile the limits of Provisioners for `bins` bins: the bin types come first, other bins take nothing."""
+    limits = []
     for number, pool in enumerate(catalog.pools):
         rows = np.flatnonzero(catalog.pool_of[bin_types.option] == number)
         for name, left in sorted(pool.headroom.items()):
             takes = np.zeros(bins)
             takes[rows] = [catalog.types[option].capacity.get(name, 0) for option in bin_types.option[rows].tolist()]
-            found.append(Limit(takes, float(left)))
-    return tuple(found)
+            limits.append(Limit(takes, float(left)))
+    return tuple(limits)

@@ -1,6 +1,7 @@
-"""Dual prices: what a unit of each item type is worth, and what a unit of each resource costs in a bin.
+"""Dual prices: the worth of a unit of each item type, and the price of a unit of each resource in a bin.
 
-They come from the linear program over what is still to be placed (`covering`), with the bin types close to being used.
+They are the duals of the linear program (`covering`) over the units still to be placed, with resource prices for the
+bin types that come closest to being used.
 """
 
 from __future__ import annotations
@@ -10,81 +11,94 @@ from dataclasses import replace
 import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, LPEstimate
-from controller.core.provisioning.optimize.covering import ROUNDS, Cover, Covering, Limit, cover
+from controller.core.provisioning.optimize.covering import ROUNDS, Cover, Covering, Limit, cover, worth_bounds
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 NEAR = 60
-"""Offers that are looked at between two optima."""
+"""Bin types on the shortlist of one optimum."""
 EACH = 4
 """At least this many of them for each item type."""
 MANY = 150
 """With more item types than this, similar ones are merged in the linear program."""
 GRAIN = 0.05
-"""Similar: each resource's share of the unit's size is equal when rounded to this."""
+"""Item types are similar if each resource's share of a unit's size is equal when rounded to this."""
 FREE = 1e-6
 """$/hour that all units together are worth at least on free room of existing nodes."""
-HASTE = 3
-"""Rounds of taking in bins, with more item types than `MANY` and a start from an earlier optimum."""
-PRESSING = 40
-"""The most host rules that are columns of the linear program."""
+MERGED_ROUNDS = 3
+"""Rounds of column generation where item types are merged and an earlier optimum gives the first columns."""
+MOST_HOST_RULES = 40
+"""Host rules that are columns of the linear program at most."""
+BINDING = 0.8
+"""A host rule is a column if its units need more than this part of the nodes that the program is expected to use."""
 
 
 class Prices:
-    """The linear program's optimum for some counts: worth per item type, and resource prices for any bin.
+    """The linear program's optimum for `counts` (D units), as prices.
 
-    `shortlist` are the bin types whose best filling comes closest to being worth their cost.
+    worth: D, $/hour of one more unit. worth_in_gaps: D, the same on existing nodes, where every unit is worth
+    something. spared: D, units that the program leaves out because of limits; to be set aside, so that more of the
+    others are placed. cost: B, $/hour of a bin type with what it takes of limits. nodes: nodes of the optimum.
+    shortlist: K bin types whose best filling comes closest to being worth their cost, nearest first;
+    bin_type_prices: K x W, $/hour of a unit of resource there; reach: K, a bound on the worth ($/hour) that each holds.
     """
 
     def __init__(
         self, problem: BinPackingProblem, counts: Floats, lefts: list[float], *, existing: bool, work: WorkBudget
     ) -> None:
+        """lefts: what is left of each limit. existing: whether existing nodes take units, too."""
         self.problem = problem
         self.counts = counts.copy()
         self.lefts = list(lefts)
         self.work = work
         self.groups = problem.existing_groups() if existing else []
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
-        columns = np.arange(problem.dense)
-        if not problem.lp_estimates:
-            problem.lp_estimates.append(LPEstimate(float(self._solve(columns).nodes.sum()), problem.size(self.counts)))
-        lp_estimates = self._find_binding_rules(
-            problem.lp_estimates[-1 if problem.size(self.counts) <= problem.lp_estimates[-1].size else 0]
-        )
-        columns = np.concatenate([columns, lp_estimates])
-        found = self._solve(columns)
-        if len(problem.lp_estimates) == 1:
-            problem.lp_bound = found.price
-        problem.lp_estimates[1:] = [LPEstimate(float(found.nodes.sum()), problem.size(self.counts), lp_estimates)]
-        self.found: Cover = found
-        self.nodes = max(1.0, float(found.nodes.sum()))
-        self.table: Floats = np.zeros((len(found.bins), problem.requests.shape[1]))
-        self.table[:, columns] = found.resource_prices
-        self.worth: Floats = found.worth
-        self.worth_in_gaps: Floats = np.maximum(
-            found.worth, FREE * (problem.requests[:, : problem.dense] @ problem.inverse_sum)
-        )
-        """D: the same on existing rows, where every unit is worth something."""
-        self.spared: Floats = np.minimum(np.floor(found.unplaced + 1e-6), self.counts)
-        """D: units that the program leaves out for limits; set aside, so that more of the others are placed."""
+        self.optimum, columns = self._optimum()
+        optimum = self.optimum
+        self.nodes = max(1.0, float(optimum.nodes.sum()))
+        self.table: Floats = np.zeros((len(optimum.bins), problem.requests.shape[1]))
+        """Resource prices of each bin of the optimum (over W columns)."""
+        self.table[:, columns] = optimum.resource_prices
+        self.worth: Floats = optimum.worth
+        self.worth_in_gaps: Floats = np.maximum(optimum.worth, FREE * problem.sizes)
+        self.spared: Floats = np.minimum(np.floor(optimum.unplaced + 1e-6), self.counts)
         self.cost: Floats = problem.price.copy()
-        for limit, dual in zip(problem.limits, found.limit_prices.tolist(), strict=True):
+        for limit, dual in zip(problem.limits, optimum.limit_prices.tolist(), strict=True):
             self.cost += limit.takes * dual
         self.shortlist, self.bin_type_prices, self.reach = self._near()
 
-    def _find_binding_rules(self, last: LPEstimate) -> Ints:
-        """Columns of host rules that need more nodes than the estimate has, or were columns last time."""
+    def _optimum(self) -> tuple[Cover, Ints]:
+        """Solve the program over resources and the host rules expected to bind; the optimum and its columns.
+
+        The expectation comes from an earlier optimum of the same problem, the first time from one without host rules.
+        """
+        problem, estimates = self.problem, self.problem.lp_estimates
+        size = problem.size(self.counts)
+        resources = np.arange(problem.dense)
+        if not estimates:
+            estimates.append(LPEstimate(float(self._solve(resources).nodes.sum()), size))
+        rules = self._binding_rules(estimates[-1 if size <= estimates[-1].size else 0])
+        columns = np.concatenate([resources, rules])
+        optimum = self._solve(columns)
+        if len(estimates) == 1:
+            problem.lp_bound = optimum.price
+        estimates[1:] = [LPEstimate(float(optimum.nodes.sum()), size, rules)]
+        return optimum, columns
+
+    def _binding_rules(self, last: LPEstimate) -> Ints:
+        """Columns of host rules that need most of the expected nodes, or were columns last time."""
         problem = self.problem
         if not problem.requests.shape[1] > problem.dense or not len(problem.capacity):
             return np.zeros(0, dtype=np.int64)
         nodes = last.nodes * problem.size(self.counts) / max(1e-12, last.size)
-        takes = self.counts @ problem.requests[:, problem.dense :]
-        pressure = takes / np.maximum(problem.capacity[0, problem.dense :], 1.0)
-        pressure[last.columns - problem.dense] += nodes * (takes[last.columns - problem.dense] > 0)
-        order = np.argsort(-pressure, kind="stable")[:PRESSING]
-        return problem.dense + np.sort(order[pressure[order] > 0.8 * nodes])
+        needed = problem.nodes_by_host_rule(self.counts)
+        before = last.columns - problem.dense
+        needed[before] += nodes * (needed[before] > 0)
+        order = np.argsort(-needed, kind="stable")[:MOST_HOST_RULES]
+        return problem.dense + np.sort(order[needed[order] > BINDING * nodes])
 
     def _solve(self, columns: Ints) -> Cover:
+        """Solve the program over these columns: groups of existing nodes (one bin each), then the shortlist."""
         problem, groups = self.problem, self.groups
         first = len(groups)
         shorter = problem.shortlist
@@ -93,40 +107,50 @@ class Prices:
             room = np.stack([problem.room[rows].sum(axis=0) for rows in groups])
             open_to = np.stack([problem.open_to[rows].any(axis=0) for rows in groups])
             capacity, allowed = np.concatenate([room, capacity]), np.concatenate([open_to, allowed])
-        ceiling = np.concatenate([np.ones(first), np.full(len(price), np.inf)])
-        limits = tuple(
-            Limit(np.concatenate([np.zeros(first), limit.takes[shorter]]), left)
-            for limit, left in zip(problem.limits, self.lefts, strict=True)
-        )
-        requests, counts, open_bins, member = self._bundled(problem.requests[:, columns], allowed)
+        requests, counts, open_bins, merged = self._merged(problem.requests[:, columns], allowed)
         program = Covering(
-            requests, counts, capacity[:, columns], np.concatenate([np.zeros(first), price]), ceiling, open_bins, limits
+            requests=requests,
+            counts=counts,
+            capacity=capacity[:, columns],
+            price=np.concatenate([np.zeros(first), price]),
+            ceiling=np.concatenate([np.ones(first), np.full(len(price), np.inf)]),
+            allowed=open_bins,
+            limits=tuple(
+                Limit(np.concatenate([np.zeros(first), limit.takes[shorter]]), left)
+                for limit, left in zip(problem.limits, self.lefts, strict=True)
+            ),
         )
-        start = None if problem.start is None or first else problem.start
-        found = cover(program, HASTE if member is not None and start is not None else ROUNDS, start)
+        start = None if first else problem.start
+        optimum = cover(program, MERGED_ROUNDS if merged is not None and start is not None else ROUNDS, start)
         if not first:
-            problem.start = found.bins[found.nodes > 1e-9]
-        self.work.solved(found.amounts.size, int(np.count_nonzero(counts)) * len(columns))
-        if member is None:
-            return found
-        needed = problem.requests[:, columns] @ found.resource_prices.T
-        worth = np.where(allowed[found.bins].T, needed, np.inf).min(axis=1, initial=np.inf)
+            problem.start = optimum.bins[optimum.nodes > 1e-9]
+        self.work.solved(optimum.amounts.size, int(np.count_nonzero(counts)) * len(columns))
+        if merged is None:
+            return optimum
+
+        # Worth of each item type: what its request costs in the cheapest bin of the program that lets it in.
+        cost = problem.requests[:, columns] @ optimum.resource_prices.T
+        worth = np.where(allowed[optimum.bins].T, cost, np.inf).min(axis=1, initial=np.inf)
         worth = np.where(np.isfinite(worth), worth, 0.0)
-        worth = np.where((worth <= 0) & (self.counts > 0), found.worth[member] * 1e-3, worth)
-        return replace(found, worth=worth, unplaced=self._unbundled(found.unplaced, member))
+        worth = np.where((worth <= 0) & (self.counts > 0), optimum.worth[merged] * 1e-3, worth)
+        return replace(optimum, worth=worth, unplaced=self._split(optimum.unplaced, merged))
 
-    def _unbundled(self, unplaced: Floats, member: Ints) -> Floats:
-        """D: units left out, from those of merged items: the largest of each are left out first."""
-        size = self.problem.requests[:, : self.problem.dense] @ self.problem.inverse_sum
-        rest, found = unplaced.copy(), np.zeros(len(self.counts))
+    def _split(self, unplaced: Floats, merged: Ints) -> Floats:
+        """D: units left out, from those of merged items; of each the largest units are left out first."""
+        rest, split = unplaced.copy(), np.zeros(len(self.counts))
         if unplaced.any():
-            for item_type in np.argsort(-size, kind="stable").tolist():
-                found[item_type] = min(rest[member[item_type]], self.counts[item_type])
-                rest[member[item_type]] -= found[item_type]
-        return found
+            for item_type in np.argsort(-self.problem.sizes, kind="stable").tolist():
+                split[item_type] = min(rest[merged[item_type]], self.counts[item_type])
+                rest[merged[item_type]] -= split[item_type]
+        return split
 
-    def _bundled(self, requests: Floats, allowed: Bools) -> tuple[Floats, Floats, Bools, Ints | None]:
-        """Merge many item types for the linear program: similar ones that the same bins let in become one item."""
+    def _merged(self, requests: Floats, allowed: Bools) -> tuple[Floats, Floats, Bools, Ints | None]:
+        """Merge similar item types that the same bins let in, if there are many, so that the program stays small.
+
+        requests: D x columns. allowed: bins x D. Returns the same for M merged items with their counts, and D numbers
+        of the items that item types are merged into (None: nothing is merged). An item's request is the mean of its
+        units.
+        """
         active = np.flatnonzero(self.counts > 0)
         if len(active) <= MANY:
             return requests, self.counts, allowed, None
@@ -136,37 +160,29 @@ class Prices:
         keys = np.concatenate([direction, self.problem.kinds[:, None]], axis=1)[active]
         _, code = np.unique(keys, axis=0, return_inverse=True)
         code = code.reshape(-1).astype(np.int64)
-        total = int(code.max()) + 1
-        summed = np.zeros((total, requests.shape[1]))
+        items = int(code.max()) + 1
+        summed = np.zeros((items, requests.shape[1]))
         np.add.at(summed, code, requests[active] * self.counts[active, None])
-        both = np.ones((total, len(allowed)), dtype=np.bool_)
-        np.logical_and.at(both, code, allowed[:, active].T)
+        let_in = np.ones((items, len(allowed)), dtype=np.bool_)
+        np.logical_and.at(let_in, code, allowed[:, active].T)
         units: Floats = np.bincount(code, weights=self.counts[active]).astype(np.float64)
-        member = np.zeros(len(self.counts), dtype=np.int64)
-        member[active] = code
-        return summed / units[:, None], units, np.ascontiguousarray(both.T), member
+        merged = np.zeros(len(self.counts), dtype=np.int64)
+        merged[active] = code
+        return summed / units[:, None], units, np.ascontiguousarray(let_in.T), merged
 
     def _near(self) -> tuple[Ints, Floats, Floats]:
-        """The shortlist, resource prices (W) for each of it, and an upper bound on the worth each can hold."""
+        """The shortlist of this optimum, with resource prices and reach (see the class)."""
         problem, shorter = self.problem, self.problem.shortlist
         active = np.flatnonzero(self.counts > 0)
-        worth = self.worth[active]
         allowed = problem.allowed[np.ix_(shorter, active)]
         table = self._distinct()
         if not len(table) or not len(shorter):
             return shorter, np.ones((len(shorter), problem.requests.shape[1])), np.ones(len(shorter))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(worth[:, None] > 1e-12, worth[:, None] / (problem.requests[active] @ table.T), 0.0)
-        reach = np.full(len(shorter), np.inf)
-        which = np.zeros(len(shorter), dtype=np.int64)
-        worth_of = table @ problem.capacity[shorter].T
-        for k in range(len(table)):
-            scale = np.where(allowed, needed[:, k], 0.0).max(axis=1, initial=0.0)
-            with np.errstate(invalid="ignore"):
-                here = np.nan_to_num(scale * worth_of[k], nan=np.inf)
-            which[here < reach] = k
-            reach = np.minimum(reach, here)
+        reach, which = worth_bounds(
+            self.worth[active], problem.requests[active] @ table.T, problem.capacity[shorter] @ table.T, allowed
+        )
         ratio = reach / self.cost[shorter]
+        # Bin types by active item types: ratio, -1 where the type is not let in; `own`: the best for each item type.
         near = np.where(allowed, ratio[:, None], -1.0)
         best = np.argsort(-near, axis=0, kind="stable")[:EACH]
         own = np.unique(best[np.take_along_axis(near, best, axis=0) > 0])
@@ -181,24 +197,24 @@ class Prices:
         return self.table[np.sort(first)]
 
     def of_bin_type(self, number: int) -> Floats:
-        """Resource prices (1 x W) on a bin type, of the shortlist or not."""
+        """Resource prices (1 x W) in a bin type; those of the nearest one if it is not on the shortlist."""
         where = np.flatnonzero(self.shortlist == number)
         return self.bin_type_prices[where[:1]] if len(where) else self.bin_type_prices[:1]
 
     def of_existing(self, row: int) -> Floats:
-        """Resource prices (1 x W) on an existing row."""
-        where = np.flatnonzero(self.found.bins == self.group_of.get(row, -1))
+        """Resource prices (1 x W) in an existing node; 1 each if the program had no bin for it."""
+        where = np.flatnonzero(self.optimum.bins == self.group_of.get(row, -1))
         if not len(where):
             return np.ones((1, self.problem.requests.shape[1]))
         return self.table[where]
 
     def existing_plan(self) -> dict[int, Floats]:
-        """Per existing row, how many units (D) the optimum puts on it and those like it, shared by all of them."""
-        found: dict[int, Floats] = {}
-        if len(self.found.amounts) != len(self.counts):
-            return found
-        for place, number in enumerate(self.found.bins.tolist()):
+        """Per existing node, the units (D) that the optimum puts on its group; nodes of a group share one array."""
+        plan: dict[int, Floats] = {}
+        if len(self.optimum.amounts) != len(self.counts):
+            return plan
+        for place, number in enumerate(self.optimum.bins.tolist()):
             if number < len(self.groups):
-                most = np.ceil(self.found.amounts[:, place] - 1e-6)
-                found.update(dict.fromkeys(self.groups[number].tolist(), most))
-        return found
+                most = np.ceil(self.optimum.amounts[:, place] - 1e-6)
+                plan.update(dict.fromkeys(self.groups[number].tolist(), most))
+        return plan

@@ -1,8 +1,8 @@
-"""Fill many bins at once by dual prices, greedily.
+"""Greedy filling of many bins at once, guided by dual prices.
 
 Each unit has a worth ($/hour that one more of it adds to the linear program's optimum), each resource of a bin a price.
-A unit's density is its worth over the price of what it takes. The price of a resource rises as the bin runs short of
-it, so that cpu and memory run out together. Of units of like density the larger go first; small ones fill the gaps.
+A unit's density is its worth over the price of what it requests. The price of a resource rises as the bin runs short of
+it, so that cpu and memory run out together. Among units of similar density larger ones go first; small ones fill gaps.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 SLACK = 1e-9
-"""Rounding that a request may exceed a host rule's column by."""
-ANY = 1e30
-"""How many units fit that ask for nothing of a resource, over what is free."""
-KEPT = 0.8
-"""Arrays are compacted when no more than this part of the item types still fits some bin."""
+"""Rounding error by which requests may exceed a capacity."""
+UNBOUNDED = 1e30
+"""Units per unit of free resource where an item type does not request the resource."""
+COMPACT_BELOW = 0.8
+"""Arrays are compacted when at most this part of the item types still fits some bin."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillStrategy:
-    """How to fill.
+    """Parameters of the greedy rule.
 
-    scarcity: the power by which a resource's price grows as the bin runs short of it. size: how much larger units are
-    preferred. batch: the part of what fits that is taken at once. floor: the price of a resource that is not scarce, as
-    a part of all prices. urge: how much units go first whose host rules need most of the nodes to come.
+    scarcity: exponent by which a resource's price grows as the bin runs short of it. size: exponent of the preference
+    for larger units. batch: part of the units that fit taken in one step. floor: least price of a resource, as a part
+    of the mean over all resources. urge: factor on the worth of units whose host rules need most of the nodes to come.
     """
 
     scarcity: float = 3.0
@@ -38,44 +38,64 @@ class FillStrategy:
     urge: float = 10.0
 
 
+@dataclass(frozen=True, slots=True)
 class ItemArrays:
-    """D item types: requests D x W, of which the first `dense` columns are resources and the others host rules."""
+    """Requests of D item types over W columns: `dense` resources, then host rules.
 
-    def __init__(self, requests: Floats, dense: int) -> None:
-        self.requests = requests
-        self.dense = dense
-        widest = int((requests[:, dense:] > 0).sum(axis=1).max(initial=0))
-        self.host_columns: Ints = np.full((len(requests), widest), -1, dtype=np.int64)
-        self.host_takes: Floats = np.ones((len(requests), widest))
-        for unit, column in zip(*np.nonzero(requests[:, dense:] > 0), strict=True):
-            place = int((self.host_columns[unit] >= 0).sum())
-            self.host_columns[unit, place] = dense + column
-            self.host_takes[unit, place] = requests[unit, dense + column]
+    A unit has few host rules, so these are stored sparse, H (the most of any item type) per item type.
+
+    requests: D x W. columns: the resources that some item type requests. host_columns: D x H, column numbers, -1 where
+    an item type has fewer rules. host_takes: D x H, amounts. per_unit: dense x D, units per unit of free resource.
+    per_host: D x H, units per unit of free host column.
+    """
+
+    requests: Floats
+    dense: int
+    columns: tuple[int, ...]
+    host_columns: Ints
+    host_takes: Floats
+    per_unit: Floats
+    per_host: Floats
+
+    @classmethod
+    def of(cls, requests: Floats, dense: int) -> ItemArrays:
+        """Compile requests (D x W)."""
+        takes_host = requests[:, dense:] > 0
+        most_rules = int(takes_host.sum(axis=1).max(initial=0))
+        host_columns: Ints = np.full((len(requests), most_rules), -1, dtype=np.int64)
+        host_takes: Floats = np.ones((len(requests), most_rules))
+        for item_type, column in zip(*np.nonzero(takes_host), strict=True):
+            place = int((host_columns[item_type] >= 0).sum())
+            host_columns[item_type, place] = dense + column
+            host_takes[item_type, place] = requests[item_type, dense + column]
         asked = requests[:, :dense].T
-        self.columns: list[int] = np.flatnonzero((asked > 0).any(axis=1)).tolist()
-        """Resources that some unit asks for."""
-        self.per_unit: Floats = np.divide(1.0, asked, out=np.full(asked.shape, ANY), where=asked > 0)
-        self.per_host: Floats = 1.0 / self.host_takes
+        per_unit = np.divide(1.0, asked, out=np.full(asked.shape, UNBOUNDED), where=asked > 0)
+        columns = tuple(np.flatnonzero((asked > 0).any(axis=1)).tolist())
+        return cls(requests, dense, columns, host_columns, host_takes, per_unit, 1.0 / host_takes)
 
     def __len__(self) -> int:
         return len(self.requests)
 
     def some(self, which: Ints) -> ItemArrays:
         """These item types alone."""
-        picked = ItemArrays.__new__(ItemArrays)
-        picked.requests, picked.dense, picked.columns = self.requests[which], self.dense, self.columns
-        picked.host_columns, picked.host_takes = self.host_columns[which], self.host_takes[which]
-        picked.per_unit, picked.per_host = self.per_unit[:, which], self.per_host[which]
-        return picked
+        return ItemArrays(
+            self.requests[which],
+            self.dense,
+            self.columns,
+            self.host_columns[which],
+            self.host_takes[which],
+            self.per_unit[:, which],
+            self.per_host[which],
+        )
 
     def padded(self, free: Floats) -> Floats:
-        """K x (W + 1): what is free, plus slack for rounding, and an infinite column for units without a host rule."""
+        """K x (W + 1) from free capacity K x W: `SLACK` added, and an infinite last column for host column -1."""
         wide = np.full((free.shape[0], free.shape[1] + 1), np.inf)
         np.add(free, SLACK, out=wide[:, :-1])
         return wide
 
     def room(self, free: Floats, most: Floats) -> Floats:
-        """K x D: how many units fit into what is free (`padded`), parts of one included, at most `most` (K x D)."""
+        """K x D: units, fractions included, that fit into free capacity (`padded`), at most `most` (K x D)."""
         room = most.copy()
         for column in self.columns:
             np.minimum(room, free[:, column, None] * self.per_unit[column], out=room)
@@ -86,87 +106,107 @@ class ItemArrays:
         return room
 
 
-def fill(
-    units: ItemArrays,
-    capacity: Floats,
-    prices: Floats,
-    allowed: Bools,
-    counts: Floats,
-    worth: Floats,
-    strategy: FillStrategy,
-    work: WorkBudget,
-) -> Floats:
-    """K x D: K bins filled, each as if it alone could draw on all `counts`.
+@dataclass(frozen=True, slots=True)
+class OpenBins:
+    """K bins with free capacity.
 
-    capacity: K x W. prices: K x W ($/hour of a unit of resource). allowed: K x D. worth: D ($/hour).
+    capacity: K x W. prices: K x W, $/hour of a unit of resource. allowed: K x D, the item types that each bin lets in.
     """
-    dense = units.dense
-    own = capacity[:, :dense]
-    basis = prices[:, :dense] * own
-    basis += strategy.floor / dense * basis.sum(axis=1, keepdims=True) * (own > 0)
-    inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
-    size = (inverse[:, None, :] * units.requests[:, :dense]).max(axis=2, initial=0.0)
-    appeal = worth * np.maximum(size, 1e-6) ** strategy.size
-    taken = np.zeros((len(capacity), len(units)))
-    left = np.where(allowed & (appeal > 0), counts, 0.0)
-    _Filling(units, units.padded(capacity), basis * inverse, inverse, appeal, left, strategy).run(taken, work)
-    return taken
+
+    capacity: Floats
+    prices: Floats
+    allowed: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Units to choose from. items: D item types. counts: D units. worth: D, $/hour of a unit."""
+
+    items: ItemArrays
+    counts: Floats
+    worth: Floats
+
+    @classmethod
+    def of(cls, items: ItemArrays, which: Ints, counts: Floats, worth: Floats) -> Supply:
+        """The supply of these item types alone; `counts` and `worth` are over all of them."""
+        return cls(items.some(which), counts[which], worth[which])
+
+
+def fill(bins: OpenBins, supply: Supply, strategy: FillStrategy, work: WorkBudget) -> Floats:
+    """Fill every bin as if it alone could draw on the whole supply; K x D units taken."""
+    filling = _Filling(bins, supply, strategy)
+    filling.run(work)
+    return filling.taken
 
 
 class _Filling:
-    """Bins being filled. Item types that fit no bin any more, and bins that are full, are dropped from the arrays."""
+    """The state of a filling: one greedy step per iteration in all K bins at once.
 
-    def __init__(
-        self,
-        units: ItemArrays,
-        free: Floats,
-        prices: Floats,
-        inverse: Floats,
-        appeal: Floats,
-        left: Floats,
-        strategy: FillStrategy,
-    ) -> None:
-        self.units, self.free, self.prices, self.inverse = units, free, prices, inverse
-        self.appeal, self.left, self.strategy = appeal, left, strategy
-        self.column: Ints = np.arange(len(units))
-        """The column of `taken` of each item type still considered."""
-        self.row: Ints = np.arange(len(free))
-        """The row of `taken` of each bin still considered."""
+    Rows of the arrays are bins, columns item types; bins without room and item types that fit no bin are dropped from
+    them as the filling goes on. `rows` and `columns` are the places in `taken` of those that remain.
 
-    def run(self, taken: Floats, work: WorkBudget) -> None:
-        """Fill all bins; K x D units go into `taken`."""
+    free: K x (W + 1), see `ItemArrays.padded`. inverse: K x dense, 1 / capacity, 0 where there is none. prices:
+    K x dense, $/hour of a unit of resource, floor included. appeal: K x D, worth ($/hour) times the preference for
+    size. left: K x D, units that the bin may still take.
+    """
+
+    def __init__(self, bins: OpenBins, supply: Supply, strategy: FillStrategy) -> None:
+        self.items, self.strategy = supply.items, strategy
+        self.taken: Floats = np.zeros((len(bins.capacity), len(supply.items)))
+        self.columns: Ints = np.arange(len(supply.items))
+        self.rows: Ints = np.arange(len(bins.capacity))
+        self.free = supply.items.padded(bins.capacity)
+
+        # stock: K x dense, $/hour of all that a bin has of a resource; size: K x D, largest share of a bin per unit.
+        dense = supply.items.dense
+        capacity = bins.capacity[:, :dense]
+        stock = bins.prices[:, :dense] * capacity
+        stock += strategy.floor / dense * stock.sum(axis=1, keepdims=True) * (capacity > 0)
+        self.inverse: Floats = np.divide(1.0, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+        self.prices = stock * self.inverse
+        size = (self.inverse[:, None, :] * supply.items.requests[:, :dense]).max(axis=2, initial=0.0)
+        self.appeal = supply.worth * np.maximum(size, 1e-6) ** strategy.size
+        self.left: Floats = np.where(bins.allowed & (self.appeal > 0), supply.counts, 0.0)
+
+    def run(self, work: WorkBudget) -> None:
+        """Fill until nothing fits any bin."""
         steps = pairs = 0
-        dense = self.units.dense
+        dense = self.items.dense
         while True:
-            room = self.units.room(self.free, self.left)
+            room = self.items.room(self.free, self.left)
             usable = room >= 1.0
-            some: Bools = np.asarray(usable.any(axis=0))
-            fitting = int(np.count_nonzero(some))
+            fits_some: Bools = np.asarray(usable.any(axis=0))
+            fitting = int(np.count_nonzero(fits_some))
             if not fitting:
-                work.filled(taken.shape[1], len(taken), steps, pairs)
+                work.filled(self.taken.shape[1], len(self.taken), steps, pairs)
                 return
             steps, pairs = steps + 1, pairs + room.size
-            if fitting < KEPT * len(some):
+            if fitting < COMPACT_BELOW * len(fits_some):
                 np.copyto(self.left, 0.0, where=~usable)
-                open_still = usable.any(axis=1)
-                which = np.ix_(open_still, some)
-                self._keep(np.flatnonzero(open_still), np.flatnonzero(some))
-                room, usable = room[which], usable[which]
-            scarce = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.strategy.scarcity
-            density = (self.prices / scarce) @ self.units.requests[:, :dense].T
+                has_room = usable.any(axis=1)
+                kept = np.ix_(has_room, fits_some)
+                self._compact(np.flatnonzero(has_room), np.flatnonzero(fits_some))
+                room, usable = room[kept], usable[kept]
+
+            # density: K x D, appeal per $/hour of requested resources at prices raised by scarcity; -1: does not fit.
+            scarcity = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.strategy.scarcity
+            density = (self.prices / scarcity) @ self.items.requests[:, :dense].T
             np.maximum(density, 1e-30, out=density)
             np.divide(self.appeal, density, out=density)
             np.copyto(density, -1.0, where=~usable)
+
+            # Each bin takes a batch of its densest item type. pick: K item types; number: K units, 0 for a full bin.
             pick = density.argmax(axis=1)
             rows = np.arange(len(pick))
             number = np.maximum(1.0, np.floor(np.floor(room[rows, pick]) * self.strategy.batch)) * usable[rows, pick]
-            taken[self.row, self.column[pick]] += number
+            self.taken[self.rows, self.columns[pick]] += number
             self.left[rows, pick] -= number
-            self.free[:, :dense] -= self.units.requests[pick, :dense] * number[:, None]
-            self.free[rows[:, None], self.units.host_columns[pick]] -= self.units.host_takes[pick] * number[:, None]
+            self.free[:, :dense] -= self.items.requests[pick, :dense] * number[:, None]
+            self.free[rows[:, None], self.items.host_columns[pick]] -= self.items.host_takes[pick] * number[:, None]
 
-    def _keep(self, rows: Ints, which: Ints) -> None:
-        self.units, self.column, self.row = self.units.some(which), self.column[which], self.row[rows]
+    def _compact(self, rows: Ints, columns: Ints) -> None:
+        """Keep these bins and item types alone."""
+        self.items, self.columns, self.rows = self.items.some(columns), self.columns[columns], self.rows[rows]
         self.free, self.prices, self.inverse = self.free[rows], self.prices[rows], self.inverse[rows]
-        both = np.ix_(rows, which)
-        self.appeal, self.left = self.appeal[both], self.left[both]
+        kept = np.ix_(rows, columns)
+        self.appeal, self.left = self.appeal[kept], self.left[kept]

@@ -20,7 +20,7 @@ import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
-from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, fill
+from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
@@ -316,7 +316,8 @@ def _generate_patterns(
         if fruitless == FRUITLESS_ROUNDS or work.over:
             break
         strategy = strategies[number % len(strategies)]
-        units = fill(problem.units, bins.capacity, prices, bins.allowed, problem.counts, worth, strategy, work)
+        supply = Supply(problem.units, problem.counts, worth)
+        units = fill(OpenBins(bins.capacity, prices, bins.allowed), supply, strategy, work)
         gain = units @ worth - charge
         useful = range(len(gain)) if number == 0 else np.flatnonzero(gain > TOLERANCE).tolist()
         if not sum([found.add(group, units[group]) for group in useful]):

@@ -1,4 +1,4 @@
-"""Refinement: make a first plan cheaper by packing its units anew.
+"""Refinement: pack the units of a first plan anew, for less money.
 
 Topology domains stay as the first plan allocated them. Small problems are packed by fill patterns (`patterns`); others
 by builds with several strategies (`build`) and then by local search. The cheapest packing is kept if it costs less than
@@ -14,7 +14,7 @@ import numpy as np
 
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.node_table import NodeTable
-from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, free_without_plan
 from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
@@ -23,7 +23,6 @@ from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.rounds import Progress, Rounds
-from controller.core.provisioning.resource_space import Floats
 from controller.core.provisioning.topology.allocation import Allocation
 from controller.core.provisioning.topology.bundles import Bundle, BundleMember, RuleSet, unit_rules
 from controller.core.provisioning.topology.groups import RuleKind
@@ -40,10 +39,9 @@ STRATEGIES = (
 """Ways of filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
 """The part of the work for builds; the rest is for local search."""
-AT_MOST, PER_LOT = 2.3, 2.5e-3
-"""A build that takes more than what is left of the work, times the first, is given up: it ends with nothing to show.
-Many item types make it long, as they make any plan: where they are many, each lets it take so much of a budget of one
-second."""
+AT_MOST, PER_ITEM_TYPE = 2.3, 2.5e-3
+"""A build is given up after `AT_MOST` times the work left; with many item types, which make every build long, after so
+many times the work left per item type (in parts of `SHARE_OF_BUDGET`)."""
 GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
@@ -53,9 +51,9 @@ SHARE_OF_BUDGET = 0.6
 
 
 def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer | None:
-    """A packer with the units packed anew; None where that would leave more out than before, or break a rule.
+    """Return a packer with the units packed anew; None if that would leave more units out, or break a rule.
 
-    `limits` are those of the pools before anything was planned. The caller says which of the two plans is cheaper.
+    limits: of the pools before anything was planned. The caller compares the cost of the two plans.
     """
     packer = rounds.packer
     asked = make_items(_leftovers(rounds, progress), rounds.scale)
@@ -67,7 +65,7 @@ def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_
         return None
     if (best.left > problem.unplaced)[problem.pinned].any():
         return None
-    return _Applied(packer, problem, limits).apply(best)
+    return _Writer(packer, problem, limits).write(best)
 
 
 def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
@@ -91,12 +89,12 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
 
 
 def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget) -> tuple[Packing, bool]:
-    """The cheapest of `best` and a build by each strategy while the work lasts; True where search would be in vain."""
+    """Build by each strategy while the work lasts; the cheapest packing, `best` included, and whether it is final."""
     in_vain = 0
     kept: list[Bin] = []
     for strategy in STRATEGIES:
         before = work.done
-        most = max(AT_MOST, PER_LOT / SHARE_OF_BUDGET * len(problem.item_types)) * (work.allowed - work.done)
+        most = max(AT_MOST, PER_ITEM_TYPE / SHARE_OF_BUDGET * len(problem.item_types)) * (work.allowed - work.done)
         built = Builder(problem, problem.counts, [limit.left for limit in problem.limits], work, most).build(
             strategy, kept
         )
@@ -122,7 +120,7 @@ def _good(packing: Packing, problem: BinPackingProblem) -> bool:
 
 
 def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocation]:
-    """Pods that found no room and that no rule ties to others: what is required of them alone."""
+    """Pods that the first plan left out and that no topology rule ties to others, at their last relaxation level."""
     for one in progress:
         if one.left:
             number, level, choices = one.steps[-1]
@@ -134,32 +132,23 @@ def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocat
                 yield Allocation(bundle, rounds.masks.mask(level, choices), None, one.left)
 
 
-class _Applied:
-    """Writes a packing down as rows and placements."""
+class _Writer:
+    """Writes a packing down as rows and placements of a copy of the first plan's packer."""
 
-    def __init__(self, packer: Packer, problem: BinPackingProblem, limits: Limits) -> None:
+    def __init__(self, first: Packer, problem: BinPackingProblem, limits: Limits) -> None:
         self.problem = problem
-        self.first = packer
-        made = copy(packer)
-        made.table = NodeTable(self._existing_free(packer))
-        made.hosts = HostCounts(made.table.room)
-        made.limits = limits
-        made.placements = []
-        self.packer = made
+        self.packer = copy(first)
+        self.packer.table = NodeTable(free_without_plan(first))
+        self.packer.hosts = HostCounts(self.packer.table.room)
+        self.packer.limits = limits
+        self.packer.placements = []
         self.sources = [list(item_type.sources) for item_type in problem.item_types]
+        """Units of each plain item type that are not written down yet, by the item that they belong to."""
 
-    def _existing_free(self, packer: Packer) -> Floats:
-        free = packer.table.free[:, : packer.table.existing].copy()
-        for placement in packer.placements:
-            for row, count in zip(placement.rows, placement.counts, strict=True):
-                if row < packer.table.existing:
-                    free[:, row] += placement.item.request * count
-        return free
-
-    def apply(self, packing: Packing) -> Packer:
-        """The packer with the packing's rows."""
-        for frozen in self.problem.fixed:
-            self._place(frozen.item, frozen.row, frozen.units)
+    def write(self, packing: Packing) -> Packer:
+        """Return the packer with the packing's nodes and placements."""
+        for fixed in self.problem.fixed:
+            self._place(fixed.item, fixed.row, fixed.units)
         for one in packing.bins:
             row = one.number if one.existing else self._open(one)
             for number in np.flatnonzero(one.units).tolist():
@@ -167,10 +156,9 @@ class _Applied:
         return self.packer
 
     def _open(self, one: Bin) -> int:
-        row = self.packer.open_blank(int(self.problem.bin_types.option[one.number]), 1)
-        self.packer.table.offering_bits[row] &= np.uint64(1) << np.uint64(
-            int(self.problem.bin_types.offering_key[one.number])
-        )
+        bin_types = self.problem.bin_types
+        row = self.packer.open_blank(int(bin_types.option[one.number]), 1)
+        self.packer.table.offering_bits[row] &= np.uint64(1) << np.uint64(int(bin_types.offering_key[one.number]))
         return row
 
     def _place_units(self, number: int, row: int, units: int) -> None:

@@ -1,8 +1,8 @@
-"""Count the work of refinement, which stands for time: the core reads no clock, so that equal problems get equal plans.
+"""Count the work of refinement in place of time: the core reads no clock, so that equal problems get equal plans.
 
-One unit of work is what one core at about 3 GHz does in one second. The coefficients below were fitted to CPU times
-measured there: seconds for each call, for each step, and for each element of the arrays that a call goes through. On
-another machine the same work takes more or less time, and gives the same plan.
+One unit of work is what one core at about 3 GHz does in one second. The coefficients were fitted to CPU times measured
+there: seconds for each call, for each step, and for each element of the arrays that a call goes through. On another
+machine the same work takes more or less time, and gives the same plan.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class WorkBudget:
-    """The work allowed, and the work done so far."""
+    """Work allowed and work done, in the unit above."""
 
     allowed: float
     done: float = 0.0
@@ -23,25 +23,25 @@ class WorkBudget:
         return self.done >= self.allowed
 
     def filled(self, items: int, bins: int, steps: int, pairs: int) -> None:
-        """Count one call of `fill`: item types and bins, its steps, and the pairs of both that the steps looked at."""
+        """Count a call of `fill`: item types, bins, steps, and pairs of item type and bin summed over the steps."""
         self.done += 120e-6 + 6e-8 * items * bins + 45e-6 * steps + 8e-9 * pairs
 
     def ranked(self, items: int, bins: int) -> None:
-        """Count one ranking of bin types by what they could hold."""
+        """Count a ranking of bin types by the worth that they could hold."""
         self.done += 80e-6 + 1.2e-8 * items * bins
 
     def searched(self, items: int, bins: int) -> None:
-        """Count one choice among filled bins: those to empty, or those to fill up."""
+        """Count a choice among filled bins, of those to empty or to top up."""
         self.done += 150e-6 + 1.5e-8 * items * bins
 
     def solved(self, cells: int, rows: int) -> None:
-        """Count one linear program: pairs of item and bin, and pairs of item and resource or host rule."""
+        """Count a linear program: pairs of item and bin, and pairs of item and resource or host rule."""
         self.done += 2e-3 + 4e-6 * (cells + rows)
 
     def enumerated(self, states: int, bins: int) -> None:
-        """Count one enumeration of fill patterns: ways to choose units, and groups of bins."""
+        """Count an enumeration of fill patterns: ways to choose units, and groups of bins."""
         self.done += 1e-3 + 2e-8 * states * bins
 
     def solved_integers(self, columns: int) -> None:
-        """Count one integer program over fill patterns."""
+        """Count an integer program over fill patterns."""
         self.done += 10e-3 + 1.5e-3 * columns

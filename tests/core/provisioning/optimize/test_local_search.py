@@ -12,18 +12,9 @@ from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
-from controller.core.provisioning.optimize.build import (
-    CANDIDATES,
-    FEW,
-    LATE,
-    Bin,
-    Builder,
-    Pace,
-    Packing,
-    first_packing,
-)
+from controller.core.provisioning.optimize.build import Bin, Builder, Pace, Packing, first_packing
 from controller.core.provisioning.optimize.local_search import Search
-from controller.core.provisioning.optimize.refine import AT_MOST, STRATEGIES, cheapest
+from controller.core.provisioning.optimize.refine import STRATEGIES, cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
@@ -57,14 +48,14 @@ def scattered(stock: BinPackingProblem, cheapest_type: str) -> Packing:
 
 def searched(stock: BinPackingProblem, start: Packing, seconds: float = 5.0) -> Packing:
     """The search's packing; it holds what the start held, within every bin's room."""
-    found = Search(stock, start, STRATEGIES, WorkBudget(seconds)).run()
-    held = np.sum([one.units for one in found.bins], axis=0) + found.left
+    better = Search(stock, start, STRATEGIES, WorkBudget(seconds)).run()
+    held = np.sum([one.units for one in better.bins], axis=0) + better.left
     assert held.tolist() == (np.sum([one.units for one in start.bins], axis=0) + start.left).tolist()
-    for one in found.bins:
+    for one in better.bins:
         assert not one.existing
         assert (one.units @ stock.requests <= stock.capacity[one.number] + 1e-6).all()
         assert stock.allowed[one.number][one.units > 0].all()
-    return found
+    return better
 
 
 def test_nodes_that_hold_one_pod_each_are_merged() -> None:
@@ -95,10 +86,10 @@ def test_limits_hold_for_what_is_merged() -> None:
         catalog=[*KINDS, instance_type(name="c5.9xlarge", cpu=36, price=0.01, capacity_types=(keys.ON_DEMAND,))],
     )
     stock = stock_of(posed)
-    found = searched(stock, scattered(stock, "c5.large"))
+    merged = searched(stock, scattered(stock, "c5.large"))
     (limit,) = stock.limits
-    assert sum(float(limit.takes[one.number]) for one in found.bins) <= limit.left
-    assert found.cost(stock) < 4 * 0.102
+    assert sum(float(limit.takes[one.number]) for one in merged.bins) <= limit.left
+    assert merged.cost(stock) < 4 * 0.102
 
 
 def test_the_same_start_and_work_give_the_same_packing() -> None:
@@ -197,13 +188,14 @@ def test_where_a_build_is_given_up_the_search_begins_with_the_first_plan() -> No
     best = cheapest(stock, work)
     assert not best.left.any()
     assert best.cost(stock) <= first_packing(stock).cost(stock)
-    assert work.done < AT_MOST * work.allowed + 0.01
+    assert work.done < 4 * work.allowed
 
 
-def test_a_build_that_runs_late_looks_at_fewer_offers() -> None:
+def test_a_build_that_runs_late_tries_fewer_bin_types_per_node() -> None:
     work = WorkBudget(1.0)
     pace = Pace(work, most=0.4)
-    work.done = LATE * 0.4 - 0.01
-    assert pace.candidates == CANDIDATES
-    work.done = LATE * 0.4
-    assert pace.candidates == FEW < CANDIDATES
+    at_first = pace.candidates
+    work.done = 0.1
+    assert pace.candidates == at_first
+    work.done = 0.39
+    assert 0 < pace.candidates < at_first

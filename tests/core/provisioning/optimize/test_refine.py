@@ -164,9 +164,9 @@ def test_a_larger_budget_is_never_dearer_than_the_first_plan() -> None:
         *pending_pods(10, requests={"cpu": "100m", "memory": "2Gi"}),
     ]
     posed = problem(pending=pods)
-    found = [cost(solved(posed, SolveOptions(budget_seconds=budget))) for budget in (0.0, 0.05, 0.5, 5.0)]
-    assert found == sorted(found, reverse=True)
-    assert found[-1] <= 1.25 * bound(posed).price_per_hour
+    costs = [cost(solved(posed, SolveOptions(budget_seconds=budget))) for budget in (0.0, 0.05, 0.5, 5.0)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] <= 1.25 * bound(posed).price_per_hour
 
 
 @pytest.mark.parametrize("topology", ["none", "spread", "affinity", "all"])
