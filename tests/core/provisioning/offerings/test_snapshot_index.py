@@ -39,7 +39,7 @@ def thought_away(posed: SchedulingProblem, name: str) -> SchedulingProblem:
 def never_there(posed: SchedulingProblem, name: str) -> SchedulingProblem:
     """The problem in a cluster that has no such node, and none of its pods."""
     here = posed.snapshot
-    nodes = {each: found for each, found in here.nodes.items() if each != name}
+    nodes = {each: standing for each, standing in here.nodes.items() if each != name}
     pods = {key: pod for key, pod in here.pods.items() if pod.node_name != name}
     left = tuple(each for each in posed.nodes if each.name != name)
     return replace(posed, nodes=left, snapshot=replace(here, nodes=FrozenMap(nodes), pods=FrozenMap(pods)))
