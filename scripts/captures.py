@@ -29,8 +29,8 @@ from rich.text import Text
 
 from controller.cli.cluster.cluster_view import ClusterLocation
 from controller.cli.cluster.live_view import watch_cluster
-from controller.cli.inputs.scenario import state_of
-from controller.cli.inputs.sources import read_cluster
+from controller.cli.inputs.objects import read_cluster
+from controller.cli.inputs.scenario import cluster_of
 from controller.cli.view.command import LiveReader
 from controller.cli.view.screen import ScreenState, page
 from controller.core.provisioning.problem import provisionable
@@ -90,7 +90,8 @@ def fill(kube: KubeClient) -> str:
     kube.create(PODS, {"metadata": {"name": "stuck"}, "spec": {"containers": [container]}}, "default")
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
-        snapshot, _ = state_of([each for each in read_cluster(kube).located if each.kind != "ConfigMap"])
+        cluster, _ = cluster_of([each for each in read_cluster(kube).located if each.kind != "ConfigMap"])
+        snapshot = cluster.snapshot()
         waiting = [pod.name for pod in snapshot.pods.values() if provisionable(pod)]
         ours = [node.name for node in snapshot.nodes.values() if node.initialized and node.pods]
         if waiting == ["stuck"] and ours and len(ours) == len(snapshot.nodes):

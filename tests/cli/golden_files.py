@@ -15,7 +15,7 @@ from controller.aws.catalog.offline_catalog import shipped_catalog
 from controller.cli.check import findings
 from controller.cli.check.findings import Finding, Level
 from controller.cli.cluster import simulation_report
-from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, build_cluster_view, source_for
+from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, build_cluster_view
 from controller.cli.cluster.simulation import Simulation, simulate
 from controller.cli.explain import answer
 from controller.cli.explain.explain_node import explain_node
@@ -24,6 +24,7 @@ from controller.cli.explain.explain_provisioner import explain_provisioner
 from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import unfold
 from controller.cli.inputs.scenario import scenario
+from controller.cli.inputs.sources import source_for
 from controller.cli.simulate import comparison
 from controller.cli.view.screen import ScreenState, page
 from controller.cli.view.view_data import assess, view_of
@@ -94,7 +95,7 @@ def simulated(*requirements: tuple[str, str, list[str]], replicas: int = 9) -> S
     wanted = scenario("after" if len(requirements) > 1 else "before", placed, report)
     assert wanted is not None, report.problems
     dump = unfold([LocatedObject({"kind": "ClusterDump", "objects": [], "catalog": catalog()}, "dump")], report)
-    return simulate(wanted, source_for("us-east-1", Settings("c"), ClusterLocation(), dump.catalog).types)
+    return simulate(wanted, source_for("", "us-east-1", Settings("c"), dump.catalog).types)
 
 
 def decided() -> tuple[Entry, ...]:

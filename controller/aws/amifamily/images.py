@@ -12,9 +12,9 @@ from controller.aws.amifamily.family import AMIFamily, ImageAlias
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.ttl_cache import Cache
 from controller.aws.api.type_info import ARCHITECTURES
-from controller.aws.network.selector_filters import ID_KEYS, comma_list, shown
+from controller.aws.network.selector_filters import shown
 from controller.core.api import labels as keys
-from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.nodetemplate import ID_KEYS, AWSNodeTemplate, comma_list
 from controller.core.cloud import InstanceType
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.errors import NodeTemplateError

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from controller.core.api.nodetemplate import ID_KEYS, comma_list
+
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
-
-ID_KEYS = frozenset({"aws-ids", "aws::ids"})
 
 
 def filters(selector: Mapping[str, str], id_filter: str) -> list[FilterTypeDef]:
@@ -26,11 +26,6 @@ def filters(selector: Mapping[str, str], id_filter: str) -> list[FilterTypeDef]:
         else:
             wanted.append({"Name": f"tag:{key}", "Values": comma_list(value)})
     return wanted
-
-
-def comma_list(text: str) -> list[str]:
-    """The trimmed parts between commas, empty ones left out."""
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def shown(selector: Mapping[str, str]) -> str:

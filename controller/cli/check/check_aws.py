@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import controller
+from controller.aws.account_check import SPOT_ROLE, caller, has_spot_role, quotas
+from controller.aws.api.aws_errors import translated
+from controller.aws.api.clients import Clients, make_clients
+from controller.aws.permissions import check_permissions
+from controller.aws.provider import AWSProvider
 from controller.cli.check.findings import Check, Finding, ok, problem, warning
 from controller.cli.formatting import count, percent
+from controller.cli.inputs.sources import live_provider
 from controller.core.api.labels import CAPACITY_TYPE, SPOT
 from controller.core.api.provisioner import Provisioner
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, CloudUnauthorizedError
 from controller.settings import Settings
-
-if TYPE_CHECKING:
-    from controller.aws.api.clients import Clients
-    from controller.aws.provider import AWSProvider
 
 NEAR_QUOTA = 0.8
 ADVISED = {
@@ -50,14 +52,10 @@ class AwsCheck:
 
     def identity(self) -> Iterator[Finding]:
         """The identity whose permissions are checked."""
-        from controller.aws.account_check import caller
-
         yield ok("AWS", f"{caller()}, region {self.clients.region}: the checks below use its permissions")
 
     def permissions(self) -> Iterator[Finding]:
         """The controller's permissions, tried by dry runs."""
-        from controller.aws.permissions import check_permissions
-
         try:
             refused = check_permissions(self.clients, self.settings)
         except CloudUnauthorizedError as error:
@@ -91,8 +89,6 @@ class AwsCheck:
 
     def queue(self) -> Iterator[Finding]:
         """The queue of interruption messages exists."""
-        from controller.aws.api.aws_errors import translated
-
         name = self.settings.interruption_queue_name
         if not name:
             remedy = "set aws.interruptionQueueName; without it spot nodes are not drained in their two minutes"
@@ -108,8 +104,6 @@ class AwsCheck:
 
     def spot(self) -> Iterator[Finding]:
         """The service-linked role, where a Provisioner may buy spot."""
-        from controller.aws.account_check import SPOT_ROLE, has_spot_role
-
         if not any(_buys(each, SPOT) for each in self.snapshot.provisioners.values()):
             return
         if has_spot_role():
@@ -121,8 +115,6 @@ class AwsCheck:
 
     def quotas(self) -> Iterator[Finding]:
         """Running vCPUs against the account's quotas."""
-        from controller.aws.account_check import quotas
-
         for quota in quotas(self.clients):
             subject = f"Quota {quota.family} {quota.capacity_type}"
             limit = quota.limit_vcpus
@@ -132,6 +124,12 @@ class AwsCheck:
                 yield warning(subject, f"{text} ({share})", "ask for more in Service Quotas before launches fail")
             else:
                 yield ok(subject, text)
+
+
+def connected(settings: Settings, snapshot: Snapshot) -> AwsCheck:
+    """The checks with the caller's credentials and region. Raises CloudUnauthorizedError without a region."""
+    clients = make_clients(version=controller.__version__)
+    return AwsCheck(clients, live_provider(settings, clients), settings, snapshot)
 
 
 def _buys(provisioner: Provisioner, capacity_type: str) -> bool:

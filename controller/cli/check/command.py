@@ -9,10 +9,9 @@ import click
 
 from controller.cli import output
 from controller.cli.check import findings
-from controller.cli.check.findings import Check, Finding, Level, unknown
+from controller.cli.check.findings import Finding, Level, unknown
 from controller.cli.output import Command, cluster_options, output_option
 from controller.core.api.document import mapping, text
-from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
 from controller.kube.client import KubeClient
 from controller.settings import Settings
@@ -32,7 +31,7 @@ def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: s
 
     Exit code: 0 no problem (warnings don't count), 3 a problem, 1 the cluster does not answer.
     """
-    from controller.cli.inputs.sources import kube_client
+    from controller.cli.inputs.objects import kube_client
 
     with output.progress("Checking"):
         results = tuple(run_checks(kube_client(kubeconfig, context), namespace, aws=not skip_aws))
@@ -47,12 +46,11 @@ def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: s
 def run_checks(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Finding]:
     """All findings. Raises KubeError when the cluster does not answer."""
     from controller.cli.check.check_cluster import ClusterCheck
-    from controller.cli.inputs.scenario import state_of
-    from controller.cli.inputs.sources import read_cluster
+    from controller.cli.inputs.objects import read_cluster
+    from controller.cli.inputs.scenario import cluster_of
 
-    objects = read_cluster(kube).located
-    plain = [each for each in objects if each.kind != "ConfigMap"]
-    snapshot, _ = state_of(plain)
+    cluster, _ = cluster_of([each for each in read_cluster(kube).located if each.kind != "ConfigMap"])
+    snapshot = cluster.snapshot()
     of_cluster = ClusterCheck(kube, snapshot, namespace, time.time())
     settings, finding = _settings(kube, namespace)
     yield from findings.collect([*of_cluster.checks()])
@@ -62,25 +60,18 @@ def run_checks(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Findi
     if settings is None:
         yield unknown("AWS", "not checked: the settings are needed for it")
         return
-    yield from findings.collect(_aws(settings, snapshot))
-
-
-def _aws(settings: Settings, snapshot: Snapshot) -> tuple[tuple[str, Check], ...]:
-    from controller.aws.api.clients import make_clients
-    from controller.cli.check.check_aws import AwsCheck
-    from controller.cli.inputs.sources import live_provider
+    from controller.cli.check.check_aws import connected  # boto3 is slow to import
 
     try:
-        clients = make_clients()
-        provider = live_provider(settings)
+        of_aws = connected(settings, snapshot)
     except CloudError as error:
-        message = str(error)
-        return (("AWS", lambda: [unknown("AWS", message)]),)
-    return AwsCheck(clients, provider, settings, snapshot).checks()
+        yield unknown("AWS", str(error))
+        return
+    yield from findings.collect(of_aws.checks())
 
 
 def _settings(kube: KubeClient, namespace: str) -> tuple[Settings | None, Finding]:
-    from controller.cli.inputs.sources import read_settings
+    from controller.cli.inputs.objects import parse_settings, read_settings
 
     config_map = read_settings(kube)
     if config_map is None:
@@ -88,7 +79,7 @@ def _settings(kube: KubeClient, namespace: str) -> tuple[Settings | None, Findin
         return None, findings.problem("Settings", "there is no ConfigMap karpenter-global-settings", remedy)
     where = f"{text(mapping(config_map.get('metadata')).get('namespace'))}/karpenter-global-settings"
     try:
-        settings = Settings.parse({str(key): str(value) for key, value in mapping(config_map.get("data")).items()})
+        settings = parse_settings(config_map)
     except ValidationError as error:
         return None, findings.problem("Settings", "\n".join(map(str, error.problems)), f"correct ConfigMap {where}")
     return settings, findings.ok("Settings", f"ConfigMap {where} is valid, cluster {settings.cluster_name}")

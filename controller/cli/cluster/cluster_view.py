@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
-from controller.aws.catalog.offline_catalog import ASSUMED_SPOT_SHARE, OfflineTypes, RegionCatalog, shipped_catalog
 from controller.cli.cluster.decision_log import decisions, prices_on_record
 from controller.cli.cluster.node_facts import Prices, capacity_type
 from controller.cli.cluster.simulation import node_prices
-from controller.cli.inputs.objects import Objects, read_objects
+from controller.cli.inputs.objects import Objects, kube_client, read_cluster, read_objects
 from controller.cli.inputs.scenario import cluster_of
-from controller.cli.inputs.sources import (
-    DEFAULT_REGION,
-    LIVE,
-    Source,
-    kube_client,
-    live_types,
-    offline_types,
-    read_cluster,
-)
+from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, RegionCatalog, Source, source_for, unpriced_source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs, CatalogView
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import INSTANCE_TYPE, REGION, ZONE
+from controller.core.api.labels import INSTANCE_TYPE, ZONE
 from controller.core.api.strict import Report
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build
@@ -44,7 +34,7 @@ class ClusterLocation:
     context: str = ""
     file: str = ""
     catalog: str = ""
-    """`live`: AWS's types and prices of now; else the dump's, else those of the release."""
+    """`live`: AWS's types and prices of now; `shipped`: the release's; empty: the dump's, else the release's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +102,8 @@ def build_cluster_view(objects: Objects, where: ClusterLocation, kube: KubeClien
     """Build the view from objects. Nodes that are still starting get the allocatable of their instance type."""
     cluster, settings = cluster_of(objects.located)
     snapshot = cluster.snapshot()
-    source = source_for(region_of(snapshot), settings, where, objects.catalog)
+    region = (objects.catalog.region if objects.catalog else objects.region) or DEFAULT_REGION
+    source = source_or_none(where.catalog, region, settings, objects.catalog)
     with ThreadExecutors() as executors:
         view = Catalogs(source.types, executors.executor("catalog", CATALOG_WORKERS)).view(snapshot)
     add_instance_types(cluster, view)
@@ -126,20 +117,11 @@ def add_instance_types(cluster: Cluster, view: CatalogView) -> None:
         cluster.set_instance_types(name, {entry.name: entry for entry in types})
 
 
-def source_for(region: str, settings: Settings, where: ClusterLocation, catalog: RegionCatalog | None = None) -> Source:
-    """Types and prices for a region, none for one without a shipped catalog. Raises CloudError for live ones."""
-    if where.catalog == LIVE:
-        return live_types(settings)
+def source_or_none(choice: str, region: str, settings: Settings, dumped: RegionCatalog | None = None) -> Source:
+    """See `source_for`; no types and prices for a region without a shipped catalog. Raises CloudError for live ones."""
     try:
-        known = catalog or shipped_catalog(region)
+        return source_for(choice, region, settings, dumped)
     except CloudError as error:
-        types = OfflineTypes(RegionCatalog(region, "", "", {}, {}, {}), settings)
-        return Source(types, types, f"No prices: {error}")
-    return offline_types(known, settings, (), ASSUMED_SPOT_SHARE)
-
-
-def region_of(snapshot: Snapshot) -> str:
-    """The region of most nodes; the default region when no node has the label."""
-    counts = Counter(node.node.labels.get(REGION, "") for node in snapshot.nodes.values())
-    counts.pop("", None)
-    return counts.most_common(1)[0][0] if counts else DEFAULT_REGION
+        if choice == LIVE:
+            raise
+        return unpriced_source(region, settings, error)

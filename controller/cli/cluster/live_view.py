@@ -15,9 +15,10 @@ from logging import CRITICAL
 
 import structlog
 
-from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, add_instance_types, region_of, source_for
+from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, add_instance_types, source_or_none
 from controller.cli.cluster.decision_log import on_record, prices_on_record
-from controller.cli.inputs.sources import LIVE, Source, kube_client
+from controller.cli.inputs.objects import kube_client, parse_settings, region_of
+from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, Source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.core.api.document import Document, mapping
 from controller.core.api.frozen import EMPTY
@@ -121,7 +122,8 @@ class LiveCluster:
         """The cluster as known now. Raises CloudError with live prices."""
         snapshot = self.informers.snapshot()
         settings, said = self._read_settings()
-        types = self._types_for(region_of(snapshot), settings)
+        region = region_of(node.node.labels for node in snapshot.nodes.values()) or DEFAULT_REGION
+        types = self._types_for(region, settings)
         last = self._last
         entries = on_record(self.record.objects(), limit=MOST_SHOWN)
         recorded = EMPTY if self.where.catalog == LIVE else prices_on_record(entries)
@@ -143,9 +145,8 @@ class LiveCluster:
     def _read_settings(self) -> tuple[Settings, tuple[str, ...]]:
         """The settings, or the last valid ones with the problems of the present ones."""
         for each in self.config.objects():
-            data = {str(key): str(value) for key, value in mapping(each.get("data")).items()}
             try:
-                self._settings = Settings.parse({"aws.clusterName": "unnamed", **data})
+                self._settings = parse_settings(each, "unnamed")
             except ValidationError as error:
                 return self._settings, tuple(f"{CONFIG_MAP}: {problem}" for problem in error.problems)
         return self._settings, ()
@@ -154,9 +155,8 @@ class LiveCluster:
         own, now = self._types, self.clock.monotonic()
         stale = own is not None and self.where.catalog == LIVE and now - own.since > PRICES_SECONDS
         if own is None or own.key != (region, settings) or stale:
-            source = source_for(region, settings, self.where)
-            catalogs = Catalogs(source.types, self.executor)
-            self._types = own = _Types((region, settings), source, catalogs, now)
+            source = source_or_none(self.where.catalog, region, settings)
+            self._types = own = _Types((region, settings), source, Catalogs(source.types, self.executor), now)
         return own
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from controller.aws.network.selector_filters import ID_KEYS, comma_list
 from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.nodetemplate import ID_KEYS, comma_list
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
 from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 
@@ -140,7 +140,7 @@ class ToV1:
                 own, f"amiFamily {family}: v1 finds no image for it", "name one in amiSelectorTerms, by id or tag"
             )
         for key in ("subnetSelector", "securityGroupSelector", "amiSelector"):
-            ids = set(mapping(spec.get(key))) & ID_KEYS
+            ids = mapping(spec.get(key)).keys() & ID_KEYS
             if ids and len(mapping(spec.get(key))) > len(ids):
                 self._lose(own, f"tags of {key} beside ids", "an id needs no tags; look whether all of them had those")
         class_spec["subnetSelectorTerms"] = list(_terms(mapping(spec.get("subnetSelector"))))

@@ -40,9 +40,7 @@ SETTINGS = (
 
 @click.command(cls=Command)
 @cluster_options
-@click.option(
-    "-f", "--file", "file", default="-", metavar="FILE", help="ClusterLocation to write; .gz compresses. [default: -]"
-)
+@click.option("-f", "--file", "file", default="-", metavar="FILE", help="File to write; .gz compresses. [default: -]")
 @click.option("--catalog", default="", type=click.Choice(["", "live"]), metavar="live",
               help="Include AWS's types and prices of now, so that plans use the same.")  # fmt: skip
 @click.option("--salt", default="", metavar="TEXT", help="Salt of the pseudonyms. [default: the cluster's secret id]")
@@ -52,7 +50,7 @@ def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> N
     It has requests, constraints, sizes, types, zones, prices, times. It has no names (but pseudonyms, the same in every
     dump of a cluster), images, environment, commands, secrets, annotations, user data, tags, discounts, events.
     """
-    from controller.cli.inputs.sources import kube_client
+    from controller.cli.inputs.objects import kube_client
 
     with output.progress("Reading the cluster"):
         snapshot = document(kube_client(kubeconfig, context), salt, live_catalog=catalog == "live")
@@ -73,7 +71,8 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     """The dump as JSON values. Raises KubeError, and CloudError with a live catalog."""
     from controller.cli.dump.anonymize import anonymous
     from controller.cli.dump.pseudonyms import Pseudonyms
-    from controller.cli.inputs.sources import live_provider, read_cluster
+    from controller.cli.inputs.objects import read_cluster
+    from controller.cli.inputs.sources import live_catalog as read_live_catalog
 
     objects = [each.document for each in read_cluster(kube).located]
     names = Pseudonyms(hashlib.sha256((salt or _own_id(objects)).encode()).digest())
@@ -86,9 +85,7 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
         "objects": [*anonymous(objects, names), *_settings(mapping(settings.get("data")))],
     }
     if live_catalog:
-        provider = live_provider(_valid(settings))
-        provider.refresh()
-        snapshot["catalog"] = provider.region_catalog().document()
+        snapshot["catalog"] = read_live_catalog(_valid(settings)).document()
     return snapshot
 
 
@@ -106,7 +103,9 @@ def _settings(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _valid(settings: Mapping[str, Any]) -> Settings:
+    from controller.cli.inputs.objects import parse_settings
+
     try:
-        return Settings.parse({str(key): str(value) for key, value in mapping(settings.get("data")).items()})
+        return parse_settings(settings)
     except ValidationError:
         return Settings(cluster_name="dumped")

@@ -1,18 +1,23 @@
-"""Objects of files, with stack configuration and dumps unfolded into the objects they hold."""
+"""Objects of files or of a live cluster; stack configuration and dumps are unfolded into the objects they hold."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from controller.aws.catalog.offline_catalog import RegionCatalog, read_catalog
 from controller.cli.inputs.files import LocatedObject, read_files
+from controller.cli.inputs.sources import RegionCatalog, read_catalog
 from controller.cli.inputs.stack_file import stack_objects, stack_region
-from controller.core.api.document import mapping, objects
+from controller.core.api.document import Document, mapping, objects
 from controller.core.api.labels import REGION
 from controller.core.api.strict import Report
-from controller.settings import CONFIG_MAP
+from controller.errors import ForbiddenError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS
+from controller.settings import CONFIG_MAP, Settings
 
 STACK, DUMP = "StackConfig", "ClusterDump"
 CONFIGURATION = ("Provisioner", "AWSNodeTemplate")
@@ -41,13 +46,14 @@ class Objects:
     @property
     def region(self) -> str:
         """The region of most nodes; empty when no node has the label."""
-        labels = (
-            mapping(mapping(each.document.get("metadata")).get("labels"))
-            for each in self.located
-            if each.kind == "Node"
-        )
-        counts = Counter(str(own[REGION]) for own in labels if own.get(REGION))
-        return counts.most_common(1)[0][0] if counts else ""
+        metadata = (mapping(each.document.get("metadata")) for each in self.located if each.kind == "Node")
+        return region_of(mapping(each.get("labels")) for each in metadata)
+
+
+def region_of(labels: Iterable[Mapping[str, Any]]) -> str:
+    """The region that the labels of most nodes name; empty when none does."""
+    counts = Counter(str(own[REGION]) for own in labels if own.get(REGION))
+    return counts.most_common(1)[0][0] if counts else ""
 
 
 def configures(each: LocatedObject) -> bool:
@@ -89,3 +95,40 @@ def _catalog(dump: LocatedObject, report: Report) -> RegionCatalog | None:
     except ValueError as error:
         report.add(f"{dump.where}: catalog", str(error), "take the dump again")
         return None
+
+
+def kube_client(kubeconfig: str, context: str) -> KubeClient:
+    """A client for a kubeconfig and context. Raises ValidationError without a usable kubeconfig."""
+    return KubeClient(connect(kubeconfig, context))
+
+
+def read_cluster(kube: KubeClient) -> Objects:
+    """List every kind that planning reads; kinds that the cluster lacks are left out. Raises KubeError."""
+    located: list[LocatedObject] = []
+    for resource in CLUSTER_STATE:
+        try:
+            listing = kube.list_all(resource)
+        except NotFoundError:
+            continue
+        for document in listing.items:
+            full = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+            located.append(LocatedObject(full, f"cluster {kube.connection.server}"))
+    settings = read_settings(kube)
+    if settings is not None:
+        located.append(LocatedObject({"apiVersion": "v1", "kind": "ConfigMap", **settings}, "cluster"))
+    return Objects(tuple(located))
+
+
+def read_settings(kube: KubeClient) -> Document | None:
+    """The ConfigMap karpenter-global-settings of any namespace; None when missing or not readable."""
+    try:
+        config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
+    except ForbiddenError:
+        return None
+    return next(iter(config_maps), None)
+
+
+def parse_settings(config_map: Document, default_name: str = "") -> Settings:
+    """The settings in a ConfigMap; `default_name` names the cluster if it does not. Raises ValidationError."""
+    data = {str(key): str(value) for key, value in mapping(config_map.get("data")).items()}
+    return Settings.parse({"aws.clusterName": default_name, **data} if default_name else data)

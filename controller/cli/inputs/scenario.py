@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.cli.inputs.files import LocatedObject
+from controller.cli.inputs.objects import parse_settings
 from controller.cli.inputs.workload_pods import WORKLOADS, ExpandedWorkloads, ReplicaOverrides, expand
 from controller.core.api.document import Document, mapping, text
 from controller.core.api.strict import Report, did_you_mean
@@ -55,12 +56,6 @@ def scenario(
     documents = _documents(located, running, expanded)
     notes = (*_assume_classes(documents), *_not_looked_at(located))
     return Scenario(name, _cluster(documents).snapshot(), settings, notes)
-
-
-def state_of(located: Sequence[LocatedObject]) -> tuple[Snapshot, Settings]:
-    """The snapshot and settings of `cluster_of`."""
-    cluster, settings = cluster_of(located)
-    return cluster.snapshot(), settings
 
 
 def cluster_of(located: Sequence[LocatedObject]) -> tuple[Cluster, Settings]:
@@ -138,9 +133,8 @@ def _settings(located: Iterable[LocatedObject], report: Report) -> Settings:
     """The ConfigMap's settings, or the defaults without one."""
     for each in located:
         if each.kind == "ConfigMap" and each.name == CONFIG_MAP:
-            data = {str(key): str(value) for key, value in mapping(each.document.get("data")).items()}
             try:
-                return Settings.parse({"aws.clusterName": SIMULATED, **data})
+                return parse_settings(each.document, SIMULATED)
             except ValidationError as error:
                 for problem in error.problems:
                     report.add(f"{each.where}: {CONFIG_MAP}: {problem.path}", problem.message, problem.remedy)

@@ -1,4 +1,7 @@
-"""Sources of types and prices (shipped tables, a dump, live AWS) and of a live cluster's objects."""
+"""Sources of instance types and prices: the tables of this release, a dump's catalog, or AWS now.
+
+Beside the checks of `nodeless check`, this is the only module of the command line that imports `controller.aws`.
+"""
 
 from __future__ import annotations
 
@@ -9,54 +12,34 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 import controller
-from controller.aws.catalog.offline_catalog import OfflineTypes, RegionCatalog
-from controller.cli.inputs.files import LocatedObject
-from controller.cli.inputs.objects import Objects
-from controller.core.api.document import Document
+from controller.aws.catalog.offline_catalog import ASSUMED_SPOT_SHARE as ASSUMED_SPOT_SHARE
+from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
+from controller.aws.catalog.offline_catalog import RegionCatalog as RegionCatalog
+from controller.aws.catalog.offline_catalog import read_catalog as read_catalog
 from controller.core.cloud import TypeSource
-from controller.errors import ForbiddenError, NotFoundError, Problem, ValidationError
-from controller.kube.client import KubeClient
-from controller.kube.connection import connect
-from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS
+from controller.errors import CloudError, Problem, ValidationError
 from controller.runtime.clock import SystemClock
-from controller.settings import CONFIG_MAP, Settings
+from controller.settings import Settings
 
 if TYPE_CHECKING:
+    from controller.aws.api.clients import Clients
     from controller.aws.provider import AWSProvider
 
 DEFAULT_REGION = "us-east-1"
 LIVE, SHIPPED = "live", "shipped"
+"""Values of `--catalog`; empty: the dump's, else shipped."""
 
 
-def kube_client(kubeconfig: str, context: str) -> KubeClient:
-    """A client for a kubeconfig and context. Raises ValidationError without a usable kubeconfig."""
-    return KubeClient(connect(kubeconfig, context))
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Types and prices, with notes on where they come from."""
 
-
-def read_cluster(kube: KubeClient) -> Objects:
-    """List every kind that planning reads; kinds that the cluster lacks are left out. Raises KubeError."""
-    located: list[LocatedObject] = []
-    for resource in CLUSTER_STATE:
-        try:
-            listing = kube.list_all(resource)
-        except NotFoundError:
-            continue
-        for document in listing.items:
-            full = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
-            located.append(LocatedObject(full, f"cluster {kube.connection.server}"))
-    settings = read_settings(kube)
-    if settings is not None:
-        located.append(LocatedObject({"apiVersion": "v1", "kind": "ConfigMap", **settings}, "cluster"))
-    return Objects(tuple(located))
-
-
-def read_settings(kube: KubeClient) -> Document | None:
-    """The ConfigMap karpenter-global-settings of any namespace; None when missing or not readable."""
-    try:
-        config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
-    except ForbiddenError:
-        return None
-    return next(iter(config_maps), None)
+    types: TypeSource
+    prices: OfflineTypes
+    """Prices of nodes outside any Provisioner."""
+    note: str
+    spot_note: str = ""
+    """Shown when spot nodes are involved."""
 
 
 def choose_region(given: str, named_by_files: Sequence[str], of_nodes: str) -> str:
@@ -72,40 +55,56 @@ def choose_region(given: str, named_by_files: Sequence[str], of_nodes: str) -> s
     return named[0] if named else of_nodes or DEFAULT_REGION
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Types and prices, with notes on where they come from."""
+def source_for(
+    catalog: str,
+    region: str,
+    settings: Settings,
+    dumped: RegionCatalog | None = None,
+    *,
+    zones: Sequence[str] = (),
+    spot_share: float = ASSUMED_SPOT_SHARE,
+) -> Source:
+    """The types and prices that `--catalog` asks for, in `zones` (none: all); `dumped` is a dump's catalog.
 
-    types: TypeSource
-    prices: OfflineTypes
-    """Prices of nodes outside any Provisioner."""
-    note: str
-    spot_note: str = ""
-    """Shown when spot nodes are involved."""
-
-
-def offline_types(catalog: RegionCatalog, settings: Settings, zones: Sequence[str], spot_share: float) -> Source:
-    """Types of a catalog in `zones` (none: all). Raises ValidationError for unknown zones."""
-    unknown = sorted(set(zones) - catalog.all_zones)
+    Raises ValidationError for unknown zones, CloudError for a region without a shipped catalog or when AWS fails.
+    """
+    if catalog == LIVE:
+        return _live_source(settings)
+    known = dumped
+    if known is None or catalog == SHIPPED or known.region != region:
+        known = shipped_catalog(region)
+    unknown = sorted(set(zones) - known.all_zones)
     if unknown:
-        known = ", ".join(sorted(catalog.all_zones))
-        problem = Problem("--zone", f"{', '.join(unknown)}: not in {catalog.region}", f"known: {known}")
+        listed = ", ".join(sorted(known.all_zones))
+        problem = Problem("--zone", f"{', '.join(unknown)}: not in {region}", f"known: {listed}")
         raise ValidationError("Flags", [problem])
-    note = f"Types and prices of {catalog.region}, {catalog.generated}: {catalog.source}"
+    note = f"Types and prices of {region}, {known.generated}: {known.source}"
     spot = f"Spot prices are assumed: {spot_share:.0%} of on-demand; --catalog live reads the real ones"
-    types = OfflineTypes(catalog, settings, frozenset(zones), spot_share)
-    return Source(types, types, note, spot if catalog.spot is None else "")
+    types = OfflineTypes(known, settings, frozenset(zones), spot_share)
+    return Source(types, types, note, spot if known.spot is None else "")
 
 
-def live_types(settings: Settings) -> Source:
-    """Types and prices from AWS now. Raises CloudError."""
+def unpriced_source(region: str, settings: Settings, error: CloudError) -> Source:
+    """No types and no prices, for a cluster in a region without a catalog; `error` says why."""
+    types = OfflineTypes(RegionCatalog(region, "", "", {}, {}, {}), settings)
+    return Source(types, types, f"No prices: {error}")
+
+
+def live_catalog(settings: Settings) -> RegionCatalog:
+    """The catalog of the caller's region, from AWS now. Raises CloudError."""
+    provider = live_provider(settings)
+    provider.refresh()
+    return provider.region_catalog()
+
+
+def _live_source(settings: Settings) -> Source:
     provider = live_provider(settings)
     provider.refresh()
     prices = OfflineTypes(provider.region_catalog(), settings)
     return Source(provider, prices, f"Types and prices of {provider.region} from AWS now")
 
 
-def live_provider(settings: Settings) -> AWSProvider:
+def live_provider(settings: Settings, clients: Clients | None = None) -> AWSProvider:
     """The controller's AWS provider, without logging. Raises CloudUnauthorizedError without a region."""
     from controller.aws.api.clients import make_clients  # boto3 is slow to import
     from controller.aws.provider import AWSProvider
@@ -113,4 +112,4 @@ def live_provider(settings: Settings) -> AWSProvider:
     logger: Any = structlog.wrap_logger(
         structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger(50)
     )
-    return AWSProvider(settings, make_clients(version=controller.__version__), SystemClock(), logger)
+    return AWSProvider(settings, clients or make_clients(version=controller.__version__), SystemClock(), logger)

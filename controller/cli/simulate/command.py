@@ -8,24 +8,14 @@ from pathlib import Path
 
 import click
 
-from controller.aws.catalog.offline_catalog import RegionCatalog, shipped_catalog
 from controller.cli import output
 from controller.cli.cluster import simulation, simulation_report
 from controller.cli.cluster.node_facts import capacity_type
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.inputs.files import LocatedObject
-from controller.cli.inputs.objects import Objects, read_objects
+from controller.cli.inputs.objects import Objects, kube_client, read_cluster, read_objects
 from controller.cli.inputs.scenario import Scenario, scenario
-from controller.cli.inputs.sources import (
-    LIVE,
-    SHIPPED,
-    Source,
-    choose_region,
-    kube_client,
-    live_types,
-    offline_types,
-    read_cluster,
-)
+from controller.cli.inputs.sources import ASSUMED_SPOT_SHARE, LIVE, Source, choose_region, source_for
 from controller.cli.inputs.workload_pods import ReplicaOverrides
 from controller.cli.output import Command, cluster_options, output_option
 from controller.cli.simulate import comparison, simulation_page
@@ -76,7 +66,7 @@ class Request:
 @click.option("--zone", "zones", multiple=True, metavar="NAME", help="A zone with subnets; repeat. [default: all]")
 @click.option(
     "--spot-share",
-    default=0.4,
+    default=ASSUMED_SPOT_SHARE,
     show_default=True,
     type=click.FloatRange(0.05, 1.0),
     help="Spot price over on-demand price, where the catalog has no spot prices.",
@@ -134,8 +124,12 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
     if report.problems:
         raise ValidationError("Files", report.problems)
     scenarios = [each for each in made if each is not None]
-    catalog = objects.catalog or other.catalog
-    source = _source(request, scenarios[0], objects.region, (*objects.regions, *other.regions), catalog)
+    named = (*objects.regions, *other.regions)
+    region = "" if request.catalog == LIVE else choose_region(request.region, named, objects.region)
+    source = source_for(
+        request.catalog, region, scenarios[0].settings, objects.catalog or other.catalog,
+        zones=request.zones, spot_share=request.spot_share,
+    )  # fmt: skip
     plans = [_simulated(each, source, request) for each in scenarios]
     return plans[0], plans[1] if len(plans) > 1 else None
 
@@ -162,17 +156,6 @@ def _with_cluster(files: Objects, cluster: Objects) -> Objects:
 def _identity(each: LocatedObject) -> tuple[str, str, str]:
     metadata = mapping(each.document.get("metadata"))
     return (each.kind, str(metadata.get("namespace") or "default"), each.name)
-
-
-def _source(
-    request: Request, wanted: Scenario, of_nodes: str, regions: Sequence[str], catalog: RegionCatalog | None
-) -> Source:
-    if request.catalog == LIVE:
-        return live_types(wanted.settings)
-    region = choose_region(request.region, regions, of_nodes)
-    if catalog is None or request.catalog == SHIPPED or catalog.region != region:
-        catalog = shipped_catalog(region)
-    return offline_types(catalog, wanted.settings, request.zones, request.spot_share)
 
 
 def _replicas(given: Sequence[str]) -> dict[str, int]:

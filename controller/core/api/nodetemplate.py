@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 
+ID_KEYS = ("aws-ids", "aws::ids")
+"""Keys of a selector whose value is a comma list of ids, as opposed to tags."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataOptions:
@@ -60,3 +63,8 @@ class AWSNodeTemplate:
     detailed_monitoring: bool | None = None
     deleted_at: float | None = None
     resource_version: str = field(default="", compare=False)
+
+
+def comma_list(text: str) -> list[str]:
+    """The trimmed parts of a selector's value between commas, empty ones left out."""
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from controller.cli.cluster.cluster_view import ClusterLocation, source_for
+from controller.cli.cluster.cluster_view import ClusterLocation, source_or_none
 from controller.cli.cluster.live_view import LiveCluster, Observation, readable, watch_cluster
 from controller.cli.view.command import LiveReader
 from controller.errors import ForbiddenError
@@ -126,7 +126,7 @@ def test_an_outage_is_said_and_what_was_known_stays(cluster: LiveCluster, foreig
 
 
 def test_a_region_that_ec2_does_not_have_has_no_prices_and_says_so() -> None:
-    source = source_for("europe-west4", Settings(cluster_name="c"), ClusterLocation())
+    source = source_or_none("", "europe-west4", Settings(cluster_name="c"))
     assert source.prices.price("m5.large", "europe-west4-a", "on-demand") is None
     assert source.note.startswith("No prices: ")
 

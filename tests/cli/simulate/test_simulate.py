@@ -242,13 +242,13 @@ def test_plan_is_the_controllers_own(write: Write) -> None:
     from controller.cli.cluster.simulation import simulate
     from controller.cli.inputs.objects import read_objects
     from controller.cli.inputs.scenario import scenario
-    from controller.cli.inputs.sources import offline_types
+    from controller.cli.inputs.sources import source_for
     from controller.core.api.strict import Report
 
     report = Report()
     objects = read_objects([write(TEMPLATE, provisioner("default", M5), deployment(replicas=30))], report)
     wanted = scenario("x", objects.located, report)
     assert wanted is not None
-    simulation = simulate(wanted, offline_types(shipped_catalog("us-east-1"), wanted.settings, (), 0.4).types)
+    simulation = simulate(wanted, source_for("", "us-east-1", wanted.settings).types)
     assert solve(simulation.problem) == simulation.plan
     judged(simulation.plan, simulation.problem)

@@ -13,7 +13,7 @@ from typing import Final
 from controller.core.api.document import Document
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import RESERVED_TAG_PREFIX, protected_tag
-from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice, BlockDeviceMapping, MetadataOptions
+from controller.core.api.nodetemplate import ID_KEYS, AWSNodeTemplate, BlockDevice, BlockDeviceMapping, MetadataOptions
 from controller.core.api.quantity import NANO, units_ceil
 from controller.core.api.strict import MAX_INT64, Fields, Report, amount_nanos
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
@@ -25,7 +25,6 @@ EBS_FIELDS: Final = (
 VOLUME_TYPES: Final = ("standard", "io1", "io2", "gp2", "gp3", "sc1", "st1")
 MIN_VOLUME_BYTES: Final = 10**9
 MAX_VOLUME_BYTES: Final = 64 * 10**12
-ID_KEYS: Final = ("aws-ids", "aws::ids")
 
 INLINE_FIELDS: Final = (
     "apiVersion", "kind", "amiFamily", "subnetSelector", "securityGroupSelector", "instanceProfile", "launchTemplate",
