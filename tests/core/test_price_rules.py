@@ -46,10 +46,10 @@ def test_a_commitment_says_for_how_many_more_it_holds_and_what_those_beyond_cost
     rules = parse_price_rules(
         '[{"instanceTypes": ["m5.*"], "pricePerHour": 0.04, "instances": 3}, {"discountPercent": 10}]'
     )
-    found = PriceBook.now(rules, {M5: 1}).commitment(*M5, 0.2)
-    assert found is not None
-    assert found.left == 2
-    assert found.otherwise == pytest.approx(0.18)
+    commitment = PriceBook.now(rules, {M5: 1}).commitment(*M5, 0.2)
+    assert commitment is not None
+    assert commitment.left == 2
+    assert commitment.otherwise == pytest.approx(0.18)
     assert PriceBook.now(rules, {M5: 3}).commitment(*M5, 0.2) is None
     assert PriceBook(rules).commitment("on-demand", "c5.large", "a", 0.2) is None
 

@@ -377,10 +377,10 @@ def _of_new(index: int, rule: str) -> Violation:
 
 def _distinct(pods: Iterable[Pod]) -> list[Pod]:
     """One of all pods that share a spec and have no volumes, and each pod that has some."""
-    found: dict[object, Pod] = {}
+    distinct: dict[object, Pod] = {}
     for pod in pods:
-        found.setdefault(pod.key if pod.volumes else id(pod.spec), pod)
-    return list(found.values())
+        distinct.setdefault(pod.key if pod.volumes else id(pod.spec), pod)
+    return list(distinct.values())
 
 
 def _total(many: Iterable[Mapping[str, int]]) -> Counter[str]:

@@ -266,15 +266,15 @@ class Board:
         )
         if key not in self._eligible:
             self._work(len(self._places))
-            found = frozenset(p.name for p in self._places if _counts_for(p, spec, constraint, hard))
-            self._eligible[key] = self._interned.setdefault(found, found)
+            names = frozenset(p.name for p in self._places if _counts_for(p, spec, constraint, hard))
+            self._eligible[key] = self._interned.setdefault(names, names)
         return self._eligible[key]
 
     def _eligible_domains(self, topology_key: str, eligible: frozenset[str]) -> frozenset[str]:
         key = (topology_key, eligible)
         if key not in self._domains:
-            found = (p.domain(topology_key) for p in self._places if p.name in eligible)
-            self._domains[key] = frozenset(d for d in found if d is not None)
+            domains = (p.domain(topology_key) for p in self._places if p.name in eligible)
+            self._domains[key] = frozenset(d for d in domains if d is not None)
         return self._domains[key]
 
     def _spread_counts(

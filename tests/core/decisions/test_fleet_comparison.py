@@ -34,19 +34,19 @@ def compared(nodes: Iterable[StateNode]) -> Comparison:
 
 
 def test_two_half_empty_nodes_cost_twice_what_one_would() -> None:
-    found = compared([xlarge("a", 2), xlarge("b", 2)])
-    assert found.fleet_price == pytest.approx(0.4)
-    assert found.fresh_pack_price == pytest.approx(0.2)
-    assert found.bound_price == pytest.approx(0.2)
-    assert found.kept == ()
+    comparison = compared([xlarge("a", 2), xlarge("b", 2)])
+    assert comparison.fleet_price == pytest.approx(0.4)
+    assert comparison.fresh_pack_price == pytest.approx(0.2)
+    assert comparison.bound_price == pytest.approx(0.2)
+    assert comparison.kept == ()
 
 
 def test_a_node_with_a_pod_that_no_fresh_pack_could_place_is_counted_as_it_is() -> None:
-    found = compared([xlarge("a", 2), xlarge("stuck", 1, node_selector={"gone": "label"})])
-    assert found.kept == ("stuck",)
-    assert found.fleet_price == pytest.approx(0.4)
-    assert found.fresh_pack_price == pytest.approx(0.2), "its pods fill up the node that stays"
-    assert found.bound_price <= found.fresh_pack_price
+    comparison = compared([xlarge("a", 2), xlarge("stuck", 1, node_selector={"gone": "label"})])
+    assert comparison.kept == ("stuck",)
+    assert comparison.fleet_price == pytest.approx(0.4)
+    assert comparison.fresh_pack_price == pytest.approx(0.2), "its pods fill up the node that stays"
+    assert comparison.bound_price <= comparison.fresh_pack_price
 
 
 def test_an_empty_cluster_costs_nothing() -> None:

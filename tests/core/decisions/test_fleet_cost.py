@@ -21,7 +21,7 @@ def test_nodes_cost_what_their_own_offering_costs() -> None:
         factories.state_node(node=factories.node(name="orphan", labels={**ours, keys.PROVISIONER_NAME: "gone"})),
         factories.state_node(node=factories.node(name="not-ours", labels=place, provisioner="")),
     ]
-    found = fleet(factories.snapshot(nodes=nodes), {"default": catalog})
-    assert dict(found.prices) == {"ours": offering.price, "leaving": offering.price}
-    assert set(found.unpriced) == {"elsewhere", "orphan"}
-    assert found.price_per_hour == pytest.approx(2 * offering.price)
+    costs = fleet(factories.snapshot(nodes=nodes), {"default": catalog})
+    assert dict(costs.prices) == {"ours": offering.price, "leaving": offering.price}
+    assert set(costs.unpriced) == {"elsewhere", "orphan"}
+    assert costs.price_per_hour == pytest.approx(2 * offering.price)

@@ -26,35 +26,35 @@ REQUEST = LaunchRequest(
 
 
 def test_what_was_planned_differs_in_nothing() -> None:
-    found = launch_outcome(REQUEST, cloud_instance())
-    assert found.as_planned
-    assert found.price_difference_per_hour == 0.0
-    assert (found.shortfall, found.checked) == ({}, True)
+    outcome = launch_outcome(REQUEST, cloud_instance())
+    assert outcome.as_planned
+    assert outcome.price_difference_per_hour == 0.0
+    assert (outcome.shortfall, outcome.checked) == ({}, True)
 
 
 def test_an_alternative_is_costed_at_its_own_price() -> None:
-    found = launch_outcome(REQUEST, cloud_instance(instance_type="m5.xlarge", zone="eu-west-1b"))
-    assert not found.as_planned
-    assert found.price_difference_per_hour == pytest.approx(0.06)
+    outcome = launch_outcome(REQUEST, cloud_instance(instance_type="m5.xlarge", zone="eu-west-1b"))
+    assert not outcome.as_planned
+    assert outcome.price_difference_per_hour == pytest.approx(0.06)
 
 
 def test_what_was_launched_for_another_request_is_costed_by_the_catalog() -> None:
     """The token's instance of an earlier process: its offering is none of this request's."""
     entry = TYPES["m5.xlarge"]
     offering = next(o for o in entry.offerings if o.capacity_type == "on-demand")
-    found = launch_outcome(
+    outcome = launch_outcome(
         REQUEST, cloud_instance(instance_type="m5.xlarge", zone=offering.zone, capacity_type="on-demand")
     )
-    assert found.price_per_hour == offering.price
+    assert outcome.price_per_hour == offering.price
 
 
 def test_pods_that_do_not_fit_are_told_by_resource() -> None:
     entry = TYPES["m5.large"]
     asked = replace(REQUEST, requests=resources({"cpu": "8", "memory": "1Gi", "nvidia.com/gpu": "1"}))
-    found = launch_outcome(asked, cloud_instance())
-    assert found.shortfall == {"cpu": 8000 - entry.allocatable["cpu"], "nvidia.com/gpu": 1}
+    outcome = launch_outcome(asked, cloud_instance())
+    assert outcome.shortfall == {"cpu": 8000 - entry.allocatable["cpu"], "nvidia.com/gpu": 1}
 
 
 def test_a_type_that_the_catalog_does_not_know_is_unchecked_not_taken_for_fitting() -> None:
-    found = launch_outcome(REQUEST, cloud_instance(instance_type="x9.large"))
-    assert (found.checked, found.price_per_hour, found.price_difference_per_hour) == (False, None, None)
+    outcome = launch_outcome(REQUEST, cloud_instance(instance_type="x9.large"))
+    assert (outcome.checked, outcome.price_per_hour, outcome.price_difference_per_hour) == (False, None, None)

@@ -41,9 +41,9 @@ def removal(name: str, **fields: object) -> Decision:
 
 
 def test_a_removal_has_the_price_of_our_nodes_with_the_node_and_without_it() -> None:
-    found = Standing.of(world(node("a"), node("b", LARGE)), CATALOG).completed(removal("b"), ())
-    assert found.price_before == pytest.approx(PRICES[SMALL] + PRICES[LARGE])
-    assert found.price_after == pytest.approx(PRICES[SMALL])
+    decision = Standing.of(world(node("a"), node("b", LARGE)), CATALOG).completed(removal("b"), ())
+    assert decision.price_before == pytest.approx(PRICES[SMALL] + PRICES[LARGE])
+    assert decision.price_after == pytest.approx(PRICES[SMALL])
 
 
 def test_removals_at_one_moment_follow_one_another() -> None:
@@ -56,35 +56,35 @@ def test_removals_at_one_moment_follow_one_another() -> None:
 
 
 def test_a_node_that_took_the_name_of_one_removed_before_counts() -> None:
-    found = Standing.of(world(node("a"), node("b")), CATALOG).completed(removal("b"), {"a"})
-    assert found.price_before == pytest.approx(2 * PRICES[SMALL])
+    decision = Standing.of(world(node("a"), node("b")), CATALOG).completed(removal("b"), {"a"})
+    assert decision.price_before == pytest.approx(2 * PRICES[SMALL])
 
 
 def test_a_launch_adds_its_node_whether_the_snapshot_has_it_or_not() -> None:
     new = node("new", LARGE)
     launch = removal("new", kind="launch", details=node_details(new))
     for present in (world(node("a")), world(node("a"), new)):
-        found = Standing.of(present, CATALOG).completed(launch, ())
-        assert found.price_before == pytest.approx(PRICES[SMALL])
-        assert found.price_after == pytest.approx(PRICES[SMALL] + PRICES[LARGE])
+        decision = Standing.of(present, CATALOG).completed(launch, ())
+        assert decision.price_before == pytest.approx(PRICES[SMALL])
+        assert decision.price_after == pytest.approx(PRICES[SMALL] + PRICES[LARGE])
 
 
 def test_a_skip_changes_no_price() -> None:
-    found = Standing.of(world(node("a"), node("b")), CATALOG).completed(removal("b", kind="skip"), ())
-    assert found.price_before == found.price_after == pytest.approx(2 * PRICES[SMALL])
+    decision = Standing.of(world(node("a"), node("b")), CATALOG).completed(removal("b", kind="skip"), ())
+    assert decision.price_before == decision.price_after == pytest.approx(2 * PRICES[SMALL])
 
 
 def test_an_instance_without_a_node_has_the_price_of_its_offering() -> None:
     leaked = removal("i-1", subject="Instance/i-1", details=node_details(node("x", LARGE)))
-    found = Standing.of(world(node("a")), CATALOG).completed(leaked, ())
-    assert found.price_before == pytest.approx(PRICES[SMALL] + PRICES[LARGE])
-    assert found.price_after == pytest.approx(PRICES[SMALL])
+    decision = Standing.of(world(node("a")), CATALOG).completed(leaked, ())
+    assert decision.price_before == pytest.approx(PRICES[SMALL] + PRICES[LARGE])
+    assert decision.price_after == pytest.approx(PRICES[SMALL])
 
 
 def test_a_price_that_nobody_knows_is_not_made_up() -> None:
-    found = Standing.of(world(node("a"), node("odd", "x9.huge")), CATALOG).completed(removal("odd"), ())
-    assert found.price_before is None
-    assert found.price_after == pytest.approx(PRICES[SMALL])
+    decision = Standing.of(world(node("a"), node("odd", "x9.huge")), CATALOG).completed(removal("odd"), ())
+    assert decision.price_before is None
+    assert decision.price_after == pytest.approx(PRICES[SMALL])
 
 
 def test_what_a_plan_says_of_itself_stands() -> None:
@@ -99,7 +99,7 @@ def test_equal_worlds_have_equal_digests_and_each_input_counts() -> None:
     same = world(node("a"))
     with_pod = factories.state_node(node=factories.node(name="a"), pods=[factories.running_pod(node="a", name="p")])
     sold_out = replace(TYPES[0], offerings=tuple(replace(o, available=False) for o in TYPES[0].offerings))
-    found = [
+    digests = [
         inputs(same),
         inputs(world(node("a"), node("b"))),
         inputs(world(with_pod)),
@@ -108,5 +108,5 @@ def test_equal_worlds_have_equal_digests_and_each_input_counts() -> None:
         inputs(same, {"default": (sold_out, *TYPES[1:])}),
         inputs(factories.snapshot(nodes=[node("a")], provisioners=[factories.provisioner()])),
     ]
-    assert inputs(world(node("a"))) == found[0]
-    assert len(set(found)) == len(found)
+    assert inputs(world(node("a"))) == digests[0]
+    assert len(set(digests)) == len(digests)

@@ -97,8 +97,8 @@ def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET) -> Any:
 
 def method_input(view: Snapshot, types: tuple[InstanceType, ...] = MARKET, **fields: Any) -> MethodInput:
     """What a method decides on."""
-    found, simulator, gate = parts(view, types)
-    return MethodInput(simulator, gate, found, NOW, **fields)
+    everyone, simulator, gate = parts(view, types)
+    return MethodInput(simulator, gate, everyone, NOW, **fields)
 
 
 def look(
@@ -112,8 +112,8 @@ def look(
 ) -> SearchResult:
     """One look of a search for savings."""
     view = factories.snapshot(nodes=nodes, provisioners=provisioners or [owner()], **fields)
-    found, simulator, gate = parts(view, types)
-    return find(found, simulator, gate, resting, cursor, most)
+    everyone, simulator, gate = parts(view, types)
+    return find(everyone, simulator, gate, resting, cursor, most)
 
 
 def removed(result: SearchResult | Proposal) -> list[list[str]]:

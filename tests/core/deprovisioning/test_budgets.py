@@ -89,9 +89,9 @@ def test_no_weekday_window_on_sunday() -> None:
     ],
 )
 def test_a_budget_that_cannot_be_read_allows_nothing_and_says_why(text: str, words: str) -> None:
-    found = allowance(owner(text), "expired", 25, MONDAY_NOON)
-    assert found.nodes == 0
-    assert words in found.because
+    refused = allowance(owner(text), "expired", 25, MONDAY_NOON)
+    assert refused.nodes == 0
+    assert words in refused.because
 
 
 def test_all_problems_are_said_at_once() -> None:

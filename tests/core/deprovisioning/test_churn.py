@@ -59,8 +59,8 @@ class Day:
             if second % HOUR == 0:
                 self.prices = [price * self.random.uniform(0.98, 1.02) for price in self.prices]
             resting = frozenset(uid for uid, until in self.resting.items() if until > second)
-            found = look(self.nodes, market(self.prices), [self.owner], resting=resting)
-            for command in found.commands:
+            search = look(self.nodes, market(self.prices), [self.owner], resting=resting)
+            for command in search.commands:
                 self._carry_out(command, second)
 
     def _carry_out(self, command: Command, second: float) -> None:

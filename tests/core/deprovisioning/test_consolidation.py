@@ -25,9 +25,9 @@ def test_all_empty_nodes_go_at_once() -> None:
 def test_a_node_goes_when_its_pods_fit_on_another() -> None:
     """The node with fewer pods, and not both for a new one of the same type."""
     half = {"cpu": "500m"}
-    found = look([standing("a", "c5.large", half, half), standing("b", "c5.large", half)])
-    assert removed(found) == [["b"]]
-    assert only(found).action == "delete"
+    search = look([standing("a", "c5.large", half, half), standing("b", "c5.large", half)])
+    assert removed(search) == [["b"]]
+    assert only(search).action == "delete"
 
 
 def test_a_dear_node_is_replaced_by_a_cheaper_one() -> None:
@@ -37,9 +37,9 @@ def test_a_dear_node_is_replaced_by_a_cheaper_one() -> None:
 
 
 def test_three_dear_nodes_become_one() -> None:
-    found = look([standing(name, "c5.2xlarge", {"cpu": "500m"}) for name in "abc"])
-    assert sum(map(len, removed(found))) >= 2
-    assert sum(len(command.replacements) for command in found.commands) <= 1
+    search = look([standing(name, "c5.2xlarge", {"cpu": "500m"}) for name in "abc"])
+    assert sum(map(len, removed(search))) >= 2
+    assert sum(len(command.replacements) for command in search.commands) <= 1
 
 
 def test_one_large_node_becomes_two_small_ones() -> None:

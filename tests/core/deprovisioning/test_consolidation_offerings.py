@@ -54,9 +54,9 @@ def test_spot_is_not_replaced_by_the_one_offering_that_is_cheaper() -> None:
     market = (*spot_market(1), *dear)
     wants_spot = owner(requirements=[factories.requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)])
     node = standing("a", "m2.xlarge", {"cpu": "1"}, types=market, capacity_type=keys.SPOT)
-    found = look([node], market, [wants_spot])
-    assert found.commands == ()
-    assert "offerings to choose from" in reasons(found)
+    search = look([node], market, [wants_spot])
+    assert search.commands == ()
+    assert "offerings to choose from" in reasons(search)
 
 
 def test_alternatives_never_cost_what_the_command_was_to_save() -> None:

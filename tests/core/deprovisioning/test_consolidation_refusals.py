@@ -28,9 +28,9 @@ def test_a_node_at_ninety_percent_is_not_swapped_for_pennies() -> None:
     """ks#2388, aws#8536: a few percent are not worth the move of every pod."""
     market = types_of(("m6a.2xlarge", "8", "32Gi", 0.40), ("m5.2xlarge", "8", "32Gi", 0.384))
     nodes = [standing(n, "m6a.2xlarge", *[{"cpu": "900m"}] * 8, types=market) for n in ("a", "b")]
-    found = look(nodes, market)
-    assert found.commands == ()
-    assert "threshold" in reasons(found)
+    search = look(nodes, market)
+    assert search.commands == ()
+    assert "threshold" in reasons(search)
     asked = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: "0"}))
     assert look(nodes, market, [asked]).commands, "any saving will do where the annotation says so"
 
@@ -44,8 +44,8 @@ def test_do_not_consolidate_means_true_alone(value: str, stays: bool) -> None:
 def test_do_not_consolidate_false_does_not_turn_consolidation_on() -> None:
     """In Karpenter v0.27 it does."""
     node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: "false"}))
-    found = look([node], provisioners=[owner(consolidation_enabled=False)])
-    assert (found.commands, found.kept) == ((), ())
+    search = look([node], provisioners=[owner(consolidation_enabled=False)])
+    assert (search.commands, search.kept) == ((), ())
 
 
 @pytest.mark.parametrize("blocker", ["pdb", "do-not-evict", "nominated", "uninitialized"])
@@ -66,9 +66,9 @@ def test_workloads_that_were_moved_rest() -> None:
     pod = factories.running_pod(node="a", owner=factories.replica_set_owner(), requests={"cpu": "1"})
     node = standing("a", "c5.2xlarge", pods=[pod])
     assert removed(look([node])) == [["a"]]
-    found = look([node], resting=frozenset({workload(pod)}))
-    assert found.commands == ()
-    assert "moved a short while ago" in reasons(found)
+    search = look([node], resting=frozenset({workload(pod)}))
+    assert search.commands == ()
+    assert "moved a short while ago" in reasons(search)
 
 
 def test_a_node_whose_price_is_unknown_is_never_replaced() -> None:
@@ -101,7 +101,7 @@ def test_pods_that_keep_apart_stay_apart() -> None:
 
 def test_a_budget_that_names_empty_nodes_holds_for_them() -> None:
     one = with_budget('[{"nodes": "1", "reasons": ["empty"]}]')
-    found = look([standing(name, "c5.large") for name in "abc"], provisioners=[one])
-    assert len(found.commands) == 1
-    assert len(found.blocked) == 2
-    assert "1 at once for empty" in reasons(found)
+    search = look([standing(name, "c5.large") for name in "abc"], provisioners=[one])
+    assert len(search.commands) == 1
+    assert len(search.blocked) == 2
+    assert "1 at once for empty" in reasons(search)

@@ -31,10 +31,10 @@ def test_no_node_is_never_looked_at(pools: int) -> None:
     seen: set[str] = set()
     cursor = BEGIN
     for _ in range(20):
-        found = look([*nodes, ROOM], MARKET, owners, cursor=cursor, most=6)
-        assert found.simulations <= 6
-        seen.update(candidate.name for candidate, _ in found.kept)
-        cursor = found.cursor
+        search = look([*nodes, ROOM], MARKET, owners, cursor=cursor, most=6)
+        assert search.simulations <= 6
+        seen.update(candidate.name for candidate, _ in search.kept)
+        cursor = search.cursor
         if cursor == BEGIN:
             break
     assert cursor == BEGIN, "sets of the first pools were tried again and again"
@@ -50,10 +50,10 @@ def test_nodes_that_come_and_go_between_two_looks_hide_no_other() -> None:
     left = [node for node in nodes if node.name not in sorted(judged)[:4]]
     cursor, simulations = first.cursor, 0
     while cursor != BEGIN:
-        found = look([*left, ROOM], cursor=cursor, most=8)
-        simulations += found.simulations
-        judged.update(candidate.name for candidate, _ in found.kept)
-        cursor = found.cursor
+        search = look([*left, ROOM], cursor=cursor, most=8)
+        simulations += search.simulations
+        judged.update(candidate.name for candidate, _ in search.kept)
+        cursor = search.cursor
     assert judged == {node.name for node in nodes}
     assert simulations == len(nodes) - len(first.kept), "and none was looked at twice"
 
@@ -69,19 +69,19 @@ def test_what_the_last_of_many_provisioners_wastes_is_found_too() -> None:
     cursor, looks = BEGIN, 0
     while looks < 30:
         looks += 1
-        found = look(nodes, market, owners, cursor)
-        cursor = found.cursor
-        if found.commands:
+        search = look(nodes, market, owners, cursor)
+        cursor = search.cursor
+        if search.commands:
             break
         assert cursor != BEGIN, "all was looked at, and nothing found"
-    assert only(found).price_after == pytest.approx(0.2016)
-    assert {candidate.provisioner.name for candidate in only(found).candidates} == {"zz"}
+    assert only(search).price_after == pytest.approx(0.2016)
+    assert {candidate.provisioner.name for candidate in only(search).candidates} == {"zz"}
 
 
 def test_disruption_budgets_limit_sets_and_single_nodes() -> None:
     nodes = [standing(f"n{i}", "c5.2xlarge", {"cpu": "500m"}) for i in range(10)]
-    found = look(nodes, provisioners=[with_budget('[{"nodes": "3"}]')])
-    assert 1 <= sum(map(len, removed(found))) <= 3
+    search = look(nodes, provisioners=[with_budget('[{"nodes": "3"}]')])
+    assert 1 <= sum(map(len, removed(search))) <= 3
     none = look(nodes, provisioners=[with_budget('[{"nodes": "0"}]')])
     assert none.commands == ()
     assert "budget" in reasons(none)
@@ -89,9 +89,9 @@ def test_disruption_budgets_limit_sets_and_single_nodes() -> None:
 
 def test_the_largest_set_that_is_worth_most_is_taken() -> None:
     """Where six nodes become one, no command takes just a pair."""
-    found = look([standing(f"n{i}", "c5.large", {"cpu": "600m"}) for i in range(6)])
-    assert max(map(len, removed(found))) >= 3
-    kept = 6 - sum(map(len, removed(found))) + sum(len(command.replacements) for command in found.commands)
+    search = look([standing(f"n{i}", "c5.large", {"cpu": "600m"}) for i in range(6)])
+    assert max(map(len, removed(search))) >= 3
+    kept = 6 - sum(map(len, removed(search))) + sum(len(command.replacements) for command in search.commands)
     assert kept <= 2, "3.6 cpu of pods: two nodes of 2 cpu hold them, or one of 4"
 
 

@@ -194,10 +194,10 @@ def test_room_on_a_tainted_node_is_for_those_that_tolerate_it(
 
 def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
     nodes = [standing(f"n{number:02}", "c5.large", {"cpu": "1900m"}) for number in range(40)]
-    found = look(nodes, MARKET)
-    assert found.simulations == 0
-    assert {candidate.name for candidate, _ in found.kept} == {node.name for node in nodes}
-    assert "costs $0.1000 an hour at least" in found.kept[0][1]
+    search = look(nodes, MARKET)
+    assert search.simulations == 0
+    assert {candidate.name for candidate, _ in search.kept} == {node.name for node in nodes}
+    assert "costs $0.1000 an hour at least" in search.kept[0][1]
 
 
 def test_what_a_commitment_covers_is_counted_at_its_price() -> None:

@@ -63,8 +63,8 @@ def test_an_instance_in_a_subnet_or_groups_that_are_not_selected_any_more_has_dr
 ) -> None:
     """Tags moved: the selector finds something else, although it did not change. What nobody knows is no drift."""
     instance = cloud_instance(subnet_id="subnet-1", security_group_ids=("sg-1",))
-    found = network_reason(instance, TEMPLATE, subnets, groups)
-    assert found.startswith(expected) if expected else found == ""
+    reason = network_reason(instance, TEMPLATE, subnets, groups)
+    assert reason.startswith(expected) if expected else reason == ""
 
 
 def test_a_launch_template_of_the_users_own_brings_its_own_groups() -> None:
@@ -173,11 +173,11 @@ def test_one_canary_at_a_time_until_a_node_is_as_it_should_be() -> None:
         "c": factories.node(name="c", created=4.0),
     }
     view = factories.snapshot(nodes=[factories.state_node(node=node) for node in nodes.values()], provisioners=[OWNER])
-    found = candidates(view, {}, 100.0)
-    assert due_nodes(found, found, view) == []
-    assert [candidate.name for candidate in due_nodes(found[1:2], found, view)] == ["b"], "c is proof"
+    everyone = candidates(view, {}, 100.0)
+    assert due_nodes(everyone, everyone, view) == []
+    assert [candidate.name for candidate in due_nodes(everyone[1:2], everyone, view)] == ["b"], "c is proof"
     quiet = factories.snapshot(
         nodes=[factories.state_node(node=nodes[name]) for name in ("b", "c")], provisioners=[OWNER]
     )
-    found = candidates(quiet, {}, 100.0)
-    assert [candidate.name for candidate in due_nodes(found, found, quiet)] == ["c", "b"], "the oldest first"
+    everyone = candidates(quiet, {}, 100.0)
+    assert [candidate.name for candidate in due_nodes(everyone, everyone, quiet)] == ["c", "b"], "the oldest first"

@@ -67,7 +67,7 @@ def test_nodes_whose_pods_fit_nowhere_do_not_hide_those_that_may_go() -> None:
     method = Expiration()
     looks = [method.decide(method_input(view)) for _ in range(30)]
     assert removed(looks[0]) == []
-    assert ["z"] in [name for found in looks for name in removed(found)]
+    assert ["z"] in [name for proposal in looks for name in removed(proposal)]
 
 
 def test_nodes_of_a_provisioner_that_is_backed_off_from_stay_and_count_as_eligible() -> None:

@@ -32,13 +32,13 @@ def empty_node(
 
 
 def test_an_empty_node_is_stamped_and_looked_at_again_when_its_time_is_over() -> None:
-    found = verdict(empty_node(), TTL, NOW)
-    assert (found.action, found.requeue_seconds) == (SET, 30.0)
+    judged = verdict(empty_node(), TTL, NOW)
+    assert (judged.action, judged.requeue_seconds) == (SET, 30.0)
 
 
 def test_a_stamped_node_waits_for_the_rest_of_its_time() -> None:
-    found = verdict(empty_node(format_time(NOW - 10)), TTL, NOW)
-    assert (found.action, found.requeue_seconds) == (KEEP, 20.0)
+    judged = verdict(empty_node(format_time(NOW - 10)), TTL, NOW)
+    assert (judged.action, judged.requeue_seconds) == (KEEP, 20.0)
 
 
 def test_a_node_goes_when_its_time_is_over() -> None:
@@ -72,8 +72,8 @@ def test_daemons_static_and_finished_pods_do_not_count() -> None:
 
 
 def test_a_nominated_node_is_left_alone_and_looked_at_again_when_the_nomination_ends_at_the_latest() -> None:
-    found = verdict(empty_node(format_time(NOW - 100), nominated_until=NOW + 12), TTL, NOW)
-    assert (found.action, found.requeue_seconds) == (KEEP, 12.0)
+    judged = verdict(empty_node(format_time(NOW - 100), nominated_until=NOW + 12), TTL, NOW)
+    assert (judged.action, judged.requeue_seconds) == (KEEP, 12.0)
 
 
 def test_an_old_nomination_does_not_count() -> None:

@@ -81,10 +81,10 @@ def undone(pods: Sequence[Pod], standing: Sequence[StateNode] = ()) -> list[str]
     looked = candidates(view, catalog, NOW)
     added = {node.name for node in nodes}
     assert {candidate.name for candidate in looked} >= added
-    found = find(looked, Simulator(view, catalog), Gate(view, NOW))
-    judged = {candidate.name for candidate, _ in found.kept}
-    assert judged >= added or found.commands
-    return [command.because for command in found.commands]
+    search = find(looked, Simulator(view, catalog), Gate(view, NOW))
+    judged = {candidate.name for candidate, _ in search.kept}
+    assert judged >= added or search.commands
+    return [command.because for command in search.commands]
 
 
 SHAPES = {

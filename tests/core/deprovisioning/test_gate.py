@@ -122,16 +122,16 @@ def test_nodes_of_a_command_on_record_are_left_to_it() -> None:
 def test_a_record_survives_the_round_trip() -> None:
     record = Record("id", "expiration", "old", ("a", "b"), ("t1", "t2"), NOW, cordoned=False)
     view = world([standing(n, annotations=FrozenMap({COMMAND_ANNOTATION: write_record(record)})) for n in "ab"])
-    (found,) = recorded_commands(view)
-    assert (found.record, found.torn, found.committed) == (record, False, False)
-    assert [node.name for node in found.carriers] == ["a", "b"]
+    (command,) = recorded_commands(view)
+    assert (command.record, command.torn, command.committed) == (record, False, False)
+    assert [node.name for node in command.carriers] == ["a", "b"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"id": "x"}', '{"nodes": 3}'])
 def test_a_record_that_nobody_can_read_is_one_to_roll_back(text: str) -> None:
-    (found,) = recorded_commands(world([standing("a", annotations=FrozenMap({COMMAND_ANNOTATION: text}))]))
-    assert found.record.method == "unreadable"
-    assert found.record.nodes == ("a",)
+    (command,) = recorded_commands(world([standing("a", annotations=FrozenMap({COMMAND_ANNOTATION: text}))]))
+    assert command.record.method == "unreadable"
+    assert command.record.nodes == ("a",)
 
 
 def test_a_command_is_torn_when_one_of_its_nodes_is_not_marked_and_committed_when_one_goes() -> None:

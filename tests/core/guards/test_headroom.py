@@ -28,22 +28,22 @@ def units(text: str, now: float = NOON) -> tuple[Pod, ...]:
 
 
 def test_units_are_pods_of_their_provisioner_that_nobody_made() -> None:
-    found = units('[{"cpu": "2", "memory": "4Gi", "count": 3}, {"cpu": "500m"}]')
-    assert [dict(pod.spec.requests) for pod in found] == [
+    headroom = units('[{"cpu": "2", "memory": "4Gi", "count": 3}, {"cpu": "500m"}]')
+    assert [dict(pod.spec.requests) for pod in headroom] == [
         *[{"cpu": 2000, "memory": 4 * 2**30, "pods": 1}] * 3,
         {"cpu": 500, "pods": 1},
     ]
-    assert len({pod.key for pod in found}) == 4
-    assert all(is_unit(pod.key) for pod in found)
-    assert {pod.spec.node_selector[PROVISIONER_NAME] for pod in found} == {"default"}
+    assert len({pod.key for pod in headroom}) == 4
+    assert all(is_unit(pod.key) for pod in headroom)
+    assert {pod.spec.node_selector[PROVISIONER_NAME] for pod in headroom} == {"default"}
     assert not is_unit(("default", "headroom-default-0-0"))
 
 
 def test_a_share_of_what_pods_request_comes_in_units_of_a_core_at_most() -> None:
     """20 % of 8 cpu and 16 GiB (the DaemonSet's share needs no room of its own): 1.6 cpu in two units."""
-    found = units('[{"percent": 20}]')
-    assert [pod.spec.requests["cpu"] for pod in found] == [800, 800]
-    assert sum(pod.spec.requests["memory"] for pod in found) == pytest.approx(0.2 * 16 * 2**30, abs=2)
+    headroom = units('[{"percent": 20}]')
+    assert [pod.spec.requests["cpu"] for pod in headroom] == [800, 800]
+    assert sum(pod.spec.requests["memory"] for pod in headroom) == pytest.approx(0.2 * 16 * 2**30, abs=2)
 
 
 def test_a_schedule_says_when() -> None:

@@ -41,8 +41,8 @@ def turned(owner: Provisioner, count: int, *standing: str, going: int = 0) -> li
     nodes = present(*standing)
     snapshot = factories.snapshot(nodes=nodes, provisioners=[owner])  # type: ignore[arg-type]
     leaving = [name for name, node in snapshot.nodes.items() if node.node.labels[CAPACITY_TYPE] == ON_DEMAND][:going]
-    found = with_mix([planned()] * count, owner, TYPES, snapshot, leaving)
-    return [node.offering.capacity_type for node in found]
+    mixed = with_mix([planned()] * count, owner, TYPES, snapshot, leaving)
+    return [node.offering.capacity_type for node in mixed]
 
 
 @pytest.mark.parametrize(

@@ -48,63 +48,64 @@ def test_without_limits_everything_passes_as_it_is() -> None:
 
 def test_the_clusters_price_is_kept_and_each_launch_counts() -> None:
     """One node of $0.096 stands; 0.30 has room for two more."""
-    found, refused = judge(LaunchLimits(price_per_hour=0.30), *[item()] * 3)
-    assert [each.refusal == "" for each in found] == [True, True, False]
-    assert "launchLimits.pricePerHour of the settings: $0.2880 + $0.0960 an hour would exceed $0.3" in found[2].refusal
+    allotments, refused = judge(LaunchLimits(price_per_hour=0.30), *[item()] * 3)
+    assert [each.refusal == "" for each in allotments] == [True, True, False]
+    text = "launchLimits.pricePerHour of the settings: $0.2880 + $0.0960 an hour would exceed $0.3"
+    assert text in allotments[2].refusal
     assert refused == ["cluster-price"]
 
 
 def test_a_provisioners_price_limit_is_its_own() -> None:
-    found, refused = judge(LaunchLimits(), *[item()] * 2, price="0.2")
-    assert [each.refusal == "" for each in found] == [True, False]
-    assert f"annotation {PRICE_LIMIT_ANNOTATION} of Provisioner default" in found[1].refusal
+    allotments, refused = judge(LaunchLimits(), *[item()] * 2, price="0.2")
+    assert [each.refusal == "" for each in allotments] == [True, False]
+    assert f"annotation {PRICE_LIMIT_ANNOTATION} of Provisioner default" in allotments[1].refusal
     assert refused == ["provisioner-price"]
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "nan", "inf", ""])
 def test_a_price_limit_that_cannot_be_read_allows_nothing_and_says_so(text: str) -> None:
-    (found,), refused = judge(LaunchLimits(), item(), price=text)
-    assert "is no number of $ an hour; write 12.5" in found.refusal
+    (allotment,), refused = judge(LaunchLimits(), item(), price=text)
+    assert "is no number of $ an hour; write 12.5" in allotment.refusal
     assert refused == ["provisioner-price"]
 
 
 def test_ec2_is_not_sent_alternatives_that_would_break_the_limit() -> None:
-    (found,), _ = judge(LaunchLimits(price_per_hour=0.25), item(BIG))
-    assert found.offerings == (SMALL,)
-    (found,), _ = judge(LaunchLimits(price_per_hour=0.5), item(BIG))
-    assert found.offerings == (SMALL, BIG)
+    (allotment,), _ = judge(LaunchLimits(price_per_hour=0.25), item(BIG))
+    assert allotment.offerings == (SMALL,)
+    (allotment,), _ = judge(LaunchLimits(price_per_hour=0.5), item(BIG))
+    assert allotment.offerings == (SMALL, BIG)
 
 
 def test_resources_of_all_nodes_together_are_limited() -> None:
     limits = LaunchLimits(resources=resources({"cpu": "4"}))
-    found, refused = judge(limits, item(BIG), item())
-    assert [each.refusal == "" for each in found] == [True, False]
-    assert found[0].offerings == (SMALL,), "an alternative would take what the plan left for others"
-    assert "launchLimits.resources.cpu of the settings: 6000m would exceed 4000m" in found[1].refusal
+    allotments, refused = judge(limits, item(BIG), item())
+    assert [each.refusal == "" for each in allotments] == [True, False]
+    assert allotments[0].offerings == (SMALL,), "an alternative would take what the plan left for others"
+    assert "launchLimits.resources.cpu of the settings: 6000m would exceed 4000m" in allotments[1].refusal
     assert refused == ["cluster-resources"]
 
 
 def test_nodes_a_minute_count_those_that_came_within_it() -> None:
     limits = LaunchLimits(nodes_per_minute=3)
-    found, refused = judge(limits, *[item()] * 2, nodes=2, created=NOW - 30)
-    assert [each.refusal == "" for each in found] == [True, False]
+    allotments, refused = judge(limits, *[item()] * 2, nodes=2, created=NOW - 30)
+    assert [each.refusal == "" for each in allotments] == [True, False]
     assert refused == ["launch-rate"]
-    found, _ = judge(limits, *[item()] * 3, nodes=2, created=NOW - 61)
-    assert [each.refusal for each in found] == ["", "", ""]
+    allotments, _ = judge(limits, *[item()] * 3, nodes=2, created=NOW - 61)
+    assert [each.refusal for each in allotments] == ["", "", ""]
 
 
 def test_what_was_refused_before_stays_refused_and_counts_for_nothing() -> None:
     gone = Allotment(item().planned, refusal="not in the catalog")
-    found, refused = judge(LaunchLimits(nodes_per_minute=1), gone, item())
-    assert found[0] is gone
-    assert (found[1].refusal, refused) == ("", [])
+    allotments, refused = judge(LaunchLimits(nodes_per_minute=1), gone, item())
+    assert allotments[0] is gone
+    assert (allotments[1].refusal, refused) == ("", [])
 
 
 def test_the_setting_is_read_whole() -> None:
-    found = parse_launch_limits(
+    limits = parse_launch_limits(
         '{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": "10", "memory": "1Gi"}}'
     )
-    assert found == LaunchLimits(50.0, 20, resources({"cpu": "10", "memory": "1Gi"}))
+    assert limits == LaunchLimits(50.0, 20, resources({"cpu": "10", "memory": "1Gi"}))
     assert parse_launch_limits("") == LaunchLimits()
 
 

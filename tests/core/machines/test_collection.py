@@ -48,9 +48,9 @@ def test_an_instance_on_its_way_out_is_nobodys_business(state: str) -> None:
 
 def test_an_instance_that_never_joined_is_terminated_after_the_registration_time() -> None:
     assert plan(1899.0, INSTANCE).terminate == ()
-    found = plan(1900.0, INSTANCE)
-    assert found.adopt == ()
-    assert [removal.provider_id for removal in found.terminate] == [INSTANCE.provider_id]
+    collection = plan(1900.0, INSTANCE)
+    assert collection.adopt == ()
+    assert [removal.provider_id for removal in collection.terminate] == [INSTANCE.provider_id]
 
 
 def test_an_instance_whose_provisioner_is_gone_is_terminated_once_absence_proves_something() -> None:
@@ -66,8 +66,8 @@ def test_an_instance_whose_provisioner_is_invalid_waits() -> None:
 
 def test_a_node_whose_instance_is_gone_is_deleted() -> None:
     assert plan(1030.0, nodes=(node_of(INSTANCE, created=1001.0),)).delete_nodes == ()
-    found = plan(1031.0, nodes=(node_of(INSTANCE, created=1001.0),))
-    assert [removal.name for removal in found.delete_nodes] == [INSTANCE.node_name]
+    collection = plan(1031.0, nodes=(node_of(INSTANCE, created=1001.0),))
+    assert [removal.name for removal in collection.delete_nodes] == [INSTANCE.node_name]
 
 
 def test_a_node_that_is_not_ours_is_never_deleted() -> None:
@@ -89,9 +89,9 @@ def test_a_node_whose_kubelet_never_registered_is_deleted_after_the_registration
         )
     )
     assert plan(1899.0, INSTANCE, nodes=(made_by_us,)) == CollectionPlan()
-    found = plan(1900.0, INSTANCE, nodes=(made_by_us,))
-    assert "did not register" in found.delete_nodes[0].reason
-    assert found.terminate == ()
+    collection = plan(1900.0, INSTANCE, nodes=(made_by_us,))
+    assert "did not register" in collection.delete_nodes[0].reason
+    assert collection.terminate == ()
 
 
 def test_a_node_of_that_name_counts_before_it_has_a_provider_id() -> None:

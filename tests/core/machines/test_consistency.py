@@ -23,14 +23,14 @@ def starting(**fields: Any) -> StateNode:
     return factories.state_node(node=node)
 
 
-def found(node: StateNode, expected: Any = SHAPE, **fields: Any) -> tuple[Issue, ...]:
+def issues_of(node: StateNode, expected: Any = SHAPE, **fields: Any) -> tuple[Issue, ...]:
     owner = factories.provisioner(startup_taints=fields.get("startup_taints", ()))
     return issues(node, owner, expected, fields.get("budgets", ()), NOW)
 
 
 def test_a_resource_that_never_registered_is_named() -> None:
     """C1."""
-    (issue,) = found(starting(allocatable=resources({"cpu": "2", "memory": "128Gi"})))
+    (issue,) = issues_of(starting(allocatable=resources({"cpu": "2", "memory": "128Gi"})))
     assert issue.check == FAILED_INIT
     assert "nvidia.com/gpu" in issue.message
 
@@ -38,17 +38,17 @@ def test_a_resource_that_never_registered_is_named() -> None:
 def test_a_startup_taint_that_nobody_takes_off_is_named() -> None:
     """C2."""
     taint = Taint("cilium.io/agent", effect="NoExecute")
-    (issue,) = found(starting(taints=(taint,)), startup_taints=(taint,))
+    (issue,) = issues_of(starting(taints=(taint,)), startup_taints=(taint,))
     assert "cilium.io/agent:NoExecute" in issue.message
 
 
 def test_a_node_has_an_hour_to_initialize() -> None:
-    assert found(starting(created=NOW - 3599, ready=False)) == ()
-    assert found(starting(created=NOW - 3600, ready=False))[0].check == FAILED_INIT
+    assert issues_of(starting(created=NOW - 3599, ready=False)) == ()
+    assert issues_of(starting(created=NOW - 3600, ready=False))[0].check == FAILED_INIT
 
 
 def test_a_type_that_its_provisioner_does_not_know_is_named() -> None:
-    (issue,) = found(starting(instance_type="x9.huge"), expected=None)
+    (issue,) = issues_of(starting(instance_type="x9.huge"), expected=None)
     assert "x9.huge" in issue.message
 
 
@@ -57,19 +57,19 @@ def test_the_budget_that_holds_a_leaving_node_is_named() -> None:
     pod = factories.running_pod(node="a", labels=FrozenMap({"app": "web"}))
     node = factories.state_node(node=factories.node(name="a", deleted_at=NOW), pods=[pod])
     budget = PodDisruptionBudget("default", "web", factories.selector(app="web"), 0)
-    (issue,) = found(node, budgets=[budget])
+    (issue,) = issues_of(node, budgets=[budget])
     assert issue.check == TERMINATION
     assert "default/web" in issue.message
-    assert found(node, budgets=[PodDisruptionBudget("default", "web", factories.selector(app="web"), 1)]) == ()
-    assert found(node, budgets=[PodDisruptionBudget("other", "web", factories.selector(app="web"), 0)]) == ()
+    assert issues_of(node, budgets=[PodDisruptionBudget("default", "web", factories.selector(app="web"), 1)]) == ()
+    assert issues_of(node, budgets=[PodDisruptionBudget("other", "web", factories.selector(app="web"), 0)]) == ()
 
 
 def test_a_node_that_is_smaller_than_its_type_says_by_how_much() -> None:
     """C4."""
     half = resources({"cpu": "2", "memory": "64Gi", "nvidia.com/gpu": 1})
-    (issue,) = found(starting(initialized=True, capacity=half))
+    (issue,) = issues_of(starting(initialized=True, capacity=half))
     assert issue.check == NODE_SHAPE
     assert "memory" in issue.message
     assert "50.0 %" in issue.message
     enough = resources({"cpu": "2", "memory": "116Gi", "nvidia.com/gpu": 1})
-    assert found(starting(initialized=True, capacity=enough)) == (), "nine tenths will do"
+    assert issues_of(starting(initialized=True, capacity=enough)) == (), "nine tenths will do"

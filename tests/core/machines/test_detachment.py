@@ -19,10 +19,10 @@ def attachment(volume: str, node: str = "node") -> dict[str, Any]:
 
 
 def test_a_volume_that_is_attached_to_the_node_is_waited_for() -> None:
-    found = attached(
+    volumes = attached(
         [attachment("b"), attachment("a"), attachment("c", "other")], "node", (), factories.snapshot(), NOW
     )
-    assert found == ("a", "b")
+    assert volumes == ("a", "b")
 
 
 def test_the_volume_of_a_daemon_that_stays_is_not_waited_for() -> None:

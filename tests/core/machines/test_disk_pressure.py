@@ -31,8 +31,8 @@ def types(storage: str) -> tuple[InstanceType, ...]:
     return (factories.instance_type(name="m5.xlarge", cpu="4", memory="16Gi", extended={"ephemeral-storage": storage}),)
 
 
-def plan(found: Snapshot, storage: str) -> SchedulingPlan:
-    return solved(build(with_learned_storage(found), {"default": types(storage)}))
+def plan(view: Snapshot, storage: str) -> SchedulingPlan:
+    return solved(build(with_learned_storage(view), {"default": types(storage)}))
 
 
 def test_no_node_of_the_size_that_was_too_small_is_planned_and_the_reason_names_the_resource() -> None:
@@ -58,13 +58,13 @@ def test_a_pod_with_another_request_than_the_evicted_ones_had_is_another_try() -
 
 def test_replicas_still_share_one_spec_so_that_they_are_one_class() -> None:
     pods = factories.pending_pods(3, owner=OWNER)
-    found = with_learned_storage(snapshot(*pods))
-    assert len({id(pod.spec) for pod in found.pods.values()}) == 1
+    view = with_learned_storage(snapshot(*pods))
+    assert len({id(pod.spec) for pod in view.pods.values()}) == 1
 
 
 def test_without_loops_the_snapshot_is_the_same_object() -> None:
-    found = factories.snapshot(pending=(factories.pending_pod(owner=OWNER),))
-    assert with_learned_storage(found) is found
+    view = factories.snapshot(pending=(factories.pending_pod(owner=OWNER),))
+    assert with_learned_storage(view) is view
 
 
 def test_the_cure_names_owner_node_size_template_and_fields() -> None:

@@ -32,18 +32,18 @@ def state(name: str) -> str:
 
 
 def test_a_spot_warning_has_a_deadline_two_minutes_after_it_was_given() -> None:
-    found = parse_message(event())
-    assert (found.kind, found.instance_ids, found.reason) == (
+    interruption = parse_message(event())
+    assert (interruption.kind, interruption.instance_ids, interruption.reason) == (
         Kind.SPOT_INTERRUPTION,
         ("i-1",),
         "InstanceSpotInterrupted",
     )
-    assert found.deadline == found.at + 120
+    assert interruption.deadline == interruption.at + 120
 
 
 def test_a_rebalance_recommendation_has_no_deadline() -> None:
-    found = parse_message(event(detail_type="EC2 Instance Rebalance Recommendation"))
-    assert (found.kind, found.deadline) == (Kind.REBALANCE, None)
+    interruption = parse_message(event(detail_type="EC2 Instance Rebalance Recommendation"))
+    assert (interruption.kind, interruption.deadline) == (Kind.REBALANCE, None)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_a_rebalance_recommendation_has_no_deadline() -> None:
     ],
 )
 def test_state_changes_towards_the_end_count(name: str, kind: Kind, reason: str) -> None:
-    found = parse_message(state(name))
-    assert (found.kind, found.reason) == (kind, reason)
+    interruption = parse_message(state(name))
+    assert (interruption.kind, interruption.reason) == (kind, reason)
 
 
 def test_scheduled_changes_name_all_their_instances() -> None:
-    found = parse_message(health())
-    assert (found.kind, found.instance_ids) == (Kind.SCHEDULED_CHANGE, ("i-1", "i-2"))
+    interruption = parse_message(health())
+    assert (interruption.kind, interruption.instance_ids) == (Kind.SCHEDULED_CHANGE, ("i-1", "i-2"))
 
 
 @pytest.mark.parametrize(

@@ -161,8 +161,8 @@ def test_equal_sets_hash_alike_whatever_their_order(parts: list[Requirement]) ->
 
 @pytest.mark.parametrize(("one", "two"), list(itertools.product(ALL, ALL)))
 def test_conflicts_names_the_keys_that_cannot_hold_together(one: Requirement, two: Requirement) -> None:
-    found = Requirements([one]).conflicts(Requirements([two]))
-    assert found == (() if one.intersection(two).satisfiable else (KEY,))
+    conflicts = Requirements([one]).conflicts(Requirements([two]))
+    assert conflicts == (() if one.intersection(two).satisfiable else (KEY,))
 
 
 def test_a_key_of_one_set_alone_is_no_conflict() -> None:

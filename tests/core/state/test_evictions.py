@@ -29,11 +29,11 @@ def evicted(pod: Object, message: str = LOW, reason: str = "Evicted") -> Object:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    found = Cluster()
+    state = Cluster()
     room = {"cpu": "4", "memory": "16Gi", "pods": "58", "ephemeral-storage": "17Gi"}
     for name in ("n1", "n2"):
-        take(found, added(node_object(name=name, labels={PROVISIONER_NAME: "gpu"}, status={"allocatable": room})))
-    return found
+        take(state, added(node_object(name=name, labels={PROVISIONER_NAME: "gpu"}, status={"allocatable": room})))
+    return state
 
 
 def round_of(cluster: Cluster, uid: str, version: int, node: str = "n1", **fields: Any) -> None:

@@ -28,13 +28,13 @@ def crd(name: str) -> dict[str, Any]:
 
 
 def schema(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = crd(name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+    openapi: dict[str, Any] = crd(name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return openapi
 
 
 def spec_properties(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = schema(name)["properties"]["spec"]["properties"]
-    return found
+    properties: dict[str, Any] = schema(name)["properties"]["spec"]["properties"]
+    return properties
 
 
 def fields(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -113,7 +113,7 @@ def test_the_schema_accepts_every_node_template_that_the_rules_accept(spec: dict
 
 
 def test_the_examples_in_the_documentation_are_valid() -> None:
-    found = 0
+    checked = 0
     for path in sorted((CRDS.parent / "docs" / "examples").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             if document["kind"] == "Provisioner":
@@ -124,5 +124,5 @@ def test_the_examples_in_the_documentation_are_valid() -> None:
                 jsonschema.validate(document, schema(FILES[1]))
             else:
                 continue
-            found += 1
-    assert found >= 2
+            checked += 1
+    assert checked >= 2
