@@ -51,7 +51,7 @@ class PriceRule:
         return listed * (100.0 - self.discount_percent) / 100.0
 
 
-Offering = tuple[str, str, str]
+OfferingId = tuple[str, str, str]
 """(capacity type, instance type, zone)."""
 
 
@@ -62,7 +62,7 @@ class PriceBook:
     rules: tuple[PriceRule, ...] = ()
 
     @classmethod
-    def now(cls, rules: tuple[PriceRule, ...], running: Mapping[Offering, int]) -> PriceBook:
+    def now(cls, rules: tuple[PriceRule, ...], running: Mapping[OfferingId, int]) -> PriceBook:
         """Commitments less what the running instances use up, each instance counted for its first rule."""
         left = [rule.instances for rule in rules]
         for offering, count in sorted(running.items()):

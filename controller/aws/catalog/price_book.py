@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from controller.aws.api.aws_errors import translated
 from controller.core.api.labels import SPOT
 from controller.core.cloud import Commitment
-from controller.core.price_rules import Offering, PriceBook, PriceRule
+from controller.core.price_rules import OfferingId, PriceBook, PriceRule
 from controller.errors import CloudError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Pricing:
         """Whether prices depend on running instances: then `count_running` must be called now and then."""
         return any(rule.instances is not None for rule in self._rules)
 
-    def count_running(self, running: Mapping[Offering, int]) -> None:
+    def count_running(self, running: Mapping[OfferingId, int]) -> None:
         """Apply each commitment to as many further instances as the running ones (by offering) leave it."""
         self._publish(book=PriceBook.now(self._rules, running))
 
