@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from controller.core.api import labels
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node
 from controller.core.api.pod import (
@@ -141,7 +142,8 @@ def _pod(name: str, app: int) -> Pod:
 
 def _provisioners(count: int) -> FrozenMap[str, Provisioner]:
     names = [f"default-{number}" for number in range(count)]
-    return FrozenMap({name: Provisioner(name, uid=name, consolidation_enabled=True) for name in names})
+    policy = DisruptionPolicy(consolidation=True)
+    return FrozenMap({name: Provisioner(name, uid=name, disruption=policy) for name in names})
 
 
 def _node(number: int, kind: InstanceType, zone: str, pods: Sequence[Pod], owner: int = 0) -> StateNode:

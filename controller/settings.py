@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Final
 
+from controller.core.api.disruption import Budget, parse_budgets
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.settings import readers
 from controller.core.api.settings.readers import Reader
 from controller.core.api.settings.settings_table import CONFIG_MAP as CONFIG_MAP
 from controller.core.api.settings.settings_table import SETTINGS, Setting
 from controller.core.api.strict import Report, did_you_mean
-from controller.core.deprovisioning.budgets import Budget, parse_budgets
 from controller.core.guards.spending import LaunchLimits, parse_launch_limits
 from controller.core.price_rules import PriceRule, parse_price_rules
 from controller.core.provisioning.flexibility import Flexibility

@@ -15,10 +15,10 @@ import pytest
 
 from controller.cli.main import main
 from controller.core.api import labels
+from controller.core.api.disruption import parse_budgets
 from controller.core.api.frozen import FrozenMap
 from controller.core.decisions.decision import Decision, Entry
 from controller.core.deprovisioning.backoff import Failure
-from controller.core.deprovisioning.budgets import parse_budgets
 from controller.core.deprovisioning.records import Record, write_record
 from controller.core.guards.headroom import parse_headroom
 from controller.core.guards.spending import LaunchLimits

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from controller.core.api.disruption import Budget
 from controller.core.api.settings.settings_table import SETTINGS
-from controller.core.deprovisioning.budgets import Budget
 from controller.core.guards.spending import LaunchLimits
 from controller.core.price_rules import PriceRule
 from controller.errors import ValidationError

@@ -8,6 +8,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.pod import NodeSelectorTerm, SelectorRequirement
+from controller.core.api.v1alpha5 import V1ALPHA5
 from tests.conformance.fixtures import ARM, SMALL, ZONE_1, ZONE_2, ZONE_3, ZONES, Cluster, Round, terms
 from tests.factories import ZONES as OTHER_ZONES
 from tests.factories import node, pending_pod, provisioner, requirement, state_node
@@ -107,7 +108,7 @@ def test_not_in_of_every_zone_is_refused() -> None:
     assert tried(**demanding(requirement(keys.ZONE, "NotIn", *ZONES, "unknown"))).new == ()
 
 
-@pytest.mark.parametrize("key", [keys.EMPTINESS_TIMESTAMP, keys.HOSTNAME])
+@pytest.mark.parametrize("key", [V1ALPHA5.keys.emptiness_timestamp, keys.HOSTNAME])
 def test_pods_that_select_restricted_labels_are_refused(key: str) -> None:
     assert tried(**demanding(requirement(key, "In", "test"))).new == ()
 

@@ -15,6 +15,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import EMPTY
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.errors import InsufficientCapacityError
@@ -48,7 +49,7 @@ class Kind:
 
 
 KINDS = {
-    "expiration": Kind("c5.large", ("1",), annotations={keys.VOLUNTARY_DISRUPTION: "expired"}),
+    "expiration": Kind("c5.large", ("1",), annotations={V1ALPHA5.keys.voluntary_disruption: "expired"}),
     "drift": Kind("c5.large", ("1",), ami="ami-old"),
     "replace": Kind("m5.4xlarge", ("1",), consolidates=True),
     "n-to-m": Kind("r5.4xlarge", ("9500m",), nodes=2, launches=2, consolidates=True),
@@ -179,11 +180,11 @@ def test_do_not_evict_that_arrives_during_the_wait_keeps_the_nodes(cluster: Clus
     patience(cluster)
     cluster.actors.joining = False
     cluster.controller.until(lambda: cluster.recorded() >= set(cluster.old), "every command on record")
-    kept = {"metadata": {"annotations": {keys.DO_NOT_EVICT: "true"}}}
+    kept = {"metadata": {"annotations": {V1ALPHA5.keys.do_not_evict: "true"}}}
     for pod in cluster.world.kube.list(PODS, "default"):
         cluster.world.kube.patch(PODS, pod["metadata"]["name"], kept, namespace="default")
     cluster.actors.joining = True
-    cluster.until_taken_back(keys.DO_NOT_EVICT)
+    cluster.until_taken_back(V1ALPHA5.keys.do_not_evict)
 
 
 def test_no_capacity_in_the_middle_of_a_replacement_is_tried_again_later(cluster: Cluster) -> None:

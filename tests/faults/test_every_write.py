@@ -15,6 +15,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.timestamps import format_time
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION
 from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
@@ -111,7 +112,7 @@ ENDS = frozenset({"PATCH nodes labels", "POST pods/eviction", "terminate", "PATC
 def expiration(controller: CrashingController) -> list[str]:
     controller.world.add_provisioner()
     old = old_node(controller, 1, "c5.large", ("1",))
-    mark(controller, old, **{keys.VOLUNTARY_DISRUPTION: "expired"})
+    mark(controller, old, **{V1ALPHA5.keys.voluntary_disruption: "expired"})
     return [old]
 
 
@@ -122,7 +123,7 @@ def surge(controller: CrashingController) -> list[str]:
     old = old_node(controller, 1, "c5.large", ())
     controller.actors.deploy("one", "1")
     controller.actors.make("one-old", "one", "1", old)
-    mark(controller, old, **{keys.VOLUNTARY_DISRUPTION: "expired"})
+    mark(controller, old, **{V1ALPHA5.keys.voluntary_disruption: "expired"})
     return [old]
 
 

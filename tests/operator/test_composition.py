@@ -17,9 +17,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.cli.cluster.decision_log import on_record
+from controller.core.api.disruption import parse_budgets
 from controller.core.cloud import CloudInstance
 from controller.core.decisions.decision import Decision
-from controller.core.deprovisioning.budgets import parse_budgets
 from controller.core.machines.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
 from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS

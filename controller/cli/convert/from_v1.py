@@ -9,7 +9,6 @@ from typing import Any
 
 from controller.cli.convert.to_v1 import (
     ALIASES,
-    GRACE_ANNOTATION,
     NODE_POOL_LABEL,
     PROVISIONER_LABEL,
     SAME_IN_CLASS,
@@ -18,8 +17,9 @@ from controller.cli.convert.to_v1 import (
 from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.duration import duration_seconds
 from controller.core.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_CATEGORY, OS
+from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.api.v1alpha5.disruption_rules import GRACE_PERIOD_ANNOTATION
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
-from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 
 FAMILIES = {alias: family for family, alias in ALIASES.items()}
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
@@ -78,11 +78,14 @@ class FromV1:
         meta = mapping(pool.get("metadata"))
         annotations = {k: v for k, v in mapping(meta.get("annotations")).items() if "last-applied" not in k}
         if disruption.get("budgets"):
-            annotations[BUDGETS_ANNOTATION] = json.dumps(disruption["budgets"])
-            self._note(own, f"budgets became the annotation {BUDGETS_ANNOTATION}, which Karpenter v0.27 does not know")
+            key = V1ALPHA5.keys.disruption_budgets
+            annotations[key] = json.dumps(disruption["budgets"])
+            self._note(own, f"budgets became the annotation {key}, which Karpenter v0.27 does not know")
         if inner.get("terminationGracePeriod"):
-            annotations[GRACE_ANNOTATION] = inner["terminationGracePeriod"]
-            self._note(own, f"terminationGracePeriod became {GRACE_ANNOTATION}, which Karpenter v0.27 does not know")
+            annotations[GRACE_PERIOD_ANNOTATION] = inner["terminationGracePeriod"]
+            self._note(
+                own, f"terminationGracePeriod became {GRACE_PERIOD_ANNOTATION}, which Karpenter v0.27 does not know"
+            )
         labels = {"labels": meta["labels"]} if meta.get("labels") else {}
         return {"name": meta.get("name"), **labels, **({"annotations": annotations} if annotations else {})}
 

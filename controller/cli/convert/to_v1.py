@@ -14,13 +14,15 @@ from typing import Any
 
 from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.nodetemplate import ID_KEYS, comma_list
+from controller.core.api.v1alpha5.disruption_rules import (
+    ANNOTATION_KEYS,
+    GRACE_PERIOD_ANNOTATION,
+    THRESHOLD_ANNOTATION,
+)
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
-from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 
 NODE_POOL_LABEL = "karpenter.sh/nodepool"
 PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
-GRACE_ANNOTATION = "karpenter.sh/termination-grace-period"
-THRESHOLD_ANNOTATION = "karpenter.sh/consolidation-threshold"
 ALIASES = {"AL2": "al2", "AL2023": "al2023", "Bottlerocket": "bottlerocket"}
 SAME_IN_CLASS = (
     "instanceProfile", "userData", "tags", "metadataOptions", "blockDeviceMappings", "detailedMonitoring", "context",
@@ -93,7 +95,7 @@ class ToV1:
             "expireAfter": _seconds(spec.get("ttlSecondsUntilExpired")),
         }
         template.update({key: spec[key] for key in ("taints", "startupTaints") if spec.get(key)})
-        if grace := annotations.pop(GRACE_ANNOTATION, None):
+        if grace := annotations.pop(GRACE_PERIOD_ANNOTATION, None):
             template["terminationGracePeriod"] = grace
         around = {key: dict(spec[key]) for key in ("labels", "annotations") if spec.get(key)}
         pool_spec: dict[str, Any] = {
@@ -117,12 +119,14 @@ class ToV1:
         disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": _seconds(after_empty)}
         if mapping(spec.get("consolidation")).get("enabled") is True:
             disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
-        budgets = annotations.pop(BUDGETS_ANNOTATION, None)
+        budgets = annotations.pop(ANNOTATION_KEYS.disruption_budgets, None)
         if budgets is not None:
             try:
                 disruption["budgets"] = json.loads(budgets)
             except ValueError:
-                self._lose(own, f"annotation {BUDGETS_ANNOTATION}, which is not JSON", "correct it first")
+                self._lose(
+                    own, f"annotation {ANNOTATION_KEYS.disruption_budgets}, which is not JSON", "correct it first"
+                )
         return disruption
 
     def _class(self, name: str, spec: Document, kubelet: Any) -> dict[str, Any]:

@@ -11,17 +11,17 @@ from typing import Any
 
 from controller.cli.dump.anonymize_pod import PodAnonymizer
 from controller.cli.dump.pseudonyms import Pseudonyms
-from controller.core.api import labels as keys
 from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
 from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
 from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION
 
 ANNOTATIONS = (
-    keys.DO_NOT_EVICT,
-    keys.DO_NOT_CONSOLIDATE,
+    V1ALPHA5.keys.do_not_evict,
+    V1ALPHA5.keys.do_not_consolidate,
     "controller.kubernetes.io/pod-deletion-cost",
-    "karpenter.sh/disruption-budgets",
+    V1ALPHA5.keys.disruption_budgets,
     "karpenter.sh/consolidation-threshold",
     PRICE_LIMIT_ANNOTATION,
     BASE_ANNOTATION,

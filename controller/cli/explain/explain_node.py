@@ -14,8 +14,8 @@ from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.formatting import age, money, month, percent
 from controller.cloud.catalogs import template_of
-from controller.core.api.labels import DO_NOT_CONSOLIDATE
 from controller.core.api.quantity import format_quantity
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.decisions.decision import Entry
 from controller.core.deprovisioning import consolidation_search, expiration
 from controller.core.deprovisioning.backoff import resting, workload
@@ -147,10 +147,10 @@ def _drift(cluster: ClusterView, candidate: Candidate) -> str:
 
 
 def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float) -> str:
-    if not candidate.provisioner.consolidation_enabled:
+    if not candidate.provisioner.disruption.consolidation:
         return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
     if not consolidation_search.consolidatable(candidate):
-        return f"annotation {DO_NOT_CONSOLIDATE} is set"
+        return f"annotation {V1ALPHA5.keys.do_not_consolidate} is set"
     if (why := needed(simulator.snapshot).get(candidate.name)) is not None:
         return why
     moved = resting(simulator.snapshot, now)

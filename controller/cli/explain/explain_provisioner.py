@@ -10,10 +10,11 @@ from controller.cli.cluster.node_facts import node_facts
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import events_section
 from controller.cli.formatting import count, money
+from controller.core.api.disruption import REASONS
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, PricedOffering
-from controller.core.deprovisioning.budgets import REASONS, allowance
+from controller.core.deprovisioning.gate import allowance
 from controller.core.provisioning.offerings.usable import meets
 from controller.core.scheduling.requirements import Requirements
 from controller.errors import NotFoundError
@@ -52,12 +53,12 @@ def _facts(cluster: ClusterView, provisioner: Provisioner, now: float) -> dict[s
     known = [node_facts(node, prices, now).price_per_hour for node in own]
     total = sum(price for price in known if price is not None)
     heavier = sum(each.weight > provisioner.weight for each in cluster.snapshot.provisioners.values())
-    after_empty, expired = provisioner.ttl_seconds_after_empty, provisioner.ttl_seconds_until_expired
+    after_empty, expired = provisioner.disruption.empty_after_seconds, provisioner.disruption.expire_after_seconds
     return {
         "template": provisioner.provider_ref or "inline (spec.provider)",
         "weight": f"{provisioner.weight}; {count(heavier, 'Provisioner')} before it",
         "nodes": f"{len(own)}, {money(total)}/h" + (", some of unknown price" if None in known else ""),
-        "consolidation": "on" if provisioner.consolidation_enabled else "off",
+        "consolidation": "on" if provisioner.disruption.consolidation else "off",
         "empty nodes go": f"after {after_empty} s" if after_empty is not None else "",
         "nodes expire": f"after {expired} s" if expired is not None else "",
         "taints": ", ".join(f"{t.key}={t.value}:{t.effect}" for t in provisioner.taints),

@@ -59,6 +59,22 @@ class ApiKind(Generic[Model]):
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotationKeys:
+    """Keys of the annotations that steer removals."""
+
+    disruption_budgets: str
+    """Of a pool: JSON, see core.api.disruption."""
+    do_not_evict: str
+    """Of a pod: "true" keeps its node from being removed voluntarily."""
+    do_not_consolidate: str
+    """Of a node: "true" keeps consolidation away."""
+    emptiness_timestamp: str
+    """Of a node: the RFC 3339 time since which it has no pods."""
+    voluntary_disruption: str
+    """Of a node: `expired` or `drifted`; users ask by it for a replacement now."""
+
+
+@dataclass(frozen=True, slots=True)
 class FrontEnd:
     """One generation of the API."""
 
@@ -68,6 +84,7 @@ class FrontEnd:
     """The node template that a pool's document names; empty for none."""
     conditions: Callable[[Sequence[Mapping[str, Any]], str, float], list[dict[str, Any]] | None]
     """(status.conditions, why the object cannot be used or "", Unix seconds) → the conditions to write; None: as is."""
+    keys: AnnotationKeys
 
     @property
     def kinds(self) -> dict[str, ApiKind[Any]]:

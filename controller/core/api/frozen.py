@@ -1,15 +1,21 @@
-"""An immutable, hashable dict, so that values that contain maps can be compared, cached and shared."""
+"""Immutable values: a hashable dict, and a fast constructor for frozen dataclasses with many fields."""
 
 from __future__ import annotations
 
+from dataclasses import field, fields, make_dataclass
+from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class FrozenMap(dict[K, V]):
-    """A dict that cannot change after it was made; equal maps hash alike whatever their order."""
+    """A dict that cannot change, so that values that contain maps can be compared, cached and shared.
+
+    Equal maps have equal hashes, whatever their order.
+    """
 
     __slots__ = ("_hash",)
     _hash: int
@@ -33,3 +39,31 @@ class FrozenMap(dict[K, V]):
 
 
 EMPTY: FrozenMap[Any, Any] = FrozenMap()
+
+
+def made_quickly(cls: type[T]) -> type[T]:
+    """Decorate a frozen dataclass with slots and eight fields or more, so that it is constructed faster.
+
+    Used for Pod alone, of which a cluster has tens of thousands. A frozen dataclass sets each field by
+    `object.__setattr__`; here the fields are set while the object has a twin class that is not frozen, and then it gets
+    its own class back. Signature, equality, `replace` and immutability are the same. This saves 3 to 4 of 6
+    microseconds per Pod, a quarter of `parse_pod` (`python -m bench values`); fewer fields gain nothing measurable.
+
+    Raises TypeError for a class whose layout is not that of its fields alone (a base class with slots, no slots).
+    """
+    members = [
+        (each.name, each.type, field(default=each.default, default_factory=each.default_factory))
+        for each in fields(cls)  # type: ignore[arg-type]
+    ]
+    twin = make_dataclass(cls.__name__, members, slots=True)
+    slowly, fill, become = vars(cls)["__init__"], vars(twin)["__init__"], object.__setattr__
+    become(cls.__new__(cls), "__class__", twin)
+
+    @wraps(slowly)
+    def make(self: Any, *args: Any, **named: Any) -> None:
+        become(self, "__class__", twin)
+        fill(self, *args, **named)
+        self.__class__ = cls
+
+    type.__setattr__(cls, "__init__", make)
+    return cls

@@ -21,10 +21,6 @@ EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 SPOT = "spot"
 ON_DEMAND = "on-demand"
 
-EMPTINESS_TIMESTAMP = "karpenter.sh/emptiness-timestamp"
-VOLUNTARY_DISRUPTION = "karpenter.sh/voluntary-disruption"
-DO_NOT_EVICT = "karpenter.sh/do-not-evict"
-DO_NOT_CONSOLIDATE = "karpenter.sh/do-not-consolidate"
 TERMINATION_FINALIZER = "karpenter.sh/termination"
 
 AWS_GROUP = "karpenter.k8s.aws"
@@ -60,7 +56,6 @@ WELL_KNOWN = frozenset({
 
 RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", AWS_GROUP)
 RESTRICTED_EXCEPTIONS = frozenset({"kops.k8s.io", "node.kubernetes.io", "testing.karpenter.sh"})
-RESTRICTED_KEYS = frozenset({EMPTINESS_TIMESTAMP, HOSTNAME})
 
 NORMALIZED = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
@@ -79,15 +74,13 @@ def normalize_label(key: str) -> str:
 
 
 def restricted_label(key: str) -> bool:
-    """Whether users may not set this label: a reserved key, or in a reserved domain and not well known.
+    """Whether users may not set this label: in a reserved domain and not well known.
 
     A domain is reserved with its subdomains (`foo.kubernetes.io`). Karpenter v0.27 tests a bare suffix, so that it also
     refuses `xkubernetes.io`, which is in no reserved domain; we accept it.
     """
     if key in WELL_KNOWN:
         return False
-    if key in RESTRICTED_KEYS:
-        return True
     domain = key.partition("/")[0] if "/" in key else ""
     if domain in RESTRICTED_EXCEPTIONS:
         return False

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.values import made_quickly
+from controller.core.api.frozen import EMPTY, FrozenMap, made_quickly
 
 Resources: TypeAlias = FrozenMap[str, int]
 """cpu in millicores; every other resource in whole units (bytes for memory and ephemeral-storage, counts else).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -47,11 +48,9 @@ class Provisioner:
     provider_ref: str | None = None
     inline_template: AWSNodeTemplate | None = None
     """The node template that the deprecated spec.provider stands for, named after the Provisioner."""
-    ttl_seconds_after_empty: int | None = None
-    ttl_seconds_until_expired: int | None = None
+    disruption: DisruptionPolicy = field(default_factory=DisruptionPolicy)
     limits: Resources | None = None
     weight: int = 0
-    consolidation_enabled: bool = False
     object_annotations: FrozenMap[str, str] = EMPTY
     """metadata.annotations of the Provisioner itself."""
     status_resources: Resources = EMPTY

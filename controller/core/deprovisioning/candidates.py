@@ -84,7 +84,7 @@ def pod_cost(pod: Pod) -> float:
 
 def lifetime_left(node: StateNode, provisioner: Provisioner, now: float) -> float:
     """The share of its ttlSecondsUntilExpired that the node still has, 0 to 1; 1 without one."""
-    ttl = provisioner.ttl_seconds_until_expired
+    ttl = provisioner.disruption.expire_after_seconds
     if ttl is None:
         return 1.0
     if ttl <= 0:

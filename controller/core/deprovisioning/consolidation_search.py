@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.core.api.labels import DO_NOT_CONSOLIDATE
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.backoff import workload
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.cost_screen import CostScreen
@@ -67,8 +67,8 @@ def consolidatable(candidate: Candidate) -> bool:
 
     Only the annotation's value "true" has an effect; in Karpenter v0.27 another value turns consolidation on.
     """
-    forbidden = candidate.node.node.annotations.get(DO_NOT_CONSOLIDATE) == "true"
-    return candidate.provisioner.consolidation_enabled and not forbidden
+    forbidden = candidate.node.node.annotations.get(V1ALPHA5.keys.do_not_consolidate) == "true"
+    return candidate.provisioner.disruption.consolidation and not forbidden
 
 
 def find(
@@ -128,8 +128,8 @@ class _Look:
         eligible: list[Candidate] = []
         for candidate in candidates:
             if not consolidatable(candidate):
-                if candidate.provisioner.consolidation_enabled:
-                    self.kept.append((candidate, f"annotation {DO_NOT_CONSOLIDATE} is set"))
+                if candidate.provisioner.disruption.consolidation:
+                    self.kept.append((candidate, f"annotation {V1ALPHA5.keys.do_not_consolidate} is set"))
                 continue
             refusal = self.gate.refusal(candidate)
             if refusal is not None:

@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, Protocol
 
-from controller.core.api.labels import INSTANCE_AMI_ID, VOLUNTARY_DISRUPTION
+from controller.core.api.labels import INSTANCE_AMI_ID
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import CloudInstance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.due_replacement import DueReplacement
@@ -119,8 +120,9 @@ def drift_reason(
     node: Node, provisioner: Provisioner, template: AWSNodeTemplate, images: Collection[str] | None
 ) -> str:
     """Why a node has drifted; empty when it has not. `images`: AMI ids that its template selects; None: not known."""
-    if node.annotations.get(VOLUNTARY_DISRUPTION) == DRIFTED:
-        return f"annotation {VOLUNTARY_DISRUPTION}: {DRIFTED}"
+    key = V1ALPHA5.keys.voluntary_disruption
+    if node.annotations.get(key) == DRIFTED:
+        return f"annotation {key}: {DRIFTED}"
     image = node.labels.get(INSTANCE_AMI_ID, "")
     if image and images and not template.launch_template and image not in images:
         return f"AMI {image} is not what AWSNodeTemplate {template.name} selects any more"

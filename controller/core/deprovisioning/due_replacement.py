@@ -16,7 +16,7 @@ MOST_SIMULATIONS = 5
 class DueReplacement:
     """Goes through due nodes, some in each look, so that nodes that cannot go do not hide those behind them.
 
-    `method` as in Command.method, `reason` as in budgets.REASONS.
+    `method` as in Command.method, `reason` as in disruption.REASONS.
     """
 
     def __init__(self, method: str, reason: str, most_simulations: int = MOST_SIMULATIONS) -> None:

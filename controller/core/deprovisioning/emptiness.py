@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import EMPTINESS_TIMESTAMP, PROVISIONER_NAME
+from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import format_time, parse_time
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.gate import PASSING_REFUSALS
 from controller.core.deprovisioning.method import MethodInput, NodeAnnotations, Proposal
@@ -68,7 +69,7 @@ class Emptiness:
             if judged.action is EmptinessAction.KEEP or node.name in given.held_back:
                 continue
             if judged.action is EmptinessAction.CLEAR:
-                annotations.append(NodeAnnotations(node, {EMPTINESS_TIMESTAMP: None}, judged.reason))
+                annotations.append(NodeAnnotations(node, {V1ALPHA5.keys.emptiness_timestamp: None}, judged.reason))
             elif judged.action is EmptinessAction.DELETE:
                 for candidate in candidates(given.snapshot, EMPTY, given.now, [node]):
                     refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], EMPTY_NODES)
@@ -78,7 +79,7 @@ class Emptiness:
                     elif refusal.kind not in PASSING_REFUSALS:
                         blocked.append((candidate, refusal.reason))
             elif not given.gate.engaged(node):  # a command's replacement waits for the pods of the nodes it replaces
-                stamp = {EMPTINESS_TIMESTAMP: format_time(given.now)}
+                stamp = {V1ALPHA5.keys.emptiness_timestamp: format_time(given.now)}
                 annotations.append(NodeAnnotations(node, stamp, judged.reason))
         return Proposal(tuple(commands), tuple(blocked), annotations=tuple(annotations), again_seconds=again_seconds)
 
@@ -88,12 +89,12 @@ def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> Emp
 
     A terminating pod still occupies its node, so that a TTL of 0 does not cut its grace period short.
     """
-    stamp = node.node.annotations.get(EMPTINESS_TIMESTAMP)
+    stamp = node.node.annotations.get(V1ALPHA5.keys.emptiness_timestamp)
     if node.leaving:
         return EmptinessVerdict(EmptinessAction.KEEP, "the node is leaving")
     if provisioner is None:
         return EmptinessVerdict(EmptinessAction.KEEP, "its Provisioner is not usable")
-    ttl = provisioner.ttl_seconds_after_empty
+    ttl = provisioner.disruption.empty_after_seconds
     if ttl is None:
         return _clear(stamp, "ttlSecondsAfterEmpty is not set")
     if not node.initialized:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.core.api.labels import VOLUNTARY_DISRUPTION
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.due_replacement import DueReplacement
 from controller.core.deprovisioning.method import MethodInput, Proposal
@@ -20,6 +20,7 @@ from controller.core.state.snapshot import Snapshot
 
 EXPIRED = "expired"
 """The annotation's value, and the reason in disruption budgets."""
+_ANNOTATION = V1ALPHA5.keys.voluntary_disruption
 _MARGIN_SECONDS = 0.05
 
 
@@ -46,17 +47,17 @@ class Expiration:
 def expires_at(candidate: Candidate) -> float:
     """Unix seconds; infinite: never. A node that a user marked is due since it was made."""
     created = candidate.node.node.created
-    if candidate.node.node.annotations.get(VOLUNTARY_DISRUPTION) == EXPIRED:
+    if candidate.node.node.annotations.get(_ANNOTATION) == EXPIRED:
         return created
-    ttl = candidate.provisioner.ttl_seconds_until_expired
+    ttl = candidate.provisioner.disruption.expire_after_seconds
     return math.inf if ttl is None else created + ttl
 
 
 def because(candidate: Candidate) -> str:
     """Why an expired node is due, in words."""
-    if candidate.node.node.annotations.get(VOLUNTARY_DISRUPTION) == EXPIRED:
-        return f"annotation {VOLUNTARY_DISRUPTION}: {EXPIRED}"
-    return f"older than ttlSecondsUntilExpired of {candidate.provisioner.ttl_seconds_until_expired} s"
+    if candidate.node.node.annotations.get(_ANNOTATION) == EXPIRED:
+        return f"annotation {_ANNOTATION}: {EXPIRED}"
+    return f"older than ttlSecondsUntilExpired of {candidate.provisioner.disruption.expire_after_seconds} s"
 
 
 def _is_expired(candidate: Candidate, now: float) -> bool:

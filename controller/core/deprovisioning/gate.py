@@ -1,6 +1,10 @@
 """The gate that every voluntary removal passes, whichever method asks for it.
 
 Karpenter v0.27 lets emptiness bypass it, later versions let expiration bypass disruption budgets; here none does.
+
+Disruption budgets are the pool's own, else those of the setting `disruptionBudgets`. The strictest budget that is
+active and names the reason decides. If none names it, 10 % is allowed, as in later Karpenter versions; empty nodes have
+no such default. Budgets that cannot be read allow nothing until they are corrected.
 """
 
 from __future__ import annotations
@@ -8,12 +12,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from controller.core.api.labels import DO_NOT_EVICT
+from controller.core.api.disruption import Budget
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.workloads import PodDisruptionBudget
-from controller.core.deprovisioning.budgets import Allowance, Budget, allowance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.records import engaged, recorded_commands
 from controller.core.scheduling.label_selectors import matches
@@ -21,6 +26,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 PASSING_REFUSALS = frozenset({"leaving", "engaged", "nominated", "starting"})
 """Kinds of refusal that end by themselves: no event is published for them."""
+DEFAULT_BUDGET: Final = Budget(count=None, share=0.10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,14 @@ class Refusal:
 
     kind: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many nodes may leave at the same time; `because` names the rule that set it."""
+
+    nodes: int
+    because: str
 
 
 @dataclass(slots=True)
@@ -73,8 +87,8 @@ class Gate:
     def _pods_refuse(self, pods: Iterable[Pod]) -> Refusal | None:
         for pod in pods:
             name = f"{pod.namespace}/{pod.name}"
-            if pod.annotations.get(DO_NOT_EVICT) == "true":
-                return Refusal("do-not-evict", f"pod {name} has annotation {DO_NOT_EVICT}")
+            if pod.annotations.get(V1ALPHA5.keys.do_not_evict) == "true":
+                return Refusal("do-not-evict", f"pod {name} has annotation {V1ALPHA5.keys.do_not_evict}")
             covering = [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
             if len(covering) > 1:
                 names = ", ".join(sorted(f"{b.namespace}/{b.name}" for b in covering))
@@ -85,7 +99,7 @@ class Gate:
         return None
 
     def over_budget(self, candidates: Sequence[Candidate], reason: str) -> Refusal | None:
-        """Why these must not be removed together for `reason` (one of budgets.REASONS); None: the budgets allow it."""
+        """Why these must not be removed together for `reason` (one of REASONS); None: the budgets allow it."""
         by_name = {candidate.provisioner.name: candidate.provisioner for candidate in candidates}
         for name, count in sorted(Counter(candidate.provisioner.name for candidate in candidates).items()):
             allowed, going = self.allowance(by_name[name], reason), self._going[name]
@@ -106,3 +120,25 @@ class Gate:
     def engaged(self, node: StateNode) -> bool:
         """Whether a command removes the node or has launched it."""
         return node.name in self._engaged
+
+
+def allowance(
+    provisioner: Provisioner, reason: str, nodes: int, now: float, setting: tuple[Budget, ...] = ()
+) -> Allowance:
+    """How many of a Provisioner's `nodes` may leave for `reason` (one of REASONS) at `now`, those leaving included.
+
+    `setting`: budgets of Provisioners without their own.
+    """
+    policy, key = provisioner.disruption, V1ALPHA5.keys.disruption_budgets
+    if policy.budgets_problem:
+        return Allowance(0, f"annotation {key} of Provisioner {provisioner.name}: {policy.budgets_problem}")
+    stated, where = policy.budgets, f"disruption budget of Provisioner {provisioner.name}"
+    if stated is None:
+        stated, where = setting, "setting disruptionBudgets"
+    named = [budget for budget in stated if not budget.reasons or reason in budget.reasons]
+    active = [budget.allows(nodes) for budget in named if budget.active(now)]
+    if active:
+        return Allowance(min(active), where)
+    if named or reason == "empty":
+        return Allowance(nodes, f"no disruption budget of Provisioner {provisioner.name} is active")
+    return Allowance(DEFAULT_BUDGET.allows(nodes), f"default disruption budget of 10 % (set {key} to change it)")

@@ -19,7 +19,7 @@ CONSOLIDATION: Final = "consolidation"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`method`: name of the method that decided it; `reason`: one of budgets.REASONS; `because`: the same in words."""
+    """`method`: name of the method that decided it; `reason`: one of REASONS of budgets; `because`: it in words."""
 
     method: str
     reason: str

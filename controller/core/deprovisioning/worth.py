@@ -19,9 +19,8 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
-THRESHOLD_ANNOTATION = "karpenter.sh/consolidation-threshold"
-"""On a Provisioner: the least score; 0: any saving will do, as in Karpenter v0.27."""
 DEFAULT_THRESHOLD = 0.15
+"""The least score where the Provisioner states none."""
 SPOT_FLEXIBILITY = 15
 """Offerings that a spot replacement of spot nodes must leave EC2 to choose from, so that repeated consolidation does
 not end in the rarest ones. 15 is the number of later Karpenter versions (SpotToSpotConsolidation)."""
@@ -52,17 +51,14 @@ class Worth:
 
 def totals_of(candidates: Iterable[Candidate]) -> Totals:
     """Totals over the candidates."""
-    counted = [candidate for candidate in candidates if candidate.provisioner.consolidation_enabled]
+    counted = [candidate for candidate in candidates if candidate.provisioner.disruption.consolidation]
     return Totals(sum(c.price or 0.0 for c in counted), sum(max(0.0, c.cost) for c in counted))
 
 
 def threshold(provisioner: Provisioner) -> float:
-    """The Provisioner's least score; the default if the annotation is absent or not a number of 0 or more."""
-    try:
-        value = float(provisioner.object_annotations.get(THRESHOLD_ANNOTATION, ""))
-    except ValueError:
-        return DEFAULT_THRESHOLD
-    return value if 0 <= value < math.inf else DEFAULT_THRESHOLD
+    """The Provisioner's least score, or the default."""
+    own = provisioner.disruption.consolidation_threshold
+    return DEFAULT_THRESHOLD if own is None else own
 
 
 def score(saved: float, cost: float, totals: Totals) -> float:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.core.api import quantity
+from controller.core.api.disruption import Budget, parse_schedule
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.pod import Pod, PodKey, PodSpec, Resources, Toleration
 from controller.core.api.provisioner import Provisioner
-from controller.core.deprovisioning.budgets import Budget, parse_schedule
 from controller.core.machines.provisioner_limits import total
 from controller.core.state.snapshot import Snapshot
 

@@ -12,10 +12,10 @@ PodDisruptionBudget until its own grace period is all that is left is deleted, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.core.api.duration import duration_seconds
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
@@ -29,8 +29,6 @@ CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"}
 
 DEADLINE_ANNOTATION = "karpenter.sh/termination-deadline"
 """On a node: an RFC 3339 time. An interruption sets it; a user may, too."""
-GRACE_PERIOD_ANNOTATION = "karpenter.sh/termination-grace-period"
-"""On a Provisioner: how long its nodes may drain, such as 2h; without it the setting `terminationGracePeriod` holds."""
 LAST_CALL_SECONDS = 60.0
 """So long before the deadline tiers do not wait for each other any more."""
 SPARE_SECONDS = 5.0
@@ -58,21 +56,10 @@ def deadline(node: Node, provisioner: Provisioner | None = None, setting_seconds
     """When the node goes whatever still runs on it, Unix seconds: the soonest that anybody says; None: nobody does."""
     text = node.annotations.get(DEADLINE_ANNOTATION)
     stated = None if text is None else parse_time(text)
-    period = grace_period(provisioner, setting_seconds)
+    own = provisioner.disruption.drain_seconds if provisioner is not None else None
+    period = setting_seconds if own is None else own
     counted = None if period is None or node.deleted_at is None else node.deleted_at + period
-    return min((at for at in (stated, counted) if at is not None), default=None)
-
-
-def grace_period(provisioner: Provisioner | None, setting_seconds: float | None) -> float | None:
-    """Seconds that a node may drain; None: as long as it takes, also where the annotation is no positive duration."""
-    text = None if provisioner is None else provisioner.object_annotations.get(GRACE_PERIOD_ANNOTATION)
-    if text is None:
-        return setting_seconds
-    try:
-        seconds = duration_seconds(text)
-    except ValueError:
-        return None
-    return seconds if seconds > 0 else None
+    return min((at for at in (stated, counted) if at is not None and at < math.inf), default=None)
 
 
 def grace_period_seconds(pod: Pod, until: float | None, now: float) -> int | None:

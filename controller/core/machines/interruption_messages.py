@@ -16,8 +16,6 @@ from typing import Any, Final
 
 SPOT_WARNING_SECONDS: Final = 120.0
 """From the warning to the end of the instance (EC2 user guide)."""
-REBALANCE_ANNOTATION: Final = "karpenter.sh/rebalance-recommendation"
-"""On a Provisioner: `replace` replaces the node, replacement first; anything else ignores the recommendation."""
 
 
 class Kind(Enum):

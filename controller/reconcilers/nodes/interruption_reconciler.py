@@ -6,14 +6,14 @@ from collections import Counter
 
 import structlog
 
-from controller.core.api.labels import INSTANCE_TYPE, VOLUNTARY_DISRUPTION, ZONE
+from controller.core.api.labels import INSTANCE_TYPE, ZONE
 from controller.core.api.timestamps import format_time
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import QueueMessage
 from controller.core.decisions.decision import Decision, node_details
 from controller.core.deprovisioning.expiration import EXPIRED
 from controller.core.machines.draining import DEADLINE_ANNOTATION
 from controller.core.machines.interruption_messages import (
-    REBALANCE_ANNOTATION,
     Interruption,
     Kind,
     parse_message,
@@ -112,9 +112,10 @@ class InterruptionReconciler:
         """An instance at risk: where its Provisioner asks for it, the node expires now, which replaces it first."""
         self._say(node, "Normal", interruption.reason, "The instance is at an elevated risk of interruption")
         provisioner = self._informers.snapshot().provisioners.get(node.provisioner_name)
-        wanted = provisioner is not None and provisioner.object_annotations.get(REBALANCE_ANNOTATION) == "replace"
-        if wanted and not node.leaving and VOLUNTARY_DISRUPTION not in node.node.annotations:
-            self._annotate(node, VOLUNTARY_DISRUPTION, EXPIRED)
+        wanted = provisioner is not None and provisioner.disruption.replace_at_risk
+        key = V1ALPHA5.keys.voluntary_disruption
+        if wanted and not node.leaving and key not in node.node.annotations:
+            self._annotate(node, key, EXPIRED)
 
     def _annotate(self, node: StateNode, key: str, value: str) -> None:
         if node.node.annotations.get(key) != value:

@@ -61,8 +61,7 @@ def test_provisioner_means_the_same_after_the_way_there_and_back(spec: dict[str,
     one, two = V1ALPHA5.pool.parse(before), V1ALPHA5.pool.parse(after)
     assert sorted(two.requirements, key=repr) == sorted(one.requirements, key=repr)
     for name in ("labels", "annotations", "taints", "startup_taints", "kubelet", "provider_ref", "limits", "weight",
-                 "ttl_seconds_after_empty", "ttl_seconds_until_expired", "consolidation_enabled",
-                 "object_annotations"):  # fmt: skip
+                 "disruption", "object_annotations"):  # fmt: skip
         assert getattr(two, name) == getattr(one, name), name
     template = V1ALPHA5.node_template.parse(by_kind(back.objects, "AWSNodeTemplate")[0])
     assert template.subnet_selector == V1ALPHA5.node_template.parse(TEMPLATE).subnet_selector

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.api import labels
+from controller.core.api.v1alpha5 import V1ALPHA5
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_users_may_set(key: str) -> None:
             "karpenter.k8s.aws/x",
             "x.kops.k8s.io/x",
         ),
-        *(labels.HOSTNAME, labels.EMPTINESS_TIMESTAMP, labels.INSTANCE_AMI_ID, labels.INITIALIZED),
+        *(labels.HOSTNAME, V1ALPHA5.keys.emptiness_timestamp, labels.INSTANCE_AMI_ID, labels.INITIALIZED),
     ],
 )
 def test_reserved(key: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.labels import EMPTINESS_TIMESTAMP
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import Catalog
 from controller.core.decisions.decision import Decision, node_details
 from controller.core.decisions.standing import Standing
@@ -26,7 +26,7 @@ SMALL, LARGE = sorted(PRICES, key=lambda name: PRICES[name])[:2]
 def node(name: str, kind: str = SMALL, *, leaving: bool = False, empty_since: str = "") -> StateNode:
     made = factories.node(name=name, instance_type=kind)
     if empty_since:
-        made = replace(made, annotations=FrozenMap({EMPTINESS_TIMESTAMP: empty_since}))
+        made = replace(made, annotations=FrozenMap({V1ALPHA5.keys.emptiness_timestamp: empty_since}))
     return factories.state_node(node=made, marked_for_deletion=leaving)
 
 

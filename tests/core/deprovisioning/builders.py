@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from controller.core.api import labels as keys
+from controller.core.api.disruption import DisruptionPolicy, parse_budgets
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodAffinityTerm
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
-from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation_search import BEGIN, Cursor, SearchResult, find
 from controller.core.deprovisioning.gate import Gate
@@ -22,18 +23,18 @@ from tests import factories
 
 NOW = 1_700_000_000.0
 GPU = "nvidia.com/gpu"
-FREE_BUDGET = FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "100%"}]'})
-"""Of a Provisioner: all of its nodes may leave at the same time."""
+FREELY = DisruptionPolicy(consolidation=True, budgets=parse_budgets('[{"nodes": "100%"}]'))
+"""Consolidation is on, and all nodes may leave at the same time."""
 
 
 def owner(**fields: Any) -> Provisioner:
     """A Provisioner with consolidation enabled, whose budget allows every removal."""
-    return factories.provisioner(**{"consolidation_enabled": True, "object_annotations": FREE_BUDGET, **fields})
+    return factories.provisioner(**{"disruption": FREELY, **fields})
 
 
 def with_budget(text: str) -> Provisioner:
     """The same with disruption budgets."""
-    return owner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: text}))
+    return owner(disruption=replace(FREELY, budgets=parse_budgets(text)))
 
 
 def types_of(*prices: tuple[str, str, str, float], spot: bool = False) -> tuple[InstanceType, ...]:

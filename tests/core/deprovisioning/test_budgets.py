@@ -1,4 +1,4 @@
-"""Disruption budgets: counts, shares, reasons, schedules; what cannot be read protects (budgets.py)."""
+"""Disruption budgets: counts, shares, reasons, schedules; what cannot be read protects (core.api.disruption)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.core.api.frozen import FrozenMap
+from controller.core.api.disruption import parse_budgets, parse_schedule
 from controller.core.api.provisioner import Provisioner
-from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION, allowance, parse_budgets, parse_schedule
+from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.deprovisioning.gate import allowance
 from tests import factories
 
 MONDAY_NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC).timestamp()
 
 
 def owner(text: str | None) -> Provisioner:
-    return factories.provisioner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: text} if text is not None else {}))
+    annotations = {V1ALPHA5.keys.disruption_budgets: text} if text is not None else {}
+    return V1ALPHA5.pool.parse(factories.provisioner_object(annotations=annotations))
 
 
 def allowed(text: str | None, reason: str = "expired", nodes: int = 25, now: float = MONDAY_NOON) -> int:
@@ -78,6 +80,7 @@ def test_no_weekday_window_on_sunday() -> None:
         ('[{"nodes": "120%"}]', "[0].nodes"),
         ('[{"nodes": "-1"}]', "[0].nodes"),
         ("[{}]", "[0].nodes"),
+        ("[" * 100_000, "not a JSON list"),
         ('[{"nodes": "1"}, {"nodes": "1", "reasons": ["bored"]}]', "[1].reasons"),
         ('[{"nodes": "1", "reasons": "empty"}]', "[0].reasons"),
         ('[{"nodes": "1", "schedule": "0 9 * * *"}]', "go together"),
@@ -125,6 +128,5 @@ def test_two_restricted_day_fields_are_either_or() -> None:
 def test_a_setting_holds_for_provisioners_that_say_nothing_themselves() -> None:
     setting = parse_budgets('[{"nodes": "3"}]')
     assert allowance(factories.provisioner(), "drifted", 100, MONDAY_NOON, setting).nodes == 3
-    own = factories.provisioner(object_annotations=FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "1"}]'}))
-    assert allowance(own, "drifted", 100, MONDAY_NOON, setting).nodes == 1
+    assert allowance(owner('[{"nodes": "1"}]'), "drifted", 100, MONDAY_NOON, setting).nodes == 1
     assert "disruptionBudgets" in allowance(factories.provisioner(), "drifted", 100, MONDAY_NOON, setting).because

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.api import labels as keys
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.pod import Pod
 from controller.core.deprovisioning.candidates import POD_DELETION_COST, candidates, pod_cost
 from tests import factories
@@ -38,7 +39,7 @@ def test_a_node_near_its_expiry_is_cheap_to_remove(age: float, expected: float) 
     pods = [factories.running_pod(node=node.name) for _ in range(2)]
     view = factories.snapshot(
         nodes=[factories.state_node(node=node, pods=pods)],
-        provisioners=[factories.provisioner(ttl_seconds_until_expired=100)],
+        provisioners=[factories.provisioner(disruption=DisruptionPolicy(expire_after_seconds=100))],
     )
     assert [candidate.cost for candidate in candidates(view, TYPES, NOW)] == [expected]
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from controller.core.api import labels as keys
-from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod
 from controller.core.cloud import InstanceType, Offering
 from controller.core.deprovisioning.backoff import workload
 from controller.core.deprovisioning.removal_command import Command
-from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
 from controller.core.state.snapshot import StateNode
 from tests import factories
-from tests.core.deprovisioning.builders import FREE_BUDGET, look, owner, standing
+from tests.core.deprovisioning.builders import FREELY, look, owner, standing
 
 HOUR = 3600
 LOOK_SECONDS = 1800
@@ -37,10 +36,9 @@ def market(prices: Sequence[float]) -> tuple[InstanceType, ...]:
 class Day:
     """Nodes that are 90 % full, and prices that change by up to two percent an hour."""
 
-    def __init__(self, threshold: str | None = None) -> None:
-        notes = FREE_BUDGET if threshold is None else FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: threshold})
+    def __init__(self, threshold: float | None = None) -> None:
         requirement = factories.requirement(keys.CAPACITY_TYPE, "In", keys.SPOT)
-        self.owner = owner(requirements=[requirement], object_annotations=notes)
+        self.owner = owner(requirements=[requirement], disruption=replace(FREELY, consolidation_threshold=threshold))
         self.random = random.Random(7)
         self.prices = [0.15 * self.random.uniform(0.97, 1.03) for _ in range(8)]
         self.resting: dict[str, float] = {}
@@ -75,7 +73,7 @@ class Day:
 
 def test_pods_of_full_nodes_are_not_moved_all_day_for_cents() -> None:
     """With the threshold at 0, Karpenter v0.27's rule, each of them moves within hours."""
-    theirs, ours = Day(threshold="0"), Day()
+    theirs, ours = Day(threshold=0.0), Day()
     theirs.live(8)
     assert theirs.moved >= NODES * PODS
     ours.live(12)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodAffinityTerm
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.deprovisioning.backoff import workload
-from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION
 from tests import factories
 from tests.core.deprovisioning.builders import (
-    FREE_BUDGET,
+    FREELY,
     NOW,
     look,
     owner,
@@ -31,20 +33,20 @@ def test_a_node_at_ninety_percent_is_not_swapped_for_pennies() -> None:
     search = look(nodes, market)
     assert search.commands == ()
     assert "threshold" in reasons(search)
-    asked = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: "0"}))
+    asked = owner(disruption=replace(FREELY, consolidation_threshold=0.0))
     assert look(nodes, market, [asked]).commands, "any saving will do where the annotation says so"
 
 
 @pytest.mark.parametrize(("value", "stays"), [("true", True), ("false", False), ("yes", False)])
 def test_do_not_consolidate_means_true_alone(value: str, stays: bool) -> None:
-    node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: value}))
+    node = standing("a", "c5.large", annotations=FrozenMap({V1ALPHA5.keys.do_not_consolidate: value}))
     assert (removed(look([node])) == []) == stays
 
 
 def test_do_not_consolidate_false_does_not_turn_consolidation_on() -> None:
     """In Karpenter v0.27 it does."""
-    node = standing("a", "c5.large", annotations=FrozenMap({keys.DO_NOT_CONSOLIDATE: "false"}))
-    search = look([node], provisioners=[owner(consolidation_enabled=False)])
+    node = standing("a", "c5.large", annotations=FrozenMap({V1ALPHA5.keys.do_not_consolidate: "false"}))
+    search = look([node], provisioners=[owner(disruption=replace(FREELY, consolidation=False))])
     assert (search.commands, search.kept) == ((), ())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -18,10 +19,10 @@ from controller.core.cloud import Commitment, Offering
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.cost_screen import CostScreen
 from controller.core.deprovisioning.removal_simulation import Simulator
-from controller.core.deprovisioning.worth import THRESHOLD_ANNOTATION, best_case_refusal, totals_of, worth
+from controller.core.deprovisioning.worth import best_case_refusal, totals_of, worth
 from controller.core.state.snapshot import StateNode
 from tests import factories
-from tests.core.deprovisioning.builders import FREE_BUDGET, MARKET, look, owner, parts, standing, types_of
+from tests.core.deprovisioning.builders import FREELY, MARKET, look, owner, parts, standing, types_of
 from tests.examples import examples
 
 MIXED = (
@@ -99,13 +100,13 @@ def judged(removed: tuple[Candidate, ...], simulator: Simulator, everyone: tuple
     return not best_case_refusal(removed, least, totals), accepted
 
 
-@given(NODES, st.sampled_from(("0", "0.15", "1")))
+@given(NODES, st.sampled_from((0.0, 0.15, 1.0)))
 @examples(25)
 def test_the_screen_never_rules_out_what_a_simulation_accepts(
-    nodes: list[tuple[str, list[tuple[dict[str, str], dict[str, Any]]], str, str]], threshold: str
+    nodes: list[tuple[str, list[tuple[dict[str, str], dict[str, Any]]], str, str]], threshold: float
 ) -> None:
     """Whatever pods ask for, and whichever nodes they may use."""
-    provisioner = owner(object_annotations=FrozenMap({**FREE_BUDGET, THRESHOLD_ANNOTATION: threshold}))
+    provisioner = owner(disruption=replace(FREELY, consolidation_threshold=threshold))
     standing_nodes: list[StateNode] = []
     for number, (kind, pods, zone, effect) in enumerate(nodes):
         name = f"n{number}"

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from controller.core.api import labels as keys
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate, MetadataOptions
 from controller.core.api.provisioner import KubeletConfiguration, Provisioner
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.drift import (
     PROVISIONER_HASH,
@@ -114,10 +116,10 @@ def test_a_changed_provisioner_is_drift(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"ttl_seconds_until_expired": 5},
+        {"disruption": DisruptionPolicy(expire_after_seconds=5)},
         {"weight": 9},
         {"limits": FrozenMap({"cpu": 5})},
-        {"consolidation_enabled": True},
+        {"disruption": DisruptionPolicy(consolidation=True)},
         {"requirements": (factories.requirement(keys.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge"),)},
     ],
 )
@@ -137,8 +139,8 @@ def test_a_label_that_a_user_took_off_is_no_drift() -> None:
 
 
 def test_a_mark_of_the_users_own_is_honoured() -> None:
-    assert "drifted" in reason(launched(annotations={keys.VOLUNTARY_DISRUPTION: "drifted"}))
-    assert reason(launched(annotations={keys.VOLUNTARY_DISRUPTION: "expired"})) == ""
+    assert "drifted" in reason(launched(annotations={V1ALPHA5.keys.voluntary_disruption: "drifted"}))
+    assert reason(launched(annotations={V1ALPHA5.keys.voluntary_disruption: "expired"})) == ""
 
 
 def test_a_node_without_hashes_or_of_another_version_gets_them_and_has_not_drifted() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.core.api import labels as keys
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.drift import Drift, drift_reason
 from controller.core.deprovisioning.expiration import Expiration
@@ -24,7 +25,7 @@ THREE_CPUS = (factories.instance_type(name="c5.xlarge", cpu="3", memory="8Gi", p
 
 
 def marked(name: str, value: str = "expired", pods: Iterable[Pod] = (), **fields: Any) -> StateNode:
-    annotations = FrozenMap({keys.VOLUNTARY_DISRUPTION: value} if value else {})
+    annotations = FrozenMap({V1ALPHA5.keys.voluntary_disruption: value} if value else {})
     node = factories.node(**{"name": name, "annotations": annotations, "created": NOW - 10, **fields})
     return factories.state_node(node=node, pods=pods)
 
@@ -78,7 +79,8 @@ def test_nodes_of_a_provisioner_that_is_backed_off_from_stay_and_count_as_eligib
 
 def test_the_next_look_is_due_when_the_next_node_expires() -> None:
     young = factories.state_node(node=factories.node(name="a", created=NOW - 10))
-    view = factories.snapshot(nodes=[young], provisioners=[factories.provisioner(ttl_seconds_until_expired=30)])
+    owner = factories.provisioner(disruption=DisruptionPolicy(expire_after_seconds=30))
+    view = factories.snapshot(nodes=[young], provisioners=[owner])
     assert Expiration().decide(method_input(view)).again_seconds == pytest.approx(20, abs=0.1)
     assert Expiration().decide(method_input(cluster([young]))).again_seconds == math.inf
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.labels import EMPTINESS_TIMESTAMP
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import format_time
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
 from controller.core.state.snapshot import StateNode
 from tests import factories
 
 NOW = 1_700_000_000.0
-TTL = factories.provisioner(ttl_seconds_after_empty=30)
+TTL = factories.provisioner(disruption=DisruptionPolicy(empty_after_seconds=30))
 KEEP, SET, CLEAR, DELETE = (
     EmptinessAction.KEEP,
     EmptinessAction.SET,
@@ -26,7 +27,7 @@ KEEP, SET, CLEAR, DELETE = (
 def empty_node(
     stamp: str | None = None, *, pods: tuple[Pod, ...] = (), nominated_until: float = 0.0, **fields: object
 ) -> StateNode:
-    annotations = FrozenMap({EMPTINESS_TIMESTAMP: stamp} if stamp is not None else {})
+    annotations = FrozenMap({V1ALPHA5.keys.emptiness_timestamp: stamp} if stamp is not None else {})
     node = factories.node(name="node", annotations=annotations, **fields)  # type: ignore[arg-type]
     return factories.state_node(node=node, pods=pods, nominated_until=nominated_until)
 
@@ -46,7 +47,7 @@ def test_a_node_goes_when_its_time_is_over() -> None:
 
 
 def test_a_ttl_of_zero_stamps_first_and_deletes_at_the_next_look() -> None:
-    now_or_never = factories.provisioner(ttl_seconds_after_empty=0)
+    now_or_never = factories.provisioner(disruption=DisruptionPolicy(empty_after_seconds=0))
     assert verdict(empty_node(), now_or_never, NOW).action is SET
     assert verdict(empty_node(format_time(NOW)), now_or_never, NOW).action is DELETE
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import InstanceType
-from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation_search import find
 from controller.core.deprovisioning.gate import Gate
@@ -22,6 +22,7 @@ from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import StateNode
 from tests import factories
+from tests.core.deprovisioning.builders import owner
 from tests.core.provisioning.plans import near, solved, spread
 from tests.examples import examples
 
@@ -40,9 +41,7 @@ MARKET = tuple(
     for family, ratio, price in (("c5", 2, 0.0425), ("m5", 4, 0.048), ("r5", 8, 0.063))
     for size, cpu in SIZES
 )
-OWNER = factories.provisioner(
-    consolidation_enabled=True, object_annotations=FrozenMap({BUDGETS_ANNOTATION: '[{"nodes": "100%"}]'})
-)
+OWNER = owner()
 
 
 def up(name: str, kind: InstanceType, own: Mapping[str, str], pods: Sequence[Pod]) -> StateNode:
@@ -151,7 +150,7 @@ def test_no_node_is_added_to_standing_ones_that_consolidation_would_at_once_remo
     for number, (kind, cpu, memory) in enumerate(filled):
         name, room = f"old-{number}", kind.allocatable
         requests = {"cpu": f"{room['cpu'] * cpu // 100}m", "memory": str(room["memory"] * memory // 100)}
-        there = factories.running_pod(node=name, requests=requests, annotations={keys.DO_NOT_EVICT: "true"})
+        there = factories.running_pod(node=name, requests=requests, annotations={V1ALPHA5.keys.do_not_evict: "true"})
         standing.append(up(name, kind, {keys.ZONE: factories.ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}, [there]))
     assert undone(waiting(mix), standing) == []
 
@@ -159,7 +158,8 @@ def test_no_node_is_added_to_standing_ones_that_consolidation_would_at_once_remo
 def test_room_that_stands_is_used_before_a_node_is_added_and_the_node_is_for_the_rest() -> None:
     """Three pods fit on what stands, two do not: the node for those takes none of the three."""
     kind = next(each for each in MARKET if each.name == "m5.xlarge")
-    there = factories.running_pod(node="old", requests={"cpu": "500m"}, annotations={keys.DO_NOT_EVICT: "true"})
+    stays = {V1ALPHA5.keys.do_not_evict: "true"}
+    there = factories.running_pod(node="old", requests={"cpu": "500m"}, annotations=stays)
     standing = up("old", kind, {keys.ZONE: factories.ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}, [there])
     pods = factories.pending_pods(5, requests={"cpu": "1", "memory": "1Gi"})
     plan = solved(factories.problem(pending=pods, provisioners=[OWNER], catalog=MARKET, nodes=[standing]))

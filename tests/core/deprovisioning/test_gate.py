@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
+from controller.core.api.disruption import DisruptionPolicy, parse_budgets
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.workloads import PodDisruptionBudget
-from controller.core.deprovisioning.budgets import BUDGETS_ANNOTATION
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.expiration import Expiration
 from controller.core.deprovisioning.gate import Gate
@@ -26,6 +25,7 @@ from tests import factories
 NOW = 1_700_000_000.0
 TYPES = {"default": factories.small_catalog()}
 WEB = {"app": "web"}
+OWNER = factories.provisioner(disruption=DisruptionPolicy(expire_after_seconds=1000))
 
 
 def standing(name: str, pods: Iterable[Pod] = (), **fields: Any) -> StateNode:
@@ -38,7 +38,7 @@ def web(node: str, **fields: Any) -> Pod:
 
 
 def world(nodes: Iterable[StateNode], **fields: Any) -> Snapshot:
-    defaults: Mapping[str, Any] = {"provisioners": [factories.provisioner(ttl_seconds_until_expired=1000)]}
+    defaults: Mapping[str, Any] = {"provisioners": [OWNER]}
     return factories.snapshot(nodes=nodes, **{**defaults, **fields})
 
 
@@ -207,8 +207,8 @@ def test_a_node_that_may_not_go_does_not_hold_back_those_behind_it() -> None:
 
 
 def test_a_budget_of_zero_stops_expiry_and_says_so() -> None:
-    annotations = FrozenMap({BUDGETS_ANNOTATION: json.dumps([{"nodes": "0"}])})
-    owner = factories.provisioner(ttl_seconds_until_expired=1000, object_annotations=annotations)
+    policy = DisruptionPolicy(expire_after_seconds=1000, budgets=parse_budgets('[{"nodes": "0"}]'))
+    owner = factories.provisioner(disruption=policy)
     proposal = expire(world([standing("a", created=NOW - 1500)], provisioners=[owner]))
     assert names(proposal) == []
     assert "disruption budget" in proposal.blocked[0][1]

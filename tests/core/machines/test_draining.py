@@ -6,9 +6,9 @@ import pytest
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, Toleration
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.machines.draining import (
     DEADLINE_ANNOTATION,
-    GRACE_PERIOD_ANNOTATION,
     deadline,
     grace_period_seconds,
     next_step,
@@ -130,8 +130,8 @@ def test_a_deadline_is_an_annotation_of_the_node(text: str | None, expected: flo
 def test_a_provisioner_or_the_setting_gives_its_nodes_a_deadline_from_their_deletion_on(
     annotation: str | None, setting: float | None, expected: float | None
 ) -> None:
-    said = FrozenMap({GRACE_PERIOD_ANNOTATION: annotation} if annotation else {})
-    owner = factories.provisioner(object_annotations=said)
+    annotations = {"karpenter.sh/termination-grace-period": annotation} if annotation else {}
+    owner = V1ALPHA5.pool.parse(factories.provisioner_object(annotations=annotations))
     assert deadline(factories.node(deleted_at=NOW), owner, setting) == expected
     assert deadline(factories.node(), owner, setting) is None, "a node that stays has none"
 

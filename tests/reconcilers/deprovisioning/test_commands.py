@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.api.labels import (
-    EMPTINESS_TIMESTAMP,
-    VOLUNTARY_DISRUPTION,
-)
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.errors import CloudError, NotFoundError, UnavailableError
 from controller.kube.resources import (
@@ -136,7 +133,8 @@ def test_methods_have_their_turn_in_order(world: World, names: str, first: str) 
         old_node(world, name, pods=0)
     set_image(world, "drifted", "ami-old")
     if first == "expiration":
-        world.kube.patch(NODES, "zzz-expired", {"metadata": {"annotations": {VOLUNTARY_DISRUPTION: "expired"}}})
+        asked = {V1ALPHA5.keys.voluntary_disruption: "expired"}
+        world.kube.patch(NODES, "zzz-expired", {"metadata": {"annotations": asked}})
     world.clock.ahead_seconds = 60.0
     one = leader(world, images=lambda _template: ("ami-new",))
     world.caught_up()
@@ -177,13 +175,14 @@ def test_a_replacement_is_not_taken_for_empty_while_it_waits_for_its_pods(world:
     one = leader(world)
     new = begun(world, one)
     world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsAfterEmpty": 0}})
-    world.until(lambda s: s.provisioners["default"].ttl_seconds_after_empty == 0)
+    world.until(lambda s: s.provisioners["default"].disruption.empty_after_seconds == 0)
     come_up(world, new)
     emptiness = emptiness_loop(world)
     for _ in range(4):
         emptiness.reconcile(world.caught_up())
     assert not world.caught_up().nodes[new].leaving
-    assert EMPTINESS_TIMESTAMP not in world.node(new)["metadata"]["annotations"], "nor is its time counted from now on"
+    annotations = world.node(new)["metadata"]["annotations"]
+    assert V1ALPHA5.keys.emptiness_timestamp not in annotations, "nor is its time counted from now on"
 
 
 def test_a_command_that_is_held_up_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

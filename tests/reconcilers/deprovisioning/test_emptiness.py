@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from controller.core.api.labels import EMPTINESS_TIMESTAMP, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
-from controller.core.deprovisioning.budgets import parse_budgets
+from controller.core.api.disruption import parse_budgets
+from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from controller.core.state.snapshot import Snapshot
 from controller.errors import NotFoundError
@@ -24,7 +25,7 @@ def empty_node(world: World, name: str = "node") -> str:
 
 
 def stamped(snapshot: Snapshot) -> bool:
-    return EMPTINESS_TIMESTAMP in snapshot.nodes["node"].node.annotations
+    return V1ALPHA5.keys.emptiness_timestamp in snapshot.nodes["node"].node.annotations
 
 
 def some_passes(world: World, loop: EmptinessReconciler) -> None:
@@ -57,7 +58,7 @@ def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: Worl
     some_passes(world, loop)
     metadata = world.node("node")["metadata"]
     assert "deletionTimestamp" not in metadata
-    assert EMPTINESS_TIMESTAMP not in metadata.get("annotations", {})
+    assert V1ALPHA5.keys.emptiness_timestamp not in metadata.get("annotations", {})
     planned.set()
     world.passes(loop, lambda s: s.nodes["node"].node.deleted_at is not None)
 
@@ -103,7 +104,7 @@ def test_nothing_is_deleted_before_the_caches_are_synced(world: World) -> None:
     unsynced = replace(world.caught_up(), synced=False)
     for _ in range(5):
         loop.reconcile(unsynced)
-    assert EMPTINESS_TIMESTAMP not in (world.node("node")["metadata"].get("annotations") or {})
+    assert V1ALPHA5.keys.emptiness_timestamp not in (world.node("node")["metadata"].get("annotations") or {})
 
 
 def test_a_delete_that_fails_takes_the_mark_back(world: World) -> None:

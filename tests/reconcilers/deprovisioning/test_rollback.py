@@ -163,7 +163,7 @@ def test_a_ttl_that_is_raised_during_the_wait_is_respected(world: World) -> None
     one = leader(world)
     new = begun(world, one)
     world.kube.patch(PROVISIONERS, "default", {"spec": {"ttlSecondsUntilExpired": 100_000}})
-    world.until(lambda s: s.provisioners["default"].ttl_seconds_until_expired == 100_000)
+    world.until(lambda s: s.provisioners["default"].disruption.expire_after_seconds == 100_000)
     come_up(world, new)
     one.passes(untouched, "rolled back")
 

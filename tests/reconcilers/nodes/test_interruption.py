@@ -13,10 +13,10 @@ from controller.core.api.labels import (
     INSTANCE_TYPE,
     PROVISIONER_NAME,
     TERMINATION_FINALIZER,
-    VOLUNTARY_DISRUPTION,
     ZONE,
 )
 from controller.core.api.timestamps import format_time, parse_time
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import QueueMessage
 from controller.core.machines.draining import DEADLINE_ANNOTATION
 from controller.errors import NotFoundError
@@ -138,14 +138,15 @@ def test_a_rebalance_recommendation_is_an_event_unless_the_provisioner_asks_for_
     assert not post.going
     assert 'actions_performed{action_type="NoAction"} 1.0' in post.metrics.page({}).body.decode()
     assert post.ledger.entries() == ()
-    assert VOLUNTARY_DISRUPTION not in (post.metadata.get("annotations") or {})
+    assert V1ALPHA5.keys.voluntary_disruption not in (post.metadata.get("annotations") or {})
     post.world.await_event("InstanceSpotRebalanceRecommendation")
     annotations = {"karpenter.sh/rebalance-recommendation": "replace"}
     post.world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotations}})
     post.world.until(lambda s: s.provisioners["default"].object_annotations)
     post.queue.tell(REBALANCE)
     post.handle()
-    assert post.metadata["annotations"][VOLUNTARY_DISRUPTION] == "expired", "it is replaced first, through the gate"
+    asked = post.metadata["annotations"][V1ALPHA5.keys.voluntary_disruption]
+    assert asked == "expired", "it is replaced first, through the gate"
     assert not post.going
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.cloud import CloudInstance
-from controller.core.machines.draining import GRACE_PERIOD_ANNOTATION
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
 from controller.kube.resources import (
@@ -339,7 +338,7 @@ def test_a_volume_that_nobody_detaches_does_not_hold_the_instance_for_ever(world
 def held_node(world: World) -> CloudInstance:
     """A leaving node of a Provisioner that gives it ten minutes, with a pod that a budget never lets go."""
     world.add_provisioner()
-    annotation = {"metadata": {"annotations": {GRACE_PERIOD_ANNOTATION: "10m"}}}
+    annotation = {"metadata": {"annotations": {"karpenter.sh/termination-grace-period": "10m"}}}
     world.kube.patch(PROVISIONERS, "default", annotation)
     world.until(lambda s: s.provisioners["default"].object_annotations)
     instance = leaving_node(world)

@@ -4,6 +4,7 @@ from typing import Final
 
 from controller.core.api.front_end import ApiKind, FrontEnd
 from controller.core.api.v1alpha5.conditions import conditions_after
+from controller.core.api.v1alpha5.disruption_rules import ANNOTATION_KEYS
 from controller.core.api.v1alpha5.nodetemplate_rules import read_node_template
 from controller.core.api.v1alpha5.provisioner_defaults import default_patch
 from controller.core.api.v1alpha5.provisioner_rules import read_provisioner, template_name
@@ -13,4 +14,5 @@ V1ALPHA5: Final = FrontEnd(
     node_template=ApiKind("karpenter.k8s.aws", "v1alpha1", "awsnodetemplates", "AWSNodeTemplate", read_node_template),
     template_name=template_name,
     conditions=conditions_after,
+    keys=ANNOTATION_KEYS,
 )

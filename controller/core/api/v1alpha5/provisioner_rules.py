@@ -18,7 +18,8 @@ from controller.core.api.parse import readable_resources
 from controller.core.api.pod import Resources, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.quantity import resources
-from controller.core.api.strict import MAX_INT64, Fields, Report, did_you_mean
+from controller.core.api.strict import Fields, Report, did_you_mean
+from controller.core.api.v1alpha5.disruption_rules import read_disruption
 from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS, read_kubelet
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
 from controller.core.api.v1alpha5.nodetemplate_rules import INLINE_FIELDS, read_template
@@ -44,7 +45,6 @@ def read_provisioner(report: Report, obj: Document) -> Provisioner:
     meta, spec = read_object(report, default_provisioner(obj), SPEC_FIELDS)
     seen: dict[tuple[str, str], str] = {}
     inline_template, provider_ref = _provider(spec, meta)
-    after_empty = spec.integer("ttlSecondsAfterEmpty", 0, MAX_INT64)
     return Provisioner(
         name=meta.name,
         uid=meta.uid,
@@ -57,11 +57,9 @@ def read_provisioner(report: Report, obj: Document) -> Provisioner:
         kubelet=read_kubelet(spec.child("kubeletConfiguration", KUBELET_FIELDS)),
         inline_template=inline_template,
         provider_ref=provider_ref,
-        ttl_seconds_after_empty=after_empty,
-        ttl_seconds_until_expired=spec.integer("ttlSecondsUntilExpired", 0, MAX_INT64),
+        disruption=read_disruption(spec, meta.annotations),
         limits=_limits(spec),
         weight=spec.integer("weight", MIN_WEIGHT, MAX_WEIGHT) or 0,
-        consolidation_enabled=_consolidation(spec, after_empty),
         object_annotations=meta.annotations,
         status_resources=readable_resources(mapping(obj.get("status")).get("resources")),
         deleted_at=meta.deleted_at,
@@ -86,18 +84,6 @@ def _provider(spec: Fields, meta: Metadata) -> tuple[AWSNodeTemplate | None, str
     if spec.has("providerRef") and isinstance(spec.raw("providerRef"), dict) and not name:
         reference.problem("name", "is missing", "name an AWSNodeTemplate")
     return inline, name
-
-
-def _consolidation(spec: Fields, after_empty: int | None) -> bool:
-    """Consolidation removes empty nodes by itself, so that ttlSecondsAfterEmpty contradicts it."""
-    enabled = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
-    if enabled and after_empty is not None:
-        spec.problem(
-            "ttlSecondsAfterEmpty",
-            "cannot be combined with consolidation.enabled: true",
-            "drop ttlSecondsAfterEmpty: consolidation removes empty nodes as well",
-        )
-    return enabled
 
 
 def _limits(spec: Fields) -> Resources | None:

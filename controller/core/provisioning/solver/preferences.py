@@ -179,7 +179,7 @@ class Preferences:
 def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[Pod]:
     """Pods whose preferred anti-affinity may keep consolidation from removing their nodes: it is weighed there too, and
     what it is worth holds pods apart that one node could take. None where no Provisioner consolidates."""
-    if not any(provisioner.consolidation_enabled for provisioner in provisioners):
+    if not any(provisioner.disruption.consolidation for provisioner in provisioners):
         return []
     return [pod for pod in pods if pod.spec.preferred_pod_anti_affinity]
 

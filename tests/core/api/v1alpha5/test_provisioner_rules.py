@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api import labels
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.node import Taint
 from controller.core.api.pod import SelectorRequirement
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -73,7 +74,7 @@ REJECTED: list[tuple[str, Spec, str]] = [
     ("reserved label", {"labels": {labels.HOSTNAME: "y"}}, 'spec.labels["kubernetes.io/hostname"]'),
     (
         "reserved label",
-        {"labels": {labels.EMPTINESS_TIMESTAMP: "y"}},
+        {"labels": {V1ALPHA5.keys.emptiness_timestamp: "y"}},
         'spec.labels["karpenter.sh/emptiness-timestamp"]',
     ),
     (
@@ -411,7 +412,7 @@ def test_every_field_is_read() -> None:
     assert (kubelet_read.eviction_max_pod_grace_period, kubelet_read.cpu_cfs_quota) == (60, True)
     assert (kubelet_read.image_gc_high_threshold_percent, kubelet_read.image_gc_low_threshold_percent) == (85, 80)
     assert (provisioner.provider_ref, provisioner.inline_template, provisioner.weight) == ("template", None, 10)
-    assert (provisioner.ttl_seconds_after_empty, provisioner.ttl_seconds_until_expired) == (30, 3600)
+    assert provisioner.disruption == DisruptionPolicy(empty_after_seconds=30, expire_after_seconds=3600)
     assert provisioner.limits == {"cpu": 1_000_000, "memory": 10 * 2**30}
     assert (provisioner.object_annotations, provisioner.status_resources) == ({"karpenter.sh/x": "y"}, {"cpu": 4000})
     assert (provisioner.generation, provisioner.deleted_at, provisioner.resource_version) == (1, 1767323045.0, "1")

@@ -1,11 +1,9 @@
-"""Disruption budgets: how many nodes of a Provisioner may be on their way out at once, and when.
+"""When nodes of a pool may be removed voluntarily, and how many at once. Read by a front end (core.api.front_end).
 
-The annotation `karpenter.sh/disruption-budgets` on the Provisioner, or else the setting `disruptionBudgets`, is a JSON
-list with the members of NodePool's `spec.disruption.budgets` in later Karpenter versions
-(https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets): `nodes` (a count, or a percentage of the
-Provisioner's nodes, rounded up), and optionally `reasons`, and `schedule` (five cron fields, UTC) with `duration`. The
-strictest budget that is active and names the reason decides. If none names it, 10 % is allowed, as in those versions;
-empty nodes have no such default. A budget that cannot be parsed allows nothing until it is corrected.
+Disruption budgets have the members of NodePool's `spec.disruption.budgets` in later Karpenter versions
+(https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets), written as a JSON list: `nodes` (a count,
+or a percentage of the pool's nodes, rounded up), and optionally `reasons`, and `schedule` (five cron fields, UTC) with
+`duration`.
 """
 
 from __future__ import annotations
@@ -16,11 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from controller.core.api.duration import duration_seconds
-from controller.core.api.provisioner import Provisioner
 
-BUDGETS_ANNOTATION: Final = "karpenter.sh/disruption-budgets"
 REASONS: Final = ("expired", "drifted", "empty", "underutilized")
-DEFAULT_SHARE: Final = 0.10
+"""Reasons of removals, as budgets name them."""
 _MAX_DURATION_SECONDS: Final = 7 * 86_400.0
 _MEMBERS: Final = frozenset({"nodes", "reasons", "schedule", "duration"})
 _MACROS: Final = {
@@ -89,43 +85,32 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """How many nodes may leave at the same time; `because` names the rule that set it."""
+class DisruptionPolicy:
+    """A pool's rules for voluntary removals of its nodes. None: the pool says nothing."""
 
-    nodes: int
-    because: str
-
-
-def allowance(
-    provisioner: Provisioner, reason: str, nodes: int, now: float, setting: tuple[Budget, ...] = ()
-) -> Allowance:
-    """How many of a Provisioner's `nodes` may leave for `reason` (one of REASONS) at `now`, those leaving included.
-
-    `setting`: budgets of Provisioners without the annotation.
-    """
-    text = provisioner.object_annotations.get(BUDGETS_ANNOTATION)
-    stated, where = setting, "setting disruptionBudgets"
-    if text is not None:
-        where = f"disruption budget of Provisioner {provisioner.name}"
-        try:
-            stated = parse_budgets(text)
-        except ValueError as error:
-            return Allowance(0, f"annotation {BUDGETS_ANNOTATION} of Provisioner {provisioner.name}: {error}")
-    named = [entry for entry in stated if not entry.reasons or reason in entry.reasons]
-    active = [entry.allows(nodes) for entry in named if entry.active(now)]
-    if active:
-        return Allowance(min(active), where)
-    if named or reason == "empty":
-        return Allowance(nodes, f"no disruption budget of Provisioner {provisioner.name} is active")
-    default = Budget(None, DEFAULT_SHARE).allows(nodes)
-    return Allowance(default, f"default disruption budget of 10 % (set {BUDGETS_ANNOTATION} to change it)")
+    empty_after_seconds: int | None = None
+    """A node without pods is removed after so long; None: never for being empty alone."""
+    expire_after_seconds: int | None = None
+    """A node of this age is replaced; None: never for its age."""
+    consolidation: bool = False
+    """Nodes are removed or replaced where that saves money."""
+    consolidation_threshold: float | None = None
+    """The least score of a consolidation, 0 or more (deprovisioning/worth.py); None: the default."""
+    budgets: tuple[Budget, ...] | None = None
+    """Disruption budgets; None: the setting `disruptionBudgets` holds."""
+    budgets_problem: str = ""
+    """Why the budgets cannot be read: then no node may be removed."""
+    drain_seconds: float | None = None
+    """How long a node may drain. None: the setting `terminationGracePeriod` holds; infinite: as long as it takes."""
+    replace_at_risk: bool = False
+    """A node whose instance EC2 recommends to rebalance is replaced."""
 
 
 def parse_budgets(text: str) -> tuple[Budget, ...]:
     """Parse a JSON list of budgets. Raises ValueError with every wrong entry, what is wrong and what to write."""
     try:
         entries = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError('is not a JSON list of objects: write [{"nodes": "10%"}], say')

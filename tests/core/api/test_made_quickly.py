@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.core.api.frozen import made_quickly
 from controller.core.api.pod import Pod
-from controller.core.api.values import made_quickly
 from tests.factories import pod
 
 

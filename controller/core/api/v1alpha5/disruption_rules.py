@@ -1,0 +1,77 @@
+"""Read when a Provisioner's nodes may be removed: ttlSeconds..., consolidation, and annotations of our own.
+
+Karpenter v0.27 has neither of the annotations. One that cannot be read never removes more: budgets then allow nothing,
+a node drains as long as it takes, and the threshold is the default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from controller.core.api.disruption import DisruptionPolicy, parse_budgets
+from controller.core.api.duration import duration_seconds
+from controller.core.api.front_end import AnnotationKeys
+from controller.core.api.strict import MAX_INT64, Fields
+
+ANNOTATION_KEYS: Final = AnnotationKeys(
+    disruption_budgets="karpenter.sh/disruption-budgets",
+    do_not_evict="karpenter.sh/do-not-evict",
+    do_not_consolidate="karpenter.sh/do-not-consolidate",
+    emptiness_timestamp="karpenter.sh/emptiness-timestamp",
+    voluntary_disruption="karpenter.sh/voluntary-disruption",
+)
+THRESHOLD_ANNOTATION: Final = "karpenter.sh/consolidation-threshold"
+"""The least score of a consolidation; 0: any saving is enough, as in Karpenter v0.27."""
+GRACE_PERIOD_ANNOTATION: Final = "karpenter.sh/termination-grace-period"
+"""How long nodes may drain, such as 2h; without it the setting `terminationGracePeriod` holds."""
+REBALANCE_ANNOTATION: Final = "karpenter.sh/rebalance-recommendation"
+"""`replace` replaces a node, replacement first; anything else ignores the recommendation."""
+
+
+def read_disruption(spec: Fields, annotations: Mapping[str, str]) -> DisruptionPolicy:
+    """The policy in `spec` and in the object's annotations; every broken rule of `spec` goes to its report."""
+    after_empty = spec.integer("ttlSecondsAfterEmpty", 0, MAX_INT64)
+    consolidation = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
+    if consolidation and after_empty is not None:
+        spec.problem(
+            "ttlSecondsAfterEmpty",
+            "cannot be combined with consolidation.enabled: true",
+            "drop ttlSecondsAfterEmpty: consolidation removes empty nodes as well",
+        )
+    budgets, problem = None, ""
+    if (text := annotations.get(ANNOTATION_KEYS.disruption_budgets)) is not None:
+        try:
+            budgets = parse_budgets(text)
+        except ValueError as error:
+            problem = str(error)
+    return DisruptionPolicy(
+        empty_after_seconds=after_empty,
+        expire_after_seconds=spec.integer("ttlSecondsUntilExpired", 0, MAX_INT64),
+        consolidation=consolidation,
+        consolidation_threshold=_threshold(annotations.get(THRESHOLD_ANNOTATION)),
+        budgets=budgets,
+        budgets_problem=problem,
+        drain_seconds=_drain_seconds(annotations.get(GRACE_PERIOD_ANNOTATION)),
+        replace_at_risk=annotations.get(REBALANCE_ANNOTATION) == "replace",
+    )
+
+
+def _threshold(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
+
+
+def _drain_seconds(text: str | None) -> float | None:
+    """Infinite for what is no positive duration."""
+    if text is None:
+        return None
+    try:
+        seconds = duration_seconds(text)
+    except ValueError:
+        return math.inf
+    return seconds if seconds > 0 else math.inf
