@@ -1,4 +1,4 @@
-"""The composition root: makes the cluster state and every loop over the edges, starts them and stops them."""
+"""The composition root: make the cluster state and every loop, start them and stop them."""
 
 from __future__ import annotations
 
@@ -111,13 +111,12 @@ class Operator:
         self, settings: Settings, edges: Edges, *, namespace: str = "", times: OperatorTimes | None = None
     ) -> None:
         """Learned memory and the ledger are kept in ConfigMaps of `namespace`; without one, not at all."""
-        self._edges, self._namespace, self._times = edges, namespace, times or OperatorTimes()
+        self._edges, self._times = edges, times or OperatorTimes()
         self._recorder, self._clock = edges.ledger.recorder, edges.clock
         self._series, self._leads = ClusterSeries(), False
         self.informers = Informers(edges.kube, Cluster(), edges.clock, run=edges.run)
         self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
         cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
-        self._catalogs = Catalogs(cloud, edges.executors.executor("catalog", CATALOG_WORKERS))
         edges.ledger.look = self._look
         self._context = context = ReconcilerContext(
             settings=LiveSettings(settings),
@@ -125,7 +124,7 @@ class Operator:
             informers=self.informers,
             events=self.events,
             cloud=cloud,
-            catalogs=self._catalogs,
+            catalogs=Catalogs(cloud, edges.executors.executor("catalog", CATALOG_WORKERS)),
             launcher=Launcher(
                 kube=edges.kube, informers=self.informers, cloud=cloud, clock=edges.clock, times=self._times.launch
             ),
@@ -135,24 +134,20 @@ class Operator:
             stop=edges.stop,
             adopted=threading.Event(),
             planned=threading.Event(),
+            namespace=namespace,
         )
         self._garbage = GarbageCollectionReconciler(context, self._times.garbage)
-        self._decisions = DecisionsReconciler(
-            kube=edges.kube, namespace=namespace, ledger=edges.ledger, clock=edges.clock
-        )
+        self._decisions = DecisionsReconciler(context)
         loops = [(runs, self._loop(reconciler, runs)) for reconciler, runs in self._reconcilers(settings)]
         self._standing = [loop for runs, loop in loops if runs is Runs.STANDBY]
         self._acting = [loop for runs, loop in loops if runs is not Runs.STANDBY]
 
     def _reconcilers(self, settings: Settings) -> Iterator[tuple[Reconciler, Runs]]:
-        """Every loop there is, what it needs beside the context, and when it runs."""
-        context, times, kube, cloud = self._context, self._times, self._context.kube, self._context.cloud
+        """Every loop, what it needs beside the context, and when it runs."""
+        context, times = self._context, self._times
         emptiness, methods = Emptiness(), self._methods(settings)
         executor = CommandExecutor(context, (*methods, emptiness), times.commands)
-        observation = ObservationReconciler(
-            catalogs=self._catalogs, clock=self._clock, recorder=self._recorder, settings=context.settings
-        )
-        yield RefreshReconciler(cloud), Runs.STANDBY
+        yield RefreshReconciler(context), Runs.STANDBY
         yield ProvisioningReconciler(context), Runs.PODS_WAIT
         yield RegistrationReconciler(context), Runs.PODS_WAIT
         yield TerminationReconciler(context, times.termination), Runs.PODS_WAIT
@@ -160,16 +155,16 @@ class Operator:
         yield EmptinessReconciler(context, emptiness, executor), Runs.LEADING
         yield self._garbage, Runs.LEADING
         yield ConsistencyReconciler(context), Runs.LEADING
-        yield DiskPressureReconciler(events=self.events), Runs.LEADING
+        yield DiskPressureReconciler(context), Runs.LEADING
         if settings.interruption_queue_name:
             yield InterruptionReconciler(context), Runs.LEADING
         yield ConditionsReconciler(context), Runs.LEADING
         yield NodeTemplatesReconciler(context), Runs.LEADING
         yield CounterReconciler(context), Runs.LEADING
-        yield AdviceReconciler(events=self.events, cloud=cloud), Runs.LEADING
-        yield observation, Runs.LEADING
-        if self._namespace:
-            yield MemoryReconciler(kube=kube, namespace=self._namespace, cloud=cloud), Runs.LEADING
+        yield AdviceReconciler(context), Runs.LEADING
+        yield ObservationReconciler(context), Runs.LEADING
+        if context.namespace:
+            yield MemoryReconciler(context), Runs.LEADING
             yield self._decisions, Runs.LEADING
 
     def _methods(self, settings: Settings) -> list[Method]:
@@ -231,7 +226,7 @@ class Operator:
 
     def _look(self) -> tuple[Snapshot, Catalog]:
         snapshot = self.informers.snapshot()
-        return snapshot, self._catalogs.view(snapshot).types
+        return snapshot, self._context.catalogs.view(snapshot).types
 
     def cluster_series(self) -> bytes:
         """Series about nodes, pods and Provisioners, from the leader alone: two replicas would double every sum."""

@@ -101,7 +101,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     serving.metrics.add_part(operator.cluster_series)
     operator.watch()
     configuration.follow(settings, operator.tune, operator.leads, operator.events)
-    elector = _lead(options, kube, clock, stop, times)
+    elector = wait_for_lease(options, kube, clock, stop, times)
     if not stop.is_set():
         operator.start_leading(after_crash=elector is None or elector.follows_a_crash)
         _log.info("Acts", cluster=settings.cluster_name)
@@ -184,10 +184,10 @@ def _dns_ip(kube: KubeClient) -> str:
     return "" if address == "None" else address
 
 
-def _lead(
+def wait_for_lease(
     options: Options, kube: KubeClient, clock: Clock, stop: threading.Event, times: OperatorTimes
 ) -> LeaderElector | None:
-    """Wait for the lease; None without leader election."""
+    """Wait until the lease is held, or `stop` is set; None without leader election."""
     if not options.leader_elect:
         return None
     identity = options.pod_name or f"{socket.gethostname()}_{uuid.uuid4()}"

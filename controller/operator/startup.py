@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
 
-from controller.errors import CloudError, KubeError, NotFoundError, Problem, ValidationError
+from controller.errors import CloudError, KubeError, Problem, ValidationError
 from controller.kube.client import KubeClient
-from controller.kube.resources import CONFIG_MAPS
+from controller.kube.config_maps import read_config_map
 from controller.operator.options import version_of
 from controller.runtime.clock import Clock
 from controller.runtime.loops import BackoffTimes
@@ -28,10 +28,10 @@ def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: thre
     """The settings, once their ConfigMap exists; None when `stop` is set before. Raises ValidationError."""
     logged = False
     while not stop.is_set():
-        data = wait_for_answer(lambda: _config_map(kube, namespace), "Kubernetes", clock, stop)
-        if data:
-            return Settings.parse(data[0])
-        if data is not None and not logged:
+        document = wait_for_answer(lambda: read_config_map(kube, namespace, CONFIG_MAP), "Kubernetes", clock, stop)
+        if document:
+            return Settings.parse(document.get("data") or {})
+        if document is not None and not logged:
             _log.warning("Waits for the settings", config_map=f"{namespace}/{CONFIG_MAP}")
             logged = True
         clock.wait(stop, SETTINGS_POLL_SECONDS)
@@ -53,14 +53,6 @@ def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: thre
         message = f"the API server is {version}, and {least} is the least"
         problem = Problem("KUBERNETES_MIN_VERSION", message, "upgrade the cluster, or set a lower version")
         raise ValidationError("Options", [problem])
-
-
-def _config_map(kube: KubeClient, namespace: str) -> Sequence[dict[str, str]]:
-    """The ConfigMap's data in a list of one; an empty list when it does not exist."""
-    try:
-        return [kube.get(CONFIG_MAPS, CONFIG_MAP, namespace).get("data") or {}]
-    except NotFoundError:
-        return []
 
 
 def wait_for_answer(

@@ -26,7 +26,7 @@ class LiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerContext:
-    """Edges, clock and executors. A reconciler's constructor takes it, and besides what concerns that loop alone."""
+    """What every reconciler is made with, beside what concerns that loop alone."""
 
     settings: LiveSettings
     kube: KubeClient
@@ -39,11 +39,13 @@ class ReconcilerContext:
     ledger: Ledger
     executors: Executors
     stop: Flag
-    """The process stops: nothing new is begun."""
+    """Set when the process stops: nothing new is begun."""
     adopted: Flag
-    """Every instance that an earlier process launched has its Node in the cluster state: pods may be planned for."""
+    """Set once every instance of an earlier process has its Node in the cluster state: planning may begin."""
     planned: Flag
-    """All pods and headroom that waited at the start were planned for once: nodes may be called empty."""
+    """Set once the pods and headroom that waited at the start were planned for; nodes may be called empty."""
+    namespace: str = ""
+    """Where the ConfigMaps are that loops keep; empty: nothing is kept."""
 
     @property
     def recorder(self) -> Recorder:

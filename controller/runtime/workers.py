@@ -52,7 +52,7 @@ class Worker:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def join(self, timeout_seconds: float) -> bool:
+    def join(self, timeout_seconds: float = threading.TIMEOUT_MAX) -> bool:
         """Wait until the thread has ended, after `stop` was set; False when it did not in time."""
         if self.alive and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, timeout_seconds))

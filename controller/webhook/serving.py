@@ -19,6 +19,7 @@ from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import SECRETS
 from controller.runtime.clock import Clock
+from controller.runtime.workers import periodic
 from controller.webhook.ca_bundle import write_trust
 from controller.webhook.certificates import ServingCertificate, from_secret, issue, server_names, to_secret, why_renew
 from controller.webhook.https_server import AdmissionServer
@@ -67,7 +68,7 @@ class Webhook:
         self._comes: ServingCertificate | None = None
         """The certificate to serve from the next look on."""
         self._said = ""
-        self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
+        self._worker = periodic("webhook", self._step, clock, self._stop)
 
     def unready(self) -> str:
         """Why it must not be called yet; empty as soon as it serves a trusted certificate."""
@@ -80,29 +81,29 @@ class Webhook:
 
     def start(self) -> None:
         """Look at the Secret from now on; serve as soon as there is a certificate that is trusted."""
-        self._thread.start()
+        self._worker.start()
 
     def close(self, stopping_since: float) -> None:
         """End it, `last_calls_seconds` after the process was told to stop (on the clock's monotonic time)."""
         self._stop.set()
-        self._thread.join()
+        self._worker.join()
         self._server.drain()
         if self._serves:
             left = stopping_since + self._times.last_calls_seconds - self._clock.monotonic()
             self._clock.wait(threading.Event(), max(0.0, left))
         self._server.close()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self.look()
-            except (KubeError, OSError, ValueError) as error:
-                self._say(f"{type(error).__name__}: {error}")
-            except Exception:  # noqa: BLE001 - what serves goes on serving; the trace is logged
-                _log.exception("Webhook certificate cannot be looked after; trying again")
-            else:
-                self._said = ""
-            self._clock.wait(self._stop, self._times.look_seconds if self._serves else self._times.first_look_seconds)
+    def _step(self) -> float:
+        """Look, and log what fails; seconds until the next look."""
+        try:
+            self.look()
+        except (KubeError, OSError, ValueError) as error:
+            self._say(f"{type(error).__name__}: {error}")
+        except Exception:  # noqa: BLE001 - what serves goes on serving; the trace is logged
+            _log.exception("Webhook certificate cannot be looked after; trying again")
+        else:
+            self._said = ""
+        return self._times.look_seconds if self._serves else self._times.first_look_seconds
 
     def look(self) -> None:
         """Bring certificate, trust and server one step further.

@@ -23,7 +23,7 @@ from controller.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SECRETS
 from controller.operator import process
 from controller.operator.composition import OperatorTimes
 from controller.operator.options import Options
-from controller.operator.process import LEAST_CONNECTIONS, connection
+from controller.operator.process import LEAST_CONNECTIONS, connection, wait_for_lease
 from controller.operator.startup import refuse_old_kubernetes
 from controller.runtime.clock import Clock, SystemClock
 from controller.webhook.serving import Webhook
@@ -151,9 +151,9 @@ def test_without_leader_election_nobody_is_asked(server: Server) -> None:
     clock, stop = SystemClock(), threading.Event()
     kube = KubeClient(connect(server.kubeconfig))
     options = Options("default", leader_elect=False)
-    assert process._lead(options, kube, clock, stop, OperatorTimes()) is None
+    assert wait_for_lease(options, kube, clock, stop, OperatorTimes()) is None
     assert kube.list(LEASES, "default") == []
-    elector = process._lead(replace(options, leader_elect=True, pod_name="a"), kube, clock, stop, OperatorTimes())
+    elector = wait_for_lease(replace(options, leader_elect=True, pod_name="a"), kube, clock, stop, OperatorTimes())
     assert elector is not None
     elector.release()
     (lease,) = kube.list(LEASES, "default")

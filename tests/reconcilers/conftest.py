@@ -13,6 +13,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import urllib3
 import yaml
 
 from controller.cloud.catalogs import Catalogs
@@ -20,7 +21,7 @@ from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
-from controller.kube.connection import connect
+from controller.kube.connection import Connection, connect
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
 from controller.kube.resources import (
@@ -35,10 +36,12 @@ from controller.kube.resources import (
 from controller.machines.launcher import Launcher
 from controller.reconcilers.context import LiveSettings, ReconcilerContext
 from controller.runtime.clock import SystemClock
-from controller.runtime.executors import ThreadExecutors
+from controller.runtime.executors import INLINE, ThreadExecutors
+from controller.runtime.metrics import Recorder
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 from sandbox.apiserver import Running, serve
+from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -98,6 +101,7 @@ class World:
             stop=self.stop,
             adopted=raised(),
             planned=raised(),
+            namespace="kube-system",
         )
 
     @cached_property
@@ -266,6 +270,27 @@ def _await_served(kube: KubeClient, resource: Resource) -> None:
             threading.Event().wait(0.02)
         else:
             return
+
+
+def detached_context(cloud: MemoryCloud, clock: ManualClock, recorder: Recorder) -> ReconcilerContext:
+    """For loops that get their snapshots from the test and ask no API server: there is none."""
+    kube = KubeClient(Connection("http://127.0.0.1:9", urllib3.PoolManager(), None), clock=clock)
+    informers = Informers(kube, Cluster(), clock)
+    return ReconcilerContext(
+        settings=LiveSettings(Settings(cluster_name="test")),
+        kube=kube,
+        informers=informers,
+        events=EventRecorder(kube, clock),
+        cloud=cloud,
+        catalogs=Catalogs(cloud),
+        launcher=Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock),
+        clock=clock,
+        ledger=Ledger(clock, recorder),
+        executors=INLINE,
+        stop=threading.Event(),
+        adopted=raised(),
+        planned=raised(),
+    )
 
 
 @pytest.fixture

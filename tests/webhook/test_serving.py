@@ -46,9 +46,9 @@ class Stage:
         return self.made[-1]
 
     def held(self) -> ServingCertificate:
-        found = from_secret(self.kube.get(SECRETS, SECRET, NAMESPACE).get("data"))
-        assert found is not None
-        return found
+        held = from_secret(self.kube.get(SECRETS, SECRET, NAMESPACE).get("data"))
+        assert held is not None
+        return held
 
     def trusted(self) -> set[bytes]:
         """What each webhook of each configuration trusts."""
@@ -74,7 +74,7 @@ def stage(api: KubeClient) -> Iterator[Stage]:
     made = Stage(api)
     yield made
     for each in made.made:
-        each._server.close()
+        each.close(0.0)
     api.delete(SECRETS, SECRET, NAMESPACE)
     for resource, name in CONFIGURATIONS:
         api.delete(resource, name)

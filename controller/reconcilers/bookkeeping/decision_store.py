@@ -8,11 +8,8 @@ import binascii
 import structlog
 
 from controller.core.state.snapshot import Snapshot
-from controller.errors import AlreadyExistsError, NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.resources import CONFIG_MAPS
-from controller.runtime.clock import Clock
-from controller.telemetry.decision_ledger import Ledger
+from controller.kube.config_maps import read_config_map, write_config_map
+from controller.reconcilers.context import ReconcilerContext
 
 CONFIG_MAP = "karpenter-decisions"
 KEY = "decisions.jsonl.gz"
@@ -27,15 +24,12 @@ class DecisionsReconciler:
 
     name = "decisions"
 
-    def __init__(self, *, kube: KubeClient, namespace: str, ledger: Ledger, clock: Clock) -> None:
-        self._kube = kube
-        self._namespace = namespace
-        self._ledger = ledger
-        self._clock = clock
-        self._exists = False
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._namespace = context.kube, context.namespace
+        self._ledger, self._clock = context.ledger, context.clock
         self._written: int | None = None
         """The ledger's version as last read or written; None: not read yet."""
-        self._due_at = clock.monotonic() + FIRST_SECONDS
+        self._due_at = self._clock.monotonic() + FIRST_SECONDS
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, _snapshot: Snapshot) -> float:
@@ -50,7 +44,8 @@ class DecisionsReconciler:
         version = self._ledger.version
         if version == self._written:
             return FIRST_SECONDS
-        self._write(self._ledger.compact())
+        data = {KEY: base64.b64encode(self._ledger.compact()).decode()}
+        write_config_map(self._kube, self._namespace, CONFIG_MAP, binaryData=data)
         self._written = version
         self._due_at = self._clock.monotonic() + PAUSE_SECONDS
         return PAUSE_SECONDS
@@ -62,34 +57,9 @@ class DecisionsReconciler:
             self.reconcile(Snapshot())
 
     def _read(self) -> bytes:
-        try:
-            data = self._kube.get(CONFIG_MAPS, CONFIG_MAP, self._namespace).get("binaryData") or {}
-        except NotFoundError:
-            return b""
-        self._exists = True
+        """The stored ledger; empty when there is none, or when it is not base64."""
+        data = read_config_map(self._kube, self._namespace, CONFIG_MAP).get("binaryData") or {}
         try:
             return base64.b64decode(str(data.get(KEY, "")), validate=True)
         except binascii.Error:
             return b""
-
-    def _write(self, packed: bytes) -> None:
-        data = {KEY: base64.b64encode(packed).decode()}
-        if not self._exists and self._created(data):
-            return
-        try:
-            self._kube.patch(CONFIG_MAPS, CONFIG_MAP, {"binaryData": data}, namespace=self._namespace)
-        except NotFoundError:
-            self._exists = False  # somebody deleted it: the next pass creates it again
-            raise
-
-    def _created(self, data: dict[str, str]) -> bool:
-        metadata = {"name": CONFIG_MAP, "namespace": self._namespace}
-        document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
-        try:
-            self._kube.create(CONFIG_MAPS, document, self._namespace)
-        except AlreadyExistsError:
-            self._log.debug("ConfigMap of decisions exists", name=CONFIG_MAP)
-            self._exists = True
-            return False
-        self._exists = True
-        return True

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 
 import structlog
 
-from controller.cloud.catalogs import Catalogs, CatalogView
+from controller.cloud.catalogs import CatalogView
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.decisions.fleet_comparison import Comparison, compare
@@ -20,10 +20,8 @@ from controller.core.deprovisioning.records import recorded_commands
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import provisionable
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.reconcilers.context import LiveSettings
+from controller.reconcilers.context import ReconcilerContext
 from controller.runtime import metrics
-from controller.runtime.clock import Clock
-from controller.runtime.metrics import Recorder
 from controller.telemetry.structured_logging import pod_names
 
 MEASURE_SECONDS = 15.0
@@ -37,21 +35,10 @@ class ObservationReconciler:
 
     name = "observation"
 
-    def __init__(
-        self,
-        *,
-        catalogs: Catalogs,
-        clock: Clock,
-        recorder: Recorder,
-        settings: LiveSettings,
-        compare_seconds: float = COMPARE_SECONDS,
-    ) -> None:
-        self._catalogs = catalogs
-        self._clock = clock
-        self._recorder = recorder
-        self._settings = settings
-        self._compare_seconds = compare_seconds
-        self._measure_at = self._compare_at = clock.monotonic()
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._catalogs, self._settings = context.catalogs, context.settings
+        self._clock, self._recorder = context.clock, context.recorder
+        self._measure_at = self._compare_at = self._clock.monotonic()
         self._compared: tuple[int, float] | None = None
         """Version of the snapshot that was compared last, and when."""
         self._pending: dict[str, float] = {}
@@ -132,7 +119,7 @@ class ObservationReconciler:
             self._recorder.observe(metrics.COMPARISON_TIME, self._clock.monotonic() - began)
         self._compared = (snapshot.version, began)
         took = self._clock.monotonic() - began
-        self._compare_at = began + max(self._compare_seconds, took / SHARE_OF_TIME)
+        self._compare_at = began + max(COMPARE_SECONDS, took / SHARE_OF_TIME)
 
     def _report(self, comparison: Comparison) -> None:
         self._log.debug(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.core.cloud import CloudProvider
 from controller.core.state.snapshot import Snapshot
+from controller.reconcilers.context import ReconcilerContext
 
 REFRESH_SECONDS = 30.0
 """How often the provider is asked to refresh; the provider decides what is due."""
@@ -14,8 +14,8 @@ class RefreshReconciler:
 
     name = "refresh"
 
-    def __init__(self, cloud: CloudProvider) -> None:
-        self._cloud = cloud
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._cloud = context.cloud
 
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Read what is due."""

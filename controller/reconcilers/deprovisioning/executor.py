@@ -112,15 +112,12 @@ class CommandExecutor:
     """One for the whole process; used by one loop's thread, except for what is said to be safe in any."""
 
     def __init__(
-        self,
-        context: ReconcilerContext,
-        methods: Iterable[Method],
-        times: CommandTimes | None = None,
+        self, context: ReconcilerContext, methods: Iterable[Method], times: CommandTimes | None = None
     ) -> None:
         """`methods` are asked again before a node is deleted."""
         self._nodes = NodeWrites(context)
         self._events = RemovalEvents(context.events)
-        self._surge = Surge(context.kube, context.events) if context.settings.current.surge_single_replicas else None
+        self._surge = Surge(context) if context.settings.current.surge_single_replicas else None
         self._replacements = Replacements(context)
         self._informers, self._clock, self._recorder = context.informers, context.clock, context.recorder
         self._methods = {method.name: method for method in methods}

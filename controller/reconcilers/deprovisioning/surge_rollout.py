@@ -13,17 +13,16 @@ from controller.core.deprovisioning.surge import may_surge, restart_patch, resta
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import StateNode
 from controller.errors import NotFoundError
-from controller.kube.client import KubeClient
-from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.events import ObjectRef
 from controller.kube.resources import DEPLOYMENTS, REPLICA_SETS
+from controller.reconcilers.context import ReconcilerContext
 
 
 class Surge:
     """Begins rollouts, one for each command and Deployment: the command's id is written on the Deployment."""
 
-    def __init__(self, kube: KubeClient, events: EventRecorder) -> None:
-        self._kube = kube
-        self._events = events
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._events = context.kube, context.events
         self._log = structlog.get_logger("deprovisioning")
         self._owners: dict[str, str] = {}
         """Name of the Deployment by the uid of its ReplicaSet; empty: the ReplicaSet has none."""

@@ -1,4 +1,4 @@
-"""Says once, with the cure, that pods fill their nodes' disks in a loop."""
+"""Warn once, with the remedy, about pods that are evicted for disk pressure and replaced in a loop."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from controller.core.api.pod import Pod
 from controller.core.machines.disk_pressure import cure, loop_of
 from controller.core.state.evictions import StorageLoop
 from controller.core.state.snapshot import Snapshot
-from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.events import ObjectRef
+from controller.reconcilers.context import ReconcilerContext
 
 PAUSE_SECONDS = 60.0
 
 
 class DiskPressureReconciler:
-    """One loop over the storage loops of the snapshot; provisioning is what stops feeding them."""
+    """Report the storage loops of the snapshot; provisioning launches no further nodes for them."""
 
     name = "diskpressure"
 
-    def __init__(self, *, events: EventRecorder) -> None:
-        self._events = events
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._events = context.events
         self._log = structlog.get_logger(self.name)
         self._logged: set[tuple[str, int]] = set()
         self._told: set[str] = set()
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """A line for each owner and size of disk, an event for each of its pods that waits."""
+        """Log each owner and disk size once; publish an event on each of its pending pods."""
         loops = snapshot.storage_loops
         self._logged = {(uid, size) for uid, size in self._logged if uid in loops}
         for uid, loop in loops.items():

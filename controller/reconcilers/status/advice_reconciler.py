@@ -6,10 +6,10 @@ import structlog
 
 from controller.cloud.catalogs import template_of
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudProvider
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
-from controller.kube.events import EventRecorder, ObjectRef
+from controller.kube.events import ObjectRef
+from controller.reconcilers.context import ReconcilerContext
 
 PAUSE_SECONDS = 60.0
 
@@ -19,9 +19,8 @@ class AdviceReconciler:
 
     name = "advice"
 
-    def __init__(self, *, events: EventRecorder, cloud: CloudProvider) -> None:
-        self._events = events
-        self._cloud = cloud
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._events, self._cloud = context.events, context.cloud
         self._log = structlog.get_logger(self.name)
         self._told: dict[str, tuple[object, ...]] = {}
 

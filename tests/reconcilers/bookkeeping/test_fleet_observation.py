@@ -8,20 +8,18 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from controller.cloud.catalogs import Catalogs
 from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.cloud import Offering
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
-from controller.reconcilers.context import LiveSettings
 from controller.runtime import metrics as names
 from controller.runtime.metrics import Metric
-from controller.settings import Settings
 from controller.telemetry.registry import Metrics
 from tests import factories
 from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
+from tests.reconcilers.conftest import detached_context
 from tests.telemetry.test_registry import values
 
 
@@ -33,11 +31,7 @@ class Watcher:
         self.told: dict[str, dict[tuple[str, ...], float]] = {}
         self.metrics = Metrics(self.clock)
         self.cloud = MemoryCloud()
-        settings = LiveSettings(Settings(cluster_name="test"))
-        catalogs = Catalogs(self.cloud)
-        self.loop = ObservationReconciler(
-            catalogs=catalogs, clock=self.clock, recorder=self, settings=settings, compare_seconds=600.0
-        )
+        self.loop = ObservationReconciler(detached_context(self.cloud, self.clock, self))
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
         self.metrics.count(metric, *labels, amount=amount)

@@ -70,7 +70,7 @@ def test_a_third_node_is_not_launched_and_the_cure_is_said_once(world: World) ->
     assert snapshot.nodes == {}
     assert len(world.cloud.requests) == 2
     assert "ephemeral-storage" in world.await_event("FailedScheduling")["message"]
-    teller = DiskPressureReconciler(events=world.events)
+    teller = DiskPressureReconciler(world.context)
     with capture_logs() as logs:
         for _ in range(5):
             teller.reconcile(snapshot)

@@ -10,7 +10,6 @@ from controller.core.state.snapshot import Snapshot
 from controller.kube.resources import PROVISIONERS
 from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler, ProvisioningTimes
 from controller.runtime.loops import BackoffTimes
-from controller.telemetry.decision_ledger import Ledger
 from tests.reconcilers.conftest import World
 
 BIG = {"requests": {"cpu": "1500m"}}
@@ -19,12 +18,13 @@ QUICK = BatchTimes(0.05, 0.5, 5.0)
 
 
 def reconciler(
-    world: World, batch: BatchTimes = QUICK, ledger: Ledger | None = None, hold_back: BackoffTimes | None = None
+    world: World, batch: BatchTimes = QUICK, *, hold_back: BackoffTimes | None = None, **context: Any
 ) -> ProvisioningReconciler:
-    context = replace(world.context, planned=world.planned, ledger=ledger or world.context.ledger)
+    """`context`: parts of the ReconcilerContext in place of the world's."""
+    made_with = replace(world.context, **{"planned": world.planned, **context})
     set_batch_times(world, batch)
     times = ProvisioningTimes(batch.retrigger_seconds)
-    return ProvisioningReconciler(context, replace(times, hold_back=hold_back) if hold_back else times)
+    return ProvisioningReconciler(made_with, replace(times, hold_back=hold_back) if hold_back else times)
 
 
 def set_batch_times(world: World, batch: BatchTimes) -> None:
@@ -45,6 +45,6 @@ def settled_passes(world: World, loop: ProvisioningReconciler, seconds: float = 
 
 
 def annotate(world: World, name: str, **annotations: str) -> None:
-    found = {f"karpenter.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    world.kube.patch(PROVISIONERS, name, {"metadata": {"annotations": found}})
-    world.until(lambda s: found.items() <= s.provisioners[name].object_annotations.items(), "annotated")
+    written = {f"karpenter.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    world.kube.patch(PROVISIONERS, name, {"metadata": {"annotations": written}})
+    world.until(lambda s: written.items() <= s.provisioners[name].object_annotations.items(), "annotated")

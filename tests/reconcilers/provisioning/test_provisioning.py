@@ -86,9 +86,8 @@ def test_no_plan_is_made_while_a_launch_is_not_in_the_state(world: World) -> Non
 def test_nothing_is_planned_before_what_others_launched_is_adopted(world: World) -> None:
     world.add_provisioner()
     world.add_pod("a")
-    loop = reconciler(world)
     adopted = threading.Event()
-    loop._adopted = adopted
+    loop = reconciler(world, adopted=adopted)
     settled_passes(world, loop, 0.4)
     assert world.cloud.requests == []
     adopted.set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from structlog.testing import capture_logs
 
 from controller.aws.amifamily import family_of
@@ -27,7 +29,7 @@ def test_bottlerockets_ignored_fields_are_told_once_and_again_when_the_provision
     world.add_provisioner(kubeletConfiguration={"podsPerCore": 2})
     world.kube.patch(AWS_NODE_TEMPLATES, "default", {"spec": {"amiFamily": "Bottlerocket"}})
     snapshot = world.until(lambda s: s.node_templates["default"].ami_family == "Bottlerocket")
-    loop = AdviceReconciler(events=world.events, cloud=AdvisingCloud())
+    loop = AdviceReconciler(replace(world.context, cloud=AdvisingCloud()))
     with capture_logs() as logs:
         for _ in range(4):
             loop.reconcile(snapshot)
@@ -54,6 +56,6 @@ def test_one_provisioner_without_a_template_does_not_keep_the_others_from_advice
             raise NodeTemplateError("cannot be used")
 
     with capture_logs() as logs:
-        AdviceReconciler(events=world.events, cloud=RefusingCloud()).reconcile(world.informers.snapshot())
+        AdviceReconciler(replace(world.context, cloud=RefusingCloud())).reconcile(world.informers.snapshot())
     assert seen == ["other"]
     assert {entry["log_level"] for entry in logs} == {"debug"}
