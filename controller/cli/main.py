@@ -5,55 +5,62 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import get_completion_class
 
 import controller
+from controller.core.api.settings.readers import boolean, integer, positive
 from controller.errors import NodelessError, ValidationError
+from controller.operator.options import Option, Options, without_effect
 from controller.telemetry.log_levels import LEVELS
 
 MISUSE = 2
 
-LOADED = {
-    "simulate": (
-        "controller.cli.simulate.command",
-        "Which nodes a workload would get, what they cost, and what cannot be placed.",
-    ),
-    "explain": (
-        "controller.cli.explain.command",
-        "Why a pod is pending, a node stays or goes, or a Provisioner launches nothing.",
-    ),
-    "view": (
-        "controller.cli.view.command",
-        "The nodes of a cluster, live: use, price, limits, pending pods and why, decisions.",
-    ),
-    "dump": ("controller.cli.dump.command", "An anonymised snapshot for a bug report, which simulate can load."),
-    "convert": ("controller.cli.convert.command", "Provisioners to v1 NodePools and back, with what is lost."),
-    "check": ("controller.cli.check.command", "What is wrong with the installation, and how to fix it."),
-}
-"""Commands imported on demand: name → (module with a command of that name, help text)."""
+VERBS = ("simulate", "explain", "view", "dump", "convert", "check")
+"""Commands imported on demand: packages of that name, each with a docstring in one line and a module `command`."""
+
+METAVARS = {boolean: "BOOL", integer: "N", positive: "N", str: "NAME"}
+"""How help shows the value of a flag, by its reader; others are ports."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Commands(click.Group):
-    """Command group that imports the modules of LOADED on demand."""
+    """Command group that imports the modules of VERBS on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """This module's commands, then those of LOADED."""
-        return [*super().list_commands(ctx), *LOADED]
+        """This module's commands, then VERBS."""
+        return [*super().list_commands(ctx), *VERBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if needed."""
-        if cmd_name not in LOADED:
+        if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(LOADED[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(importlib.import_module(f"controller.cli.{cmd_name}.command"), cmd_name)
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
+        """List the commands without importing their modules."""
         own = [(name, each.get_short_help_str(90)) for name, each in sorted(self.commands.items())]
+        verbs = [(name, str(importlib.import_module(f"controller.cli.{name}").__doc__)) for name in VERBS]
         with formatter.section("Commands"):
-            formatter.write_dl([*own, *((name, text) for name, (_, text) in LOADED.items())])
+            formatter.write_dl([*own, *verbs])
+
+
+def process_options(command: F) -> F:
+    """Add a flag for each of the process's Options that can be one; they stay text until Options.parse reads them."""
+    for each in reversed(fields(Options)):
+        option: Option = each.metadata["option"]
+        if option.has_flag:
+            default = f", {str(each.default).lower()}" if each.default != "" else ""
+            text = f"{option.doc} [env: {option.variable}{default}]"
+            metavar = METAVARS.get(option.read, "PORT")
+            command = click.option(f"--{option.flag}", metavar=metavar, help=text)(command)
+    return command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -85,28 +92,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 @click.option(
     "--kubeconfig", default="", metavar="PATH", help="Kubeconfig file. [default: KUBECONFIG, else in-cluster]"
 )
-@click.option("--kube-client-qps", metavar="N", help="Requests a second to the API server. [env: KUBE_CLIENT_QPS, 200]")
-@click.option("--kube-client-burst", metavar="N", help="Requests at once. [env: KUBE_CLIENT_BURST, 300]")
-@click.option(
-    "--leader-elect",
-    metavar="BOOL",
-    help="Act only while holding the Lease karpenter-leader-election. [env: LEADER_ELECT, true]",
-)
-@click.option("--metrics-port", metavar="PORT", help="/metrics; 0: a free one. [env: METRICS_PORT, 8080]")
-@click.option(
-    "--health-probe-port", metavar="PORT", help="/healthz and /readyz; 0: a free one. [env: HEALTH_PROBE_PORT, 8081]"
-)
-@click.option(
-    "--enable-profiling",
-    metavar="BOOL",
-    help="/debug/stacks on the metrics port: where every thread is. [env: ENABLE_PROFILING, false]",
-)
-@click.option(
-    "--karpenter-service", metavar="NAME", help="The webhook's Service; empty: no webhook. [env: KARPENTER_SERVICE]"
-)
-@click.option("--disable-webhook", metavar="BOOL", help="Serve no admission webhook. [env: DISABLE_WEBHOOK, false]")
-@click.option("--webhook-port", metavar="PORT", help="Admission over HTTPS. [env: WEBHOOK_PORT, 8443]")
-@click.option("--memory-limit", metavar="BYTES", help="Of the container; -1: unknown. [env: MEMORY_LIMIT, -1]")
+@process_options
 @click.option(
     "--log-level",
     default="info",
@@ -132,7 +118,6 @@ def run(kubeconfig: str, log_level: str, log_format: str, **flags: str | None) -
     # Slow to import, and not needed for help and the other commands.
     import structlog
 
-    from controller.operator.options import Options, without_effect
     from controller.operator.process import run as run_operator
     from controller.telemetry.structured_logging import configure
 

@@ -96,3 +96,20 @@ def cluster_options(command: F) -> F:
         "--kubeconfig", default="", metavar="PATH", help="Kubeconfig file. [default: KUBECONFIG, else ~/.kube/config]"
     )(command)
     return click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig.")(command)
+
+
+def catalog_option(command: F) -> F:
+    """Add `--catalog`."""
+    return click.option(
+        "--catalog",
+        default="",
+        metavar="shipped|live",
+        type=click.Choice(["", "shipped", "live"]),
+        help="Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]",
+    )(command)
+
+
+def location_options(command: F) -> F:
+    """Add the flags that make a ClusterLocation: a cluster or a dump, with types and prices."""
+    dump = click.option("--from", "file", default="", metavar="FILE", help="A dump to read instead of a cluster.")
+    return cluster_options(dump(catalog_option(command)))

@@ -1,1 +1,1 @@
-"""`nodeless check`: what is wrong with an installation, and how to mend it."""
+"""What is wrong with the installation, and how to fix it."""

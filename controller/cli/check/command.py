@@ -1,4 +1,4 @@
-"""`nodeless check`: what is wrong with the installation, and how to fix it."""
+"""Flags and output of `nodeless check`."""
 
 from __future__ import annotations
 

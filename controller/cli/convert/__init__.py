@@ -1,1 +1,1 @@
-"""`nodeless convert`: Provisioners and AWSNodeTemplates to v1 and back."""
+"""Provisioners to v1 NodePools and back, with what is lost."""

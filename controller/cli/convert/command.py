@@ -1,4 +1,4 @@
-"""`nodeless convert`: Provisioners and AWSNodeTemplates to NodePools and EC2NodeClasses, and back."""
+"""Flags and output of `nodeless convert`."""
 
 from __future__ import annotations
 

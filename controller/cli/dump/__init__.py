@@ -1,1 +1,1 @@
-"""`nodeless dump`: an anonymised snapshot for a bug report."""
+"""An anonymised snapshot for a bug report, which simulate can load."""

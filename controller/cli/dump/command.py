@@ -1,4 +1,4 @@
-"""`nodeless dump`: an anonymised snapshot of a cluster that `nodeless simulate` can load, for a bug report."""
+"""Flags and output of `nodeless dump`."""
 
 from __future__ import annotations
 

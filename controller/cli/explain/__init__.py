@@ -1,1 +1,1 @@
-"""`nodeless explain`: why a pod waits, a node stays, a Provisioner launches nothing."""
+"""Why a pod is pending, a node stays or goes, or a Provisioner launches nothing."""

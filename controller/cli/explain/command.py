@@ -1,4 +1,4 @@
-"""`nodeless explain`: why a pod is pending, why a node stays or goes, what a Provisioner can launch."""
+"""Flags and output of `nodeless explain`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from controller.cli import output
 from controller.cli.cluster.cluster_view import ClusterLocation, read_cluster_view
 from controller.cli.explain.answer import show
-from controller.cli.output import Command, cluster_options, output_option
+from controller.cli.output import Command, location_options, output_option
 
 KINDS = ("pod", "node", "provisioner")
 
@@ -18,12 +18,7 @@ KINDS = ("pod", "node", "provisioner")
 @click.argument("kind", type=click.Choice(KINDS), metavar="pod|node|provisioner")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
-@cluster_options
-@click.option("--from", "file", default="", metavar="FILE", help="A dump to look at, in place of a cluster.")
-@click.option(
-    "--catalog", default="", type=click.Choice(["", "shipped", "live"]), metavar="shipped|live",
-    help="Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]",
-)  # fmt: skip
+@location_options
 @output_option()
 def explain(kind: str, name: str, namespace: str, form: str, **where: str) -> None:
     """Why a pod is pending, a node stays or goes, or a Provisioner launches nothing.

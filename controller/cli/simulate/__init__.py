@@ -1,1 +1,1 @@
-"""`nodeless simulate`: which nodes a workload would get, and for how much."""
+"""Which nodes a workload would get, what they cost, and what cannot be placed."""

@@ -1,4 +1,4 @@
-"""`nodeless simulate`: which nodes a workload would get, what they cost, what cannot be placed and why."""
+"""Flags and output of `nodeless simulate`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.cli.inputs.objects import Objects, kube_client, read_cluster, re
 from controller.cli.inputs.scenario import Scenario, scenario
 from controller.cli.inputs.sources import ASSUMED_SPOT_SHARE, LIVE, Source, choose_region, source_for
 from controller.cli.inputs.workload_pods import ReplicaOverrides
-from controller.cli.output import Command, cluster_options, output_option
+from controller.cli.output import Command, catalog_option, cluster_options, output_option
 from controller.cli.simulate import comparison, simulation_page
 from controller.cli.simulate.repack import ALL, OURS, repacked
 from controller.core.api.document import mapping
@@ -50,13 +50,7 @@ class Request:
 @click.option("--compare", multiple=True, metavar="FILE", help="Present configuration to compare with; repeat.")
 @click.option("--live", is_flag=True, help="Also read the kubeconfig's cluster: nodes, pods, Provisioners.")
 @cluster_options
-@click.option(
-    "--catalog",
-    default="",
-    metavar="shipped|live",
-    type=click.Choice(["", "shipped", "live"]),
-    help="Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]",
-)
+@catalog_option
 @click.option(
     "--region",
     default="",

@@ -1,1 +1,1 @@
-"""`nodeless view`: the nodes of a cluster in a terminal."""
+"""The nodes of a cluster, live: use, price, limits, pending pods and why, decisions."""

@@ -1,4 +1,4 @@
-"""`nodeless view`: nodes with use, price and state, limits, pending pods and decisions; live or once."""
+"""Flags and output of `nodeless view`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.live import Live
 from controller.cli import output
 from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, read_cluster_view
 from controller.cli.cluster.live_view import LiveCluster, watch_cluster
-from controller.cli.output import Command, cluster_options, output_option
+from controller.cli.output import Command, location_options, output_option
 from controller.cli.view.keyboard import keyboard
 from controller.cli.view.screen import ScreenState, page
 from controller.cli.view.view_data import SORTS, Assessment, View, assess, document, node_document, ordered, view_of
@@ -29,8 +29,7 @@ REPLAN_SECONDS = 10.0
 
 
 @click.command(cls=Command)
-@cluster_options
-@click.option("--from", "file", default="", metavar="FILE", help="A dump to read instead of a cluster.")
+@location_options
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Only nodes that match, as for kubectl.")
 @click.option("--sort", default="price", show_default=True, type=click.Choice(SORTS), help="Sort order of nodes.")
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
@@ -38,10 +37,6 @@ REPLAN_SECONDS = 10.0
 @click.option(
     "--interval", default=2.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Seconds between two pages."
 )
-@click.option(
-    "--catalog", default="", type=click.Choice(["", "shipped", "live"]), metavar="shipped|live",
-    help="Prices: of this release, or of AWS now. [default: the dump's, else shipped]",
-)  # fmt: skip
 @output_option("csv")
 def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interval: float, **where: str) -> None:
     """The nodes of a cluster with use, type, price, age and state; limits; pending pods and why; decisions.

@@ -31,8 +31,9 @@ from controller.kube.resources import CONFIG_MAPS, NODES
 from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP, KEY
 from controller.telemetry.decision_ledger import Ledger
 from tests.cli.cluster_files import FARGATE, GROUP, OURS
-from tests.cli.conftest import Run, answer
+from tests.cli.conftest import Run, Write, answer
 from tests.cli.drawing import drawn
+from tests.cli.golden_files import catalog
 from tests.manual_clock import ManualClock
 
 
@@ -244,9 +245,18 @@ def test_on_a_terminal_it_stays_until_q(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def _read_until(descriptor: int, text: str) -> str:
-    drawn, deadline = "", time.monotonic() + 30
-    while text not in drawn:
+    output, deadline = "", time.monotonic() + 30
+    while text not in output:
         ready, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
-        assert ready, f"{text!r} was not drawn in time; this was: {drawn}"
-        drawn += os.read(descriptor, 65_536).decode(errors="replace")
-    return drawn
+        assert ready, f"{text!r} was not drawn in time; this was: {output}"
+        output += os.read(descriptor, 65_536).decode(errors="replace")
+    return output
+
+
+@pytest.mark.parametrize(("chosen", "made_up"), [((), True), (("--catalog", "shipped"), False)])
+def test_prices_are_the_dumps_unless_others_are_asked_for(
+    run: Run, write: Write, chosen: tuple[str, ...], made_up: bool
+) -> None:
+    dump = write({"kind": "ClusterDump", "objects": [], "catalog": catalog()})
+    notes = answer(run("view", "--from", dump, *chosen, "-o", "json"))["notes"]
+    assert any("made up" in note for note in notes) is made_up
