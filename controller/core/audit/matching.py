@@ -1,6 +1,6 @@
-"""The Kubernetes matching rules that the auditor stands on, written anew.
+"""The Kubernetes matching rules that the auditor applies, implemented independently of `core.scheduling`.
 
-Nothing of `core.scheduling` is used here: a mistake in the packer's algebra must not hide in its own judge. Sources:
+A mistake in the packer's requirement algebra must not be repeated by its judge. Sources:
 the API reference of NodeSelectorTerm, LabelSelector, Toleration; kube-scheduler's nodeaffinity, tainttoleration and
 nodeports plugins.
 """
@@ -22,22 +22,9 @@ from controller.core.api.pod import (
 
 ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - what the API calls every address; nothing is bound here
 
-DAEMON_TOLERATED = frozenset(
-    {
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/disk-pressure",
-        "node.kubernetes.io/memory-pressure",
-        "node.kubernetes.io/pid-pressure",
-        "node.kubernetes.io/unschedulable",
-        "node.kubernetes.io/network-unavailable",
-    }
-)
-"""Taints that the DaemonSet controller makes its pods tolerate."""
-
 
 def label_of(labels: Mapping[str, str], key: str) -> str | None:
-    """A node label, by its own or its present name."""
+    """The value of a node label, by this key or by the key that replaced it."""
     value = labels.get(key)
     return labels.get(NORMALIZED.get(key, key)) if value is None else value
 
@@ -90,7 +77,7 @@ def selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) 
 
 
 def required_labels(selector: LabelSelector | None) -> tuple[tuple[str, str], ...]:
-    """(key, value) pairs of which everything that the selector matches has one; none where nothing so simple holds."""
+    """(key, value) pairs one of which every match of the selector must have; empty where it has no In expression."""
     for expression in selector.expressions if selector is not None else ():
         if expression.operator == "In":
             return tuple((expression.key, value) for value in dict.fromkeys(expression.values))
@@ -107,13 +94,11 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.operator in ("Equal", "") and toleration.value == taint.value
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], *, daemon: bool = False) -> Taint | None:
+def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """The first NoSchedule or NoExecute taint that is not tolerated."""
-    tolerations = tuple(tolerations)
     for taint in taints:
-        if taint.effect not in ("NoSchedule", "NoExecute") or (daemon and taint.key in DAEMON_TOLERATED):
-            continue
-        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+        hard = taint.effect in ("NoSchedule", "NoExecute")
+        if hard and not any(_tolerates(toleration, taint) for toleration in tolerations):
             return taint
     return None
 

@@ -23,19 +23,16 @@ from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, Sched
 from controller.core.state.snapshot import StateNode
 
 MOST_WORK = 5_000_000
-"""Work of a `Board` for one plan in the running controller: some seconds. 5,000 mixed pods take 1.1 million."""
+"""Work units of a `Board` for one plan in the running controller: a few seconds. 5,000 mixed pods take 1.1 million."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: on what (a pod's namespace/name, a node, `planned[3]`), and which."""
+    """One broken rule."""
 
     subject: str
+    """A pod's `namespace/name`, an existing node's name, `planned[INDEX]` for a new node, or `provisioner NAME`."""
     rule: str
-    pod: PodKey | None = None
-    """The pod, where the subject is one."""
-    new_node: int | None = None
-    """The index among the plan's new nodes, where the subject is one of them."""
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.rule}"
@@ -43,14 +40,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`plan` is what may be carried out: the plan without the nodes that break a rule, with their pods unplaced."""
+    """`plan` is what may be launched: the plan without the nodes that break a rule, with their pods unplaced."""
 
     plan: SchedulingPlan
     violations: tuple[Violation, ...] = ()
     rejected: tuple[UnplacedPod, ...] = ()
     """The pods of nodes that break a rule, with the rule; they are among the plan's unplaced pods too."""
     topology_judged: bool = True
-    """Whether all of spread and pod affinity was judged; False where that took more than the work allowed."""
+    """Whether spread and pod affinity were judged completely; False where that exceeded the work limit."""
 
 
 def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, ...]:
@@ -59,23 +56,21 @@ def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, 
 
 
 def judge(plan: SchedulingPlan, problem: SchedulingProblem, most_work: int = MOST_WORK) -> Verdict:
-    """Audit a plan and take out the nodes, new and existing, that a violation is about.
+    """Audit a plan and take out the nodes, new and existing, that a violation concerns.
 
-    Violations of a Provisioner's limits reject nothing here: launches are checked against the limits by themselves.
+    Violations of a Provisioner's limits reject nothing here: each launch is checked against the limits again.
     """
     auditor = _Audit(plan, problem, most_work)
     violations, topology_judged = tuple(auditor.violations()), auditor.topology_judged
     if not violations:
         return Verdict(plan, topology_judged=topology_judged)
-    by_node = {each.new_node: each for each in reversed(violations) if each.new_node is not None}
-    by_name = {each.subject: each for each in reversed(violations)}
-    by_pod = {each.pod: each for each in reversed(violations) if each.pod is not None}
+    first = {each.subject: each for each in reversed(violations)}
 
-    def pod_violation(pods: Sequence[PodKey]) -> Violation | None:
-        return next((by_pod[key] for key in pods if key in by_pod), None)
+    def violation_on(node: str, pods: Sequence[PodKey]) -> Violation | None:
+        return next((first[subject] for subject in (node, *map(_name, pods)) if subject in first), None)
 
-    new = [by_node.get(index) or pod_violation(node.pods) for index, node in enumerate(plan.new_nodes)]
-    existing = [by_name.get(each.node) or pod_violation(each.pods) for each in plan.existing]
+    new = [violation_on(_planned_name(index), node.pods) for index, node in enumerate(plan.new_nodes)]
+    existing = [violation_on(each.node, each.pods) for each in plan.existing]
     judged_pods = [
         *zip((node.pods for node in plan.new_nodes), new, strict=True),
         *zip((each.pods for each in plan.existing), existing, strict=True),
@@ -106,7 +101,7 @@ class _Audit:
         self.daemons = _daemon_pods(problem)
         self.volumes = VolumeRules(problem)
         self.type_labels: dict[tuple[str, str], dict[str, str]] = {}
-        """By Provisioner and instance type, the labels that follow from the type alone."""
+        """By (Provisioner, instance type): the labels that follow from the type alone."""
         self.most_work = most_work
         self.topology_judged = True
 
@@ -119,9 +114,9 @@ class _Audit:
         for index, planned in enumerate(self.plan.new_nodes):
             provisioner = self.provisioners.get(planned.provisioner)
             if provisioner is None:
-                yield _of_new(index, f"its Provisioner {planned.provisioner} is not usable")
+                yield Violation(_planned_name(index), f"its Provisioner {planned.provisioner} is not usable")
             else:
-                yield from self._planned(index, planned, provisioner)
+                yield from self._planned(_planned_name(index), planned, provisioner)
         yield from self._limits()
         try:
             yield from self._topology()
@@ -137,20 +132,20 @@ class _Audit:
             seen.update(keys)
         for key in sorted(set(seen) | set(self.pods)):
             if key not in self.pods:
-                yield _of_pod(key, "the plan names a pod that was not pending")
+                yield Violation(_name(key), "the plan names a pod that was not pending")
             elif seen[key] != 1:
-                yield _of_pod(key, f"the plan names it {seen[key]} times, not once")
+                yield Violation(_name(key), f"the plan names it {seen[key]} times, not once")
         for unplaced in self.plan.unplaced:
             if not unplaced.reason:
-                yield _of_pod(unplaced.pod, "it is left pending without a reason")
+                yield Violation(_name(unplaced.pod), "it is left pending without a reason")
         for placement in self.plan.existing:
             if placement.node not in self.nodes:
                 yield Violation(placement.node, "the plan uses a node that may not take pods")
         for index, planned in enumerate(self.plan.new_nodes):
             if not planned.pods:
-                yield _of_new(index, "it would be launched for no pod")
+                yield Violation(_planned_name(index), "it would be launched for no pod")
             if not planned.reason:
-                yield _of_new(index, "it carries no reason")
+                yield Violation(_planned_name(index), "it carries no reason")
 
     def _existing(self, node: StateNode, pods: list[Pod]) -> Iterator[Violation]:
         standing = [p for p in node.pods if p.key not in self.pods]
@@ -160,15 +155,11 @@ class _Audit:
         for pod in pods:
             yield from self._admitted(pod, labels, node.name, node.taints)
             if node.node.unschedulable and untolerated((_CORDONED,), pod.spec.tolerations):
-                yield _of_pod(pod.key, f"node {node.name} is cordoned")
+                yield Violation(_name(pod.key), f"node {node.name} is cordoned")
         yield from _ports(node.name, standing, pods)
         yield from (Violation(node.name, text) for text in self.volumes.over_limit(node.name, standing, pods))
 
-    def _planned(self, index: int, planned: PlannedNode, provisioner: Provisioner) -> Iterator[Violation]:
-        for violation in self._new_node(f"planned[{index}]", planned, provisioner):
-            yield violation if violation.pod is not None else replace(violation, new_node=index)
-
-    def _new_node(self, subject: str, planned: PlannedNode, provisioner: Provisioner) -> Iterator[Violation]:
+    def _planned(self, subject: str, planned: PlannedNode, provisioner: Provisioner) -> Iterator[Violation]:
         pods = self._known(planned.pods)
         distinct = _distinct(pods)
         missing = [t for t in provisioner.taints if t not in planned.taints]
@@ -176,21 +167,25 @@ class _Audit:
             yield Violation(subject, f"it leaves out the Provisioner's taint {missing[0].key}")
         asked = _total(p.spec.requests for p in pods)
         with_ports = [pod for pod in pods if pod.spec.host_ports]
+        labels_by_offering = []
         for offering in (planned.offering, *planned.alternatives):
             kind = self.types.get((planned.provisioner, offering.instance_type))
             if kind is None:
                 yield Violation(subject, f"{offering.instance_type} is not in the Provisioner's catalog")
                 continue
             yield from self._offered(subject, kind, offering)
-            labels = self._planned_labels(planned, kind, offering, f"{subject}.placeholder")
+            labels = self._planned_labels(planned, kind, offering, subject)
+            labels_by_offering.append(labels)
             yield from _within_provisioner(subject, provisioner, labels, offering)
             daemons = self._daemons_on(planned, labels, subject)
             used = _total((asked, *(daemon.spec.requests for daemon in daemons)))
-            yield from _overfull(f"{subject} as {kind.name}", used, kind.allocatable, asked)
+            yield from _overfull(subject, used, kind.allocatable, asked, f"as {kind.name}: ")
             yield from _ports(subject, daemons, with_ports)
             for pod in distinct:
                 yield from self._admitted(pod, labels, subject, planned.taints)
-        yield from self._committed(subject, planned, pods)
+        for key in sorted(_topology_keys(distinct)):
+            if len({label_of(labels, key) for labels in labels_by_offering}) > 1:
+                yield Violation(subject, f"its alternatives leave {key} open, on which its pods' topology rests")
         yield from (Violation(subject, text) for text in self.volumes.shared_host(pods))
 
     def _offered(self, subject: str, kind: InstanceType, offering: PricedOffering) -> Iterator[Violation]:
@@ -205,49 +200,26 @@ class _Audit:
             daemon
             for daemon in self.daemons
             if node_accepted(daemon.spec, labels, subject)
-            and untolerated(planned.taints, daemon.spec.tolerations, daemon=True) is None
+            and untolerated(planned.taints, daemon.spec.tolerations) is None
         ]
 
     def _admitted(
         self, pod: Pod, labels: Mapping[str, str], node_name: str, taints: tuple[Taint, ...]
     ) -> Iterator[Violation]:
         if pod.spec.malformed:
-            yield _of_pod(pod.key, f"it is malformed ({pod.spec.malformed[0]}) and may not be placed")
+            yield Violation(_name(pod.key), f"it is malformed ({pod.spec.malformed[0]}) and may not be placed")
         if pod.spec.gated:
-            yield _of_pod(pod.key, "it has scheduling gates")
+            yield Violation(_name(pod.key), "it has scheduling gates")
         if not node_accepted(pod.spec, labels, node_name):
-            yield _of_pod(pod.key, f"{node_name} does not match its node selector or required node affinity")
+            yield Violation(_name(pod.key), f"{node_name} does not match its node selector or required node affinity")
         taint = untolerated(taints, pod.spec.tolerations)
         if taint is not None:
-            yield _of_pod(pod.key, f"it does not tolerate {taint.key}={taint.value}:{taint.effect} of {node_name}")
+            yield Violation(
+                _name(pod.key), f"it does not tolerate {taint.key}={taint.value}:{taint.effect} of {node_name}"
+            )
         refused = self.volumes.refusal(pod, labels, node_name)
         if refused:
-            yield _of_pod(pod.key, f"{node_name}: {refused}")
-
-    def _committed(self, subject: str, planned: PlannedNode, pods: list[Pod]) -> Iterator[Violation]:
-        """A topology key that its pods care for must have one value, whichever offering the fleet gives."""
-        keys = self._topology_keys(pods)
-        kinds = {o: self.types.get((planned.provisioner, o.instance_type)) for o in planned.alternatives}
-        own = self.types.get((planned.provisioner, planned.offering.instance_type))
-        if own is None:
-            return
-        labels = self._planned_labels(planned, own, planned.offering, subject)
-        for offering, kind in kinds.items():
-            if kind is None:
-                continue
-            other = self._planned_labels(planned, kind, offering, subject)
-            for key in sorted(keys):
-                if label_of(labels, key) != label_of(other, key):
-                    yield Violation(subject, f"its alternatives leave {key} open, on which its pods' topology rests")
-                    return
-
-    def _topology_keys(self, pods: list[Pod]) -> set[str]:
-        keys: set[str] = set()
-        for pod in pods:
-            spec = pod.spec
-            keys |= {c.topology_key for c in spec.topology_spread if c.when_unsatisfiable == "DoNotSchedule"}
-            keys |= {t.topology_key for t in (*spec.required_pod_affinity, *spec.required_pod_anti_affinity)}
-        return keys - {HOSTNAME}
+            yield Violation(_name(pod.key), f"{node_name}: {refused}")
 
     def _limits(self) -> Iterator[Violation]:
         planned: dict[str, Counter[str]] = defaultdict(Counter)
@@ -266,9 +238,10 @@ class _Audit:
                     yield Violation(f"provisioner {name}", f"{resource} would be {total} of a limit of {limit}")
 
     def _topology(self) -> Iterator[Violation]:
-        places = {n.name: Place(n.name, _node_labels(n), n.taints) for n in self._standing_nodes()}
+        places: dict[str, Place] = {}
         for node in self._standing_nodes():
-            places[node.name].pods.extend(p for p in node.pods if p.key not in self.pods)
+            standing = [pod for pod in node.pods if pod.key not in self.pods]
+            places[node.name] = Place(node.name, _node_labels(node), node.taints, standing)
         waiting: list[tuple[Pod, Place]] = []
         for placement in self.plan.existing:
             if placement.node in places:
@@ -277,7 +250,7 @@ class _Audit:
             kind = self.types.get((planned.provisioner, planned.offering.instance_type))
             if kind is None:
                 continue
-            name = f"planned[{index}]"
+            name = _planned_name(index)
             place = Place(name, self._planned_labels(planned, kind, planned.offering, name), planned.taints)
             places[name] = place
             waiting += [(pod, place) for pod in self._known(planned.pods)]
@@ -330,13 +303,13 @@ def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation
         held_by_spread = [each for each in refused if board.refusal_but_for_spread(*each) is None]
         if not held_by_spread:
             for pod, place in refused:
-                yield _of_pod(pod.key, f"{place.name}: {board.refusal(pod, place)}")
+                yield Violation(_name(pod.key), f"{place.name}: {board.refusal(pod, place)}")
             return
         for pod, place in held_by_spread:
             board.add(pod, place)
         for pod, place in held_by_spread:
             if reason := board.uneven(pod, place):
-                yield _of_pod(pod.key, f"{place.name}: {reason}")
+                yield Violation(_name(pod.key), f"{place.name}: {reason}")
         added = {pod.key for pod, _ in held_by_spread}
         refused = _refused(board, [each for each in refused if each[0].key not in added])
 
@@ -367,12 +340,8 @@ def _name(key: PodKey) -> str:
     return f"{key[0]}/{key[1]}"
 
 
-def _of_pod(key: PodKey, rule: str) -> Violation:
-    return Violation(_name(key), rule, pod=key)
-
-
-def _of_new(index: int, rule: str) -> Violation:
-    return Violation(f"planned[{index}]", rule, new_node=index)
+def _planned_name(index: int) -> str:
+    return f"planned[{index}]"
 
 
 def _distinct(pods: Iterable[Pod]) -> list[Pod]:
@@ -381,6 +350,15 @@ def _distinct(pods: Iterable[Pod]) -> list[Pod]:
     for pod in pods:
         distinct.setdefault(pod.key if pod.volumes else id(pod.spec), pod)
     return list(distinct.values())
+
+
+def _topology_keys(pods: Iterable[Pod]) -> set[str]:
+    """Node labels by which the pods' hard spreads and required pod (anti-)affinity count, hostnames aside."""
+    keys: set[str] = set()
+    for spec in (pod.spec for pod in pods):
+        keys |= {c.topology_key for c in spec.topology_spread if c.when_unsatisfiable == "DoNotSchedule"}
+        keys |= {t.topology_key for t in (*spec.required_pod_affinity, *spec.required_pod_anti_affinity)}
+    return keys - {HOSTNAME}
 
 
 def _total(many: Iterable[Mapping[str, int]]) -> Counter[str]:
@@ -392,11 +370,11 @@ def _total(many: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def _overfull(
-    subject: str, used: Mapping[str, int], allocatable: Mapping[str, int], asked: Mapping[str, int]
+    subject: str, used: Mapping[str, int], allocatable: Mapping[str, int], asked: Mapping[str, int], where: str = ""
 ) -> Iterator[Violation]:
     for resource in sorted(asked):
         if asked[resource] > 0 and used[resource] > allocatable.get(resource, 0):
-            yield Violation(subject, f"{resource}: {used[resource]} used of {allocatable.get(resource, 0)}")
+            yield Violation(subject, f"{where}{resource}: {used[resource]} used of {allocatable.get(resource, 0)}")
 
 
 def _node_labels(node: StateNode) -> Mapping[str, str]:

@@ -1,8 +1,8 @@
-"""Spread and pod (anti-)affinity, judged pod by pod as kube-scheduler's filters would.
+"""Judge spread and pod (anti-)affinity pod by pod, as kube-scheduler's filters would.
 
-`Board` holds the pods that stand; `refusal` says why one more pod may not join a place. Sources: kube-scheduler's
-podtopologyspread and interpodaffinity plugins. The order in which pods arrive matters to both, so the auditor adds a
-plan's pods in any order that works, and reports those that no order could place.
+`Board` holds the pods placed so far; `refusal` says why one more pod may not be placed on a node. Sources:
+kube-scheduler's podtopologyspread and interpodaffinity plugins. Both depend on the order in which pods arrive, so the
+auditor adds a plan's pods in any order that works, and reports those that no order could place.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Where = Callable[[Pod, Place], str | None]
 """The domain in which a pod on a place counts; None: it does not count."""
 Label = tuple[str, str]
 ANY: Label = ("", "")
-"""Stands for the label of a selector that requires no label that an index could be made by."""
+"""Index key for selectors that require no particular label; every pod is indexed under it too."""
 
 
 def _labels_for(selector: LabelSelector | None) -> tuple[Label, ...]:
@@ -80,30 +80,30 @@ def _with_label_keys(
 
 
 class TooMuchWorkError(Exception):
-    """The board was asked for more than it may do."""
+    """Judging took more work units than allowed."""
 
 
 class Board:
-    """Places and the pods that stand on them.
+    """Places and the pods on them.
 
-    What matches a selector is looked up by a label that the selector requires, so that a plan of many workloads with
-    rules of their own takes time in the number of its pods, not of pairs of pods and rules.
+    Rules and counts are indexed by a label that their selector requires, so that the time for a plan of many workloads
+    with different rules grows with the number of pods, not with the number of (pod, rule) pairs.
     """
 
     def __init__(
         self, places: Iterable[Place], namespaces: Mapping[str, Namespace], most_work: float = math.inf
     ) -> None:
-        """`most_work`: so many pods, rules, places and domains may be looked at; then TooMuchWorkError is raised."""
+        """`most_work`: so many pods, rules, places and domains may be examined before TooMuchWorkError is raised."""
         self._work_left = most_work
         self._places = tuple(places)
         self._namespaces = namespaces
         self._repelling: dict[Label, dict[_Term, Counter[str]]] = defaultdict(dict)
-        """Required anti-affinity terms of standing pods by a label that they require: carriers by domain."""
+        """Required anti-affinity terms of the pods placed, by a label that the term requires: carriers per domain."""
         self._standing: dict[Label, list[tuple[Pod, Place]]] = defaultdict(list)
-        """By each of the pod's labels, and all of them by ANY."""
+        """Pods placed, by each of their labels and by ANY."""
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
         self._counting: dict[Label, list[tuple[Counter[str], Where]]] = defaultdict(list)
-        """The counts to be kept up to date, by a label that what they count has."""
+        """Counts to update when a pod is added, by a label that the counted pods have."""
         self._eligible: dict[tuple[object, ...], frozenset[str]] = {}
         self._interned: dict[frozenset[str], frozenset[str]] = {}
         self._domains: dict[tuple[object, ...], frozenset[str]] = {}

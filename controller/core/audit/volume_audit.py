@@ -1,4 +1,4 @@
-"""Volumes, as kube-scheduler's volumebinding, volumezone and nodevolumelimits plugins see them."""
+"""Judge volumes as kube-scheduler's volumebinding, volumezone and nodevolumelimits plugins do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VOLUME_LABELS = {
 
 
 class VolumeRules:
-    """Answers for the volumes of one problem."""
+    """The rules for the claims, volumes and storage classes of one problem."""
 
     def __init__(self, problem: SchedulingProblem) -> None:
         snapshot = problem.snapshot
@@ -34,11 +34,8 @@ class VolumeRules:
 
     def refusal(self, pod: Pod, labels: Mapping[str, str], node_name: str) -> str | None:
         """Why the pod's volumes keep it from a node of these labels, or None."""
-        for volume in pod.volumes:
-            reason = self._volume_refusal(pod, volume, labels, node_name)
-            if reason:
-                return reason
-        return None
+        reasons = (self._volume_refusal(pod, volume, labels, node_name) for volume in pod.volumes)
+        return next((reason for reason in reasons if reason), None)
 
     def _volume_refusal(self, pod: Pod, volume: PodVolume, labels: Mapping[str, str], node_name: str) -> str | None:
         claim = self._claims.get((pod.namespace, volume.claim_name))
@@ -46,15 +43,12 @@ class VolumeRules:
             if not volume.ephemeral:
                 return f"claim {volume.claim_name} does not exist"
             return self._class_refusal(self._class(volume.storage_class_name), volume.claim_name, labels, node_name)
-        if claim.volume_name:
-            return self._bound_refusal(claim, labels, node_name)
-        return self._unbound_refusal(claim, labels, node_name)
-
-    def _bound_refusal(self, claim: PersistentVolumeClaim, labels: Mapping[str, str], node_name: str) -> str | None:
-        held = self._volumes.get(claim.volume_name)
-        if held is None:
+        if not claim.volume_name:
+            return self._unbound_refusal(claim, labels, node_name)
+        bound = self._volumes.get(claim.volume_name)
+        if bound is None:
             return f"volume {claim.volume_name} of claim {claim.name} does not exist"
-        return None if _reachable(held, labels, node_name) else f"volume {held.name} is not reachable from it"
+        return None if _reachable(bound, labels, node_name) else f"volume {bound.name} is not reachable from it"
 
     def _unbound_refusal(self, claim: PersistentVolumeClaim, labels: Mapping[str, str], node_name: str) -> str | None:
         kind = self._class(claim.storage_class_name)
@@ -106,7 +100,7 @@ class VolumeRules:
         return kind.provisioner if kind is not None else ""
 
     def shared_host(self, pods: Iterable[Pod]) -> Iterator[str]:
-        """Pods on a new node may not need a volume that lives on another host."""
+        """Volumes of these pods, meant for a new node, that are local to an existing host."""
         for pod in pods:
             for volume in pod.volumes:
                 claim = self._claims.get((pod.namespace, volume.claim_name))
