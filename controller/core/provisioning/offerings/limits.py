@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 from controller.core.state.snapshot import StateNode
+
+WASTE = 1.5
+"""Capacity that pods are assumed to need per unit requested, when it is estimated whether limits suffice."""
 
 
 def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, int]:
@@ -25,32 +28,24 @@ def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, 
     return left
 
 
-WASTE = 1.5
-"""Capacity that pods are assumed to need per unit requested, when it is estimated whether limits suffice."""
-
-
 class Limits:
     """What is left of each Provisioner's limits, and what one node of each node option takes of them.
 
-    left: per pool, one amount per limited resource (in the order of `names`). `_takes`: per pool, limited resources x
-    the pool's options; `_rows`: the places of these options among all.
+    left: per pool, L amounts, one per limited resource (in the order of `names`). `_takes`: per pool, L x the pool's
+    node options, which are the rows `_rows[pool]` of the option table.
     """
 
-    def __init__(self, headrooms: list[dict[str, int]], types: list[InstanceType], pool_of: Ints) -> None:
+    def __init__(self, headrooms: Sequence[Mapping[str, int]], types: Sequence[InstanceType], pool_of: Ints) -> None:
         self._names = [tuple(sorted(left)) for left in headrooms]
-        self.left: list[Floats] = [
-            np.array([left[n] for n in names], dtype=np.float64)
-            for left, names in zip(headrooms, self._names, strict=True)
-        ]
+        self.left: list[Floats] = []
         self._takes: list[Floats] = []
-        self._rows: list[Ints] = []
-        self._first: dict[int, int] = {}
-        for pool, names in enumerate(self._names):
-            rows = np.flatnonzero(pool_of == pool)
-            takes = [[types[row].capacity.get(name, 0) for row in rows.tolist()] for name in names]
-            self._takes.append(np.array(takes, dtype=np.float64).reshape(len(names), len(rows)))
+        self._rows: list[slice] = []
+        for pool, (left, names) in enumerate(zip(headrooms, self._names, strict=True)):
+            rows = slice(*np.searchsorted(pool_of, [pool, pool + 1]).tolist())
+            takes = [[kind.capacity.get(name, 0) for kind in types[rows]] for name in names]
+            self.left.append(np.array([left[name] for name in names], dtype=np.float64))
+            self._takes.append(np.array(takes, dtype=np.float64).reshape(len(names), rows.stop - rows.start))
             self._rows.append(rows)
-            self._first[pool] = int(rows[0]) if len(rows) else 0
 
     def limited(self, pool: int) -> bool:
         """Whether the pool has limits at all."""
@@ -62,28 +57,25 @@ class Limits:
 
     def takes(self, pool: int, option: int) -> Floats:
         """What one node of the option takes of each limited resource of its pool."""
-        return self._takes[pool][:, option - self._first[pool]]
+        return self._takes[pool][:, option - self._rows[pool].start]
 
     def allows(self, total: int) -> Bools:
         """Per node option (`total` of them), whether the limits allow one more node of it."""
-        rows = np.ones(total, dtype=np.bool_)
-        for pool, left in enumerate(self.left):
-            if self._names[pool]:
-                rows[self._rows[pool]] = (self._takes[pool] <= left[:, None]).all(axis=0)
-        return rows
+        allowed = np.ones(total, dtype=np.bool_)
+        for rows, takes, left in zip(self._rows, self._takes, self.left, strict=True):
+            allowed[rows] = (takes <= left[:, None]).all(axis=0)
+        return allowed
 
     def copies(self, pool: int, option: int) -> int | None:
         """How many nodes of the node option the limits allow; None: any number."""
-        if not self._names[pool]:
-            return None
-        takes = self.takes(pool, option)
         if (self.left[pool] < 0).any():
             return 0
+        takes = self.takes(pool, option)
         used = takes > 0
         return int(np.floor(self.left[pool][used] / takes[used]).min()) if used.any() else None
 
     def suffice(self, pool: int, need: Mapping[str, float]) -> bool:
-        """Whether the pool's limits hold nodes for pods that need so much of each resource (see `WASTE`)."""
+        """Whether the pool's limits hold nodes for pods that request so much of each resource (see `WASTE`)."""
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return all(amount >= WASTE * need.get(name, 0.0) and amount > 0 for name, amount in left)
 
@@ -93,22 +85,20 @@ class Limits:
         return max((asked.get(name, 0) / max(amount, 1e-9) for name, amount in left), default=0.0)
 
     def shares(self, option_ids: Ints, pools: Ints) -> Floats:
-        """The largest fraction of what is left of any limit that a node takes, per option (with its pool)."""
+        """Per option (with its pool), the largest fraction of what is left of any limit that a node takes."""
         shares = np.zeros(len(option_ids))
-        for pool in np.unique(pools).tolist():
-            if self._names[pool]:
-                parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]
-                here = pools == pool
-                shares[here] = parts.max(axis=0)[option_ids[here] - self._first[pool]]
+        for pool in filter(self.limited, np.unique(pools).tolist()):
+            parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]
+            here = pools == pool
+            shares[here] = parts.max(axis=0)[option_ids[here] - self._rows[pool].start]
         return shares
 
     def spend(self, pool: int, option: int, copies: int) -> None:
         """Subtract what `copies` nodes of the option take (negative: give back)."""
-        if self._names[pool]:
-            self.left[pool] = self.left[pool] - copies * self.takes(pool, option)
+        self.left[pool] = self.left[pool] - copies * self.takes(pool, option)
 
     def no_larger(self, pool: int, option: int) -> Bools | None:
         """Per option of the pool, whether it takes no more than this one of any limit; None: no limits."""
-        if not self._names[pool]:
+        if not self.limited(pool):
             return None
         return np.asarray((self._takes[pool] <= self.takes(pool, option)[:, None]).all(axis=0), dtype=np.bool_)

@@ -90,7 +90,7 @@ class MaskCompiler:
             existing = existing & self.existing.tolerated(each, preferences=avoid)
         requirements = Requirements()
         for terms in all_choices:
-            bits = bits & self._any_term(terms)
+            bits = bits & catalog.choice_bits(terms)
             existing = existing & self.existing.choice(terms)
             if len(terms) == 1:
                 requirements = requirements.intersection(terms[0])
@@ -102,9 +102,3 @@ class MaskCompiler:
             bits = np.zeros_like(bits)
         exact = all(len(terms) == 1 for terms in all_choices)
         return Mask(len(self._masks), bits, existing, signature, requirements, exact, bool(bits.any()))
-
-    def _any_term(self, terms: Choice) -> Bits:
-        bits = np.zeros(len(self.catalog), dtype=np.uint64)
-        for term in terms:
-            bits = bits | self.catalog.term_bits(term)
-        return bits

@@ -1,4 +1,4 @@
-"""Existing nodes, and the rows of a plan: existing nodes first, then new ones."""
+"""Existing nodes as arrays, and the rows of a plan: existing nodes first, then new ones."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ExistingNodes:
         return {node.name: row for row, node in enumerate(self.nodes)}
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
-        """A label: E codes, and the value that each code stands for (some of them on none of these nodes)."""
+        """A label as E codes, and the value that each code stands for; some values may be on none of these nodes."""
         codes, cells = self.every.columns.column(key)
         return codes[self.places], cells
 
@@ -120,23 +120,23 @@ class NodeTable:
         resources, count = existing.shape
         self.existing: int = count
         self.count: int = count
-        self._room: int = max(64, 2 * count)
-        self.free: Floats = np.zeros((resources, self._room))
+        room = max(64, 2 * count)
+        self.free: Floats = np.zeros((resources, room))
         self.free[:, :count] = existing
-        self.option: Ints = np.full(self._room, -1, dtype=np.int64)
-        self.offering_bits: Bits = np.full(self._room, ALL_OFFERINGS, dtype=np.uint64)
-        self.signature: Ints = np.zeros(self._room, dtype=np.int64)
-        self.pods: Ints = np.zeros(self._room, dtype=np.int64)
+        self.option: Ints = np.full(room, -1, dtype=np.int64)
+        self.offering_bits: Bits = np.full(room, ALL_OFFERINGS, dtype=np.uint64)
+        self.signature: Ints = np.zeros(room, dtype=np.int64)
+        self.pods: Ints = np.zeros(room, dtype=np.int64)
 
     @property
     def room(self) -> int:
-        """Rows that the arrays have; arrays kept beside them grow with it."""
-        return self._room
+        """Rows for which the arrays have columns; arrays kept beside them grow with it."""
+        return len(self.option)
 
     def open(self, option: int, free: Floats, offering_bits: int, signature: int, copies: int = 1) -> int:
         """Add `copies` equal new rows; returns the first."""
         first = self.count
-        while first + copies > self._room:
+        while first + copies > self.room:
             self._grow()
         rows = slice(first, first + copies)
         self.free[:, rows] = free[:, None]
@@ -147,10 +147,9 @@ class NodeTable:
         return first
 
     def _grow(self) -> None:
-        room = self._room
+        blank = np.zeros_like(self.option)
         self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
-        self.option = np.concatenate([self.option, np.full(room, -1, dtype=np.int64)])
-        self.offering_bits = np.concatenate([self.offering_bits, np.full(room, ALL_OFFERINGS, dtype=np.uint64)])
-        self.signature = np.concatenate([self.signature, np.zeros(room, dtype=np.int64)])
-        self.pods = np.concatenate([self.pods, np.zeros(room, dtype=np.int64)])
-        self._room = 2 * room
+        self.option = np.concatenate([self.option, blank - 1])
+        self.offering_bits = np.concatenate([self.offering_bits, np.full_like(self.offering_bits, ALL_OFFERINGS)])
+        self.signature = np.concatenate([self.signature, blank])
+        self.pods = np.concatenate([self.pods, blank])

@@ -17,16 +17,17 @@ from controller.core.api.pod import Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, PricedOffering
 from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, settle
+from controller.core.provisioning.pods.relaxation import Choice
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
 NEW_HOSTNAME = "\0new"
-"""The hostname of a new node: no selector names it."""
+"""The hostname of a new node, which no selector names."""
 OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
 MAX_OFFERING_KEYS = 64
 MOST_ANSWERS = 4096
-"""Answers of one kind that a table caches before it starts anew: it may live as long as the process."""
+"""Answers of one kind that a table caches before it drops them all: a table may live as long as the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,10 @@ class CheapestFirst:
 class OptionTable:
     """T node options (Provisioner x instance type) by K offering keys (zone, capacity type). Shared: read-only.
 
-    types, pool_of: instance type and place of the Provisioner in `pools`, per option. price: T x K in $/hour; infinite
-    if there is no such offering, it is unavailable, or the Provisioner rules it out. available: T bit sets; bit k set
-    where price[:, k] is finite. offerings: per option, the offering of each key.
+    types, pool_of: T, instance type and place of the Provisioner in `pools` (ascending). price: T x K, $/hour; infinite
+    if there is no such offering, it is unavailable, or the Provisioner rules it out. available: T sets of offering
+    bits; bit k is set where price[:, k] is finite. offerings: per option, the offering of each key. catalog_keys: label
+    keys that some instance type sets. open_keys: those that some option leaves open, for its pods to settle.
     """
 
     def __init__(self, pools: Sequence[Pool], catalog: Catalog) -> None:
@@ -85,17 +87,31 @@ class OptionTable:
         self._cheapest_first: dict[int, CheapestFirst] = {}
         self._resources: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
 
-    def taken(self, rows: list[int], available: list[int]) -> OptionTable:
-        """A table of these options (some of them several times), each with these offering bits alone."""
-        made = copy(self)
-        made.types = [self.types[row] for row in rows]
-        made.offerings = [self.offerings[row] for row in rows]
-        made.pool_of, made.price = self.pool_of[rows], self.price[rows]
-        made.available = np.array(available, dtype=np.uint64)
-        shifts = np.arange(len(self.offering_keys), dtype=np.uint64)
-        made.price[(made.available[:, None] >> shifts) & np.uint64(1) == 0] = np.inf
-        made._forget()
-        return made
+    def split(self, sets: Sequence[Bits]) -> OptionTable:
+        """Split options of which some offerings are in one of these sets (T each) and others are not.
+
+        Each option of the table returned has all its available offerings in a set, or none of them.
+        """
+        if all(((bits == 0) | (bits == self.available)).all() for bits in sets):
+            return self
+        rows: list[int] = []
+        available: list[int] = []
+        for row, bits in enumerate(self.available.tolist()):
+            parts: dict[tuple[int, ...], int] = {}
+            for key in range(len(self.offering_keys)):
+                if bits >> key & 1:
+                    inside = tuple(int(each[row]) >> key & 1 for each in sets)
+                    parts[inside] = parts.get(inside, 0) | 1 << key
+            rows.extend([row] * max(1, len(parts)))
+            available.extend(parts.values() or [0])
+        table = copy(self)
+        table.types = [self.types[row] for row in rows]
+        table.offerings = [self.offerings[row] for row in rows]
+        table.pool_of, table.price = self.pool_of[rows], self.price[rows]
+        table.available = np.array(available, dtype=np.uint64)
+        table.price[~unpacked(table.available, len(self.offering_keys))] = np.inf
+        table._forget()
+        return table
 
     def _label_values(self, key: str) -> list[LabelValue]:
         """The value that a node of each option has, or may get, for label `key`."""
@@ -120,41 +136,34 @@ class OptionTable:
         return settle(of_pool)
 
     def _compile_offerings(self) -> None:
-        offering_keys = sorted({(o.zone, o.capacity_type) for t in self.types for o in t.offerings if o.available})
-        if len(offering_keys) > MAX_OFFERING_KEYS:
+        self.offering_keys = sorted({(o.zone, o.capacity_type) for t in self.types for o in t.offerings if o.available})
+        if len(self.offering_keys) > MAX_OFFERING_KEYS:
             raise ValueError(
-                f"{len(offering_keys)} (zone, capacity type) combinations; at most {MAX_OFFERING_KEYS} are supported"
+                f"{len(self.offering_keys)} (zone, capacity type) combinations; at most {MAX_OFFERING_KEYS} "
+                "are supported"
             )
-        self.offering_keys = offering_keys
-        index = {offering_key: place for place, offering_key in enumerate(offering_keys)}
-        self.offerings: list[dict[int, PricedOffering]] = []
-        self.price: Floats = np.full((len(self.types), len(offering_keys)), np.inf)
-        by_type: dict[int, dict[int, PricedOffering]] = {}
-        allowed = self._pool_offering_bits()
-        for row, kind in enumerate(self.types):
-            offered = by_type.get(id(kind))
-            if offered is None:
-                offered = by_type[id(kind)] = self._offered(kind, index)
-            self.offerings.append(offered)
+        index = {offering_key: place for place, offering_key in enumerate(self.offering_keys)}
+        by_type = {id(kind): self._offered(kind, index) for kind in {id(t): t for t in self.types}.values()}
+        self.offerings = [by_type[id(kind)] for kind in self.types]
+        self.price: Floats = np.full((len(self.types), len(self.offering_keys)), np.inf)
+        allowed = [self.offering_bits(pool.requirements) for pool in self.pools]
+        for row, offered in enumerate(self.offerings):
             bits = allowed[self.pool_of[row]]
             for offering_key, offering in offered.items():
                 if bits >> offering_key & 1:
                     self.price[row, offering_key] = offering.price
         self.price[~self._admitted()] = np.inf
-        self.available: Bits = bit_sets(np.isfinite(self.price))
+        weights = np.uint64(1) << np.arange(len(self.offering_keys), dtype=np.uint64)
+        self.available: Bits = (np.isfinite(self.price) * weights).sum(axis=1, dtype=np.uint64)
 
     def _offered(self, kind: InstanceType, index: Mapping[tuple[str, str], int]) -> dict[int, PricedOffering]:
-        zones, capacity_types = kind.requirements.get(labels.ZONE), kind.requirements.get(labels.CAPACITY_TYPE)
+        """The available offerings of an instance type that its own requirements allow, by offering key."""
+        bits = self.offering_bits(kind.requirements)
         return {
             index[(o.zone, o.capacity_type)]: PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
             for o in kind.offerings
-            if o.available
-            and (zones is None or zones.has(o.zone))
-            and (capacity_types is None or capacity_types.has(o.capacity_type))
+            if o.available and bits >> index[(o.zone, o.capacity_type)] & 1
         }
-
-    def _pool_offering_bits(self) -> list[int]:
-        return [self.offering_bits(pool.requirements) for pool in self.pools]
 
     def offering_bits(self, requirements: Requirements) -> int:
         """The offering bits that the zone and capacity type requirements allow."""
@@ -229,6 +238,13 @@ class OptionTable:
             self._terms[requirements] = bits
         return bits
 
+    def choice_bits(self, terms: Choice) -> Bits:
+        """T sets of offering bits: the offerings whose nodes satisfy any of the terms."""
+        bits = np.zeros(len(self.types), dtype=np.uint64)
+        for term in terms:
+            bits |= self.term_bits(term)
+        return bits
+
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
         """T flags: whether these tolerations cover the Provisioner's taints."""
         key = (tolerations, preferences)
@@ -242,21 +258,20 @@ class OptionTable:
         return rows
 
 
-def bit_sets(table: Bools) -> Bits:
-    """Each row of a boolean table (at most 64 wide) as a bit set."""
-    weights = np.uint64(1) << np.arange(table.shape[1], dtype=np.uint64)
-    return np.asarray((table * weights).sum(axis=1, dtype=np.uint64), dtype=np.uint64)
+def unpacked(bits: Bits, keys: int) -> Bools:
+    """Sets of offering bits as flags, with an axis of so many offering keys more."""
+    return np.asarray((bits[..., None] >> np.arange(keys, dtype=np.uint64)) & np.uint64(1) != 0)
 
 
 class TableCache:
-    """The tables of the last `size` catalogs, found by content. Whoever solves again and again keeps one."""
+    """The tables of the last `size` catalogs, looked up by content; shared by solves of one caller."""
 
     def __init__(self, size: int = 4) -> None:
         self._size = size
         self._held: tuple[tuple[object, OptionTable], ...] = ()
 
     def table(self, pools: Sequence[Pool], catalog: Catalog) -> OptionTable:
-        """The table of these pools and their types. Weights and what is left of limits make no difference to it."""
+        """Return the table of these pools and their types, which weights and headroom do not change."""
         key = tuple(
             (p.requirements, p.provisioner.labels, p.provisioner.taints, catalog[p.provisioner.name]) for p in pools
         )

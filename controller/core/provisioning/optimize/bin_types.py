@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
+from controller.core.provisioning.offerings.option_table import unpacked
 from controller.core.provisioning.optimize.covering import Limit
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
 
@@ -50,9 +51,8 @@ def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: 
     zones = tuple(sorted({zone for zone, _ in catalog.offering_keys}))
     zone_of = np.array([zones.index(zone) for zone, _ in catalog.offering_keys], dtype=np.int64)
     # open_to: M masks x T node options x K offering keys.
-    shifts = np.arange(len(catalog.offering_keys), dtype=np.uint64)
     table = np.stack(list(masks)) if masks else np.zeros((0, len(catalog)), dtype=np.uint64)
-    open_to: Bools = (table[:, :, None] >> shifts) & np.uint64(1) != 0
+    open_to = unpacked(table, len(catalog.offering_keys))
     option, key = np.nonzero(_undominated(catalog.price, open_to, zone_of if by_zone else None))
     return BinTypes(
         option.astype(np.int64),

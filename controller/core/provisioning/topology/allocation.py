@@ -32,9 +32,9 @@ Followers = Mapping[int, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class JointDomain:
-    """A value for each key of a rule set, the mask of nodes with these values, and the cost of a unit there.
+    """A value for each label key of a rule set.
 
-    cost: $/hour, see `Domains.cost`; 0 where an existing node has room.
+    mask: of the nodes with these values. cost: $/hour of a unit there (see `Domains.cost`).
     """
 
     values: tuple[str, ...]
@@ -44,7 +44,7 @@ class JointDomain:
 
 @dataclass(slots=True)
 class Allocation:
-    """`count` units of a bundle for one joint domain; domain None: no topology rule over labels applies."""
+    """`count` units of a bundle for nodes of one joint domain; None: no topology rule over labels applies."""
 
     bundle: Bundle
     mask: Mask
@@ -54,7 +54,7 @@ class Allocation:
 
 @dataclass(slots=True)
 class _Remaining:
-    """A bundle, the joint domains that labels and room permit it, and how many of its units are not allocated yet."""
+    """`left` units of a bundle that are not allocated yet, and the joint domains that labels and room permit them."""
 
     bundle: Bundle
     domains: list[JointDomain]
@@ -77,7 +77,7 @@ class Allocator:
         self._joint_domains: dict[object, list[JointDomain]] = {}
 
     def allocate(self, bundles: Sequence[Bundle], *, single: bool = False) -> list[Allocation]:
-        """Allocate as many units as the rules permit. `single`: one unit of each bundle, then ask again."""
+        """Allocate as many units as the rules permit; with `single`, one unit of each bundle at most."""
         allocations: list[Allocation] = []
         remaining = []
         for bundle in bundles:
@@ -98,7 +98,7 @@ class Allocator:
         return allocations
 
     def _turn(self, remaining: _Remaining) -> tuple[bool, int, int, str]:
-        """Sort unconstrained pods first (kube-scheduler may bind them at any time), then by wait, then least choice."""
+        """Sort unconstrained pods first (kube-scheduler may bind them at any time), then by wait, then by domains."""
         first = remaining.bundle.pod_class
         constrained = any(rule.obeys for rule, _ in remaining.rules)
         return (constrained != self.style.constrained_first, -first.waited, len(remaining.domains), first.name)
@@ -139,7 +139,10 @@ class Allocator:
     def _find_domains(
         self, bundle: Bundle, base: Mask, repelled: Requirements | None, narrow: Callable[[Requirements], Mask]
     ) -> list[JointDomain]:
-        """Every combination of values whose nodes, existing or new, can hold a unit."""
+        """Every joint domain whose nodes, existing or new, can hold a unit.
+
+        base: the bundle's mask over all domains. repelled: domains that are excluded. narrow: the mask for some pins.
+        """
         keys = bundle.rules.keys
         options = [self.domains.values(key, base) for key in keys]
         options = [
@@ -166,7 +169,7 @@ class Allocator:
         return Requirements(requirements) if requirements else None
 
     def _count_followers(self, remaining: Sequence[_Remaining]) -> None:
-        """Count who could join in each domain: the first pod of an affinity group goes where most others can follow."""
+        """Count the units that could join in each domain: the first goes where most of the others can follow."""
         followers: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for each in remaining:
             for rule, place in each.rules:
@@ -212,7 +215,7 @@ class Allocator:
             group.owners[value] += amount * rule.owned
 
     def take_back(self, allocation: Allocation, amount: int) -> None:
-        """Undo the counts of units for which no node of the domain had room; the domain is not tried again."""
+        """Undo the counts of units for which no node of the domain had room, and block the domain for their bundle."""
         if allocation.domain is not None:
             self._record(allocation.bundle.rules.positioned, allocation.domain, -amount)
             allocation.bundle.blocked.add(allocation.domain.values)
@@ -231,9 +234,9 @@ def _affinity_alone(remaining: _Remaining) -> bool:
 
 
 def _even_rounds(remaining: _Remaining) -> list[tuple[JointDomain, int]]:
-    """Whole rounds over all domains at once, where a single spread rule applies and all its domains count the same.
+    """Whole rounds over all domains in one step, where a single spread applies and all domains have equal counts.
 
-    It gives what unit after unit would give, for thousands of replicas in one step.
+    The result is that of unit after unit, for thousands of replicas at once.
     """
     each = remaining.left // max(1, len(remaining.domains))
     if each < 2 or len(remaining.rules) != 1:
@@ -251,14 +254,14 @@ def _even_rounds(remaining: _Remaining) -> list[tuple[JointDomain, int]]:
 def _best(remaining: _Remaining, followers: Followers) -> JointDomain | None:
     """The permitted joint domain with the lowest score; None: no domain is permitted.
 
-    The score, in this order: rules of other pods that the unit would strain, minus the units that could follow, pods
+    The score, in this order: rules of other pods that the unit would violate, minus the units that could follow, pods
     that count towards the unit's own spread, cost, pods that count towards spreads that do not count the unit.
     """
     best: JointDomain | None = None
     best_score: tuple[float, ...] = ()
     rules = [(rule, place, rule.group, rule.group.key.kind, _most_before(rule)) for rule, place in remaining.rules]
     for domain in remaining.domains:
-        strained = own = joining = others = 0
+        violated = own = joining = others = 0
         for rule, place, group, kind, most in rules:
             value = domain.values[place]
             if kind is RuleKind.SPREAD and value != ABSENT:
@@ -266,7 +269,7 @@ def _best(remaining: _Remaining, followers: Followers) -> JointDomain | None:
                 if count > most:
                     if rule.obeys:
                         break
-                    strained += 1
+                    violated += 1
                 if rule.matched:
                     own += count
                 else:
@@ -277,16 +280,16 @@ def _best(remaining: _Remaining, followers: Followers) -> JointDomain | None:
                 if not group.has_matched:
                     joining += followers.get(group.index, {}).get(value, 0)
                 elif not rule.obeys and group.batch_owners and not group.max_matched.get(value, 0):
-                    strained += 1
+                    violated += 1
         else:
-            score = (strained, -joining, own, domain.cost, others)
+            score = (violated, -joining, own, domain.cost, others)
             if best is None or score < best_score:
                 best, best_score = domain, score
     return best
 
 
 def _most_before(rule: UnitRule) -> float:
-    """Spread: how many matched pods a domain may have so that one more unit keeps maxSkew.
+    """Spread: the matched pods that a domain may have at most before one more unit keeps maxSkew.
 
     It also applies to units that the spread only counts: they would break it for the pods that obey it.
     """

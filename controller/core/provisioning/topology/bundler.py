@@ -14,9 +14,12 @@ import numpy as np
 
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.bundles import Bundle, BundleMember, RuleSet, UnitRule, unit_rules
+from controller.core.provisioning.topology.bundles import Bundle, BundleMember, RuleSet, unit_rules
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import RuleKind, Topology
+
+BISECTIONS = 12
+"""Steps by which a unit that fits no node is cut down."""
 
 
 class Bundler:
@@ -33,22 +36,19 @@ class Bundler:
 
     def colocate(self, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Replace bundles that must share a host by one colocated bundle, and by what it leaves of each."""
-        components = self._components(bundles)
         taken: dict[int, int] = defaultdict(int)
-        made: list[Bundle] = []
-        for component in components:
+        colocated: list[Bundle] = []
+        for component in self._components(bundles):
             bundle = self._bundle([bundles[index] for index in component])
             if bundle is None:
                 continue
-            made.append(bundle)
+            colocated.append(bundle)
             sizes = {member.pod_class.index: member.pods for member in bundle.members}
             for index in component:
                 taken[index] += sizes.get(bundles[index].pod_class.index, 0)
         for index, bundle in enumerate(bundles):
             bundle.count -= taken[index]
-            if bundle.count:
-                made.append(bundle)
-        return made
+        return [*colocated, *(bundle for bundle in bundles if bundle.count)]
 
     def _components(self, bundles: Sequence[Bundle]) -> list[list[int]]:
         """Group the places of bundles that are linked by a host affinity of which no matching pod runs (union-find)."""
@@ -64,30 +64,29 @@ class Bundler:
         owned: set[int] = set()
         for index, bundle in enumerate(bundles):
             for rule in bundle.rules:
-                if _bootstraps(rule):
+                if rule.bootstraps:
                     touched[rule.group.index].append(index)
                     if rule.obeys:
                         owned.add(rule.group.index)
-        if not owned:
-            return []
-        for group, members in sorted(touched.items()):
-            if group in owned:
-                for index in members[1:]:
-                    leader[find(index)] = find(members[0])
+        linked: set[int] = set()
+        for group in sorted(owned):
+            first, *others = touched[group]
+            linked.update(touched[group])
+            for index in others:
+                leader[find(index)] = find(first)
         components: dict[int, list[int]] = defaultdict(list)
-        for index, bundle in enumerate(bundles):
-            if any(_bootstraps(rule) and rule.group.index in owned for rule in bundle.rules):
-                components[find(index)].append(index)
-        return [sorted(places) for _, places in sorted(components.items())]
+        for index in sorted(linked):
+            components[find(index)].append(index)
+        return [places for _, places in sorted(components.items())]
 
     def _bundle(self, bundles: list[Bundle]) -> Bundle | None:
         """The next attempt for a component: all owners; one pod of each owner; then each owner alone.
 
-        First together with their targets. When all of that failed, targets are placed for one round on their own; only
+        First together with their targets. When all of that failed, targets are placed on their own for one round; only
         if none of them found a place do owners go without targets. None: nothing to try in this round.
         """
-        owners = [p for p in bundles if any(_bootstraps(rule) and rule.obeys for rule in p.rules)]
-        key = frozenset(p.pod_class.index for p in bundles)
+        owners = [bundle for bundle in bundles if any(rule.bootstraps and rule.obeys for rule in bundle.rules)]
+        key = frozenset(bundle.pod_class.index for bundle in bundles)
         kinds = len(owners) + 2
         for attempt in range(self._attempts[key], 2 * kinds):
             self._attempts[key] = attempt
@@ -97,11 +96,11 @@ class Bundler:
                 return None
             step = attempt % kinds
             chosen = owners if step < 2 else [owners[step - 2]]
-            counts = {p.pod_class.index: p.count if step == 0 else 1 for p in chosen}
-            made = self._with_targets(bundles if attempt < kinds else chosen, chosen, counts)
-            if made is not None:
-                made.component = key
-                return made
+            counts = {bundle.pod_class.index: bundle.count if step == 0 else 1 for bundle in chosen}
+            colocated = self._with_targets(bundles if attempt < kinds else chosen, chosen, counts)
+            if colocated is not None:
+                colocated.component = key
+                return colocated
         return None
 
     def failed(self, bundle: Bundle) -> None:
@@ -109,33 +108,33 @@ class Bundler:
         self._attempts[bundle.component] += 1
 
     def _with_targets(self, bundles: list[Bundle], owners: list[Bundle], counts: dict[int, int]) -> Bundle | None:
-        """These owners with one pod of each target of theirs; None: no node can hold it.
+        """Join these owners with one pod of each of their targets; None: no node can hold it.
 
         kube-scheduler may bind a target first, anywhere: from then on owners need a target on their host, even if they
-        match their own term.
+        match their own term. counts: pods per class; those of targets are added.
         """
-        needed = {r.group.index for p in owners for r in p.rules if _bootstraps(r) and r.obeys}
+        needed = {rule.group.index for owner in owners for rule in owner.rules if rule.bootstraps and rule.obeys}
         chosen, brought = list(owners), set[int]()
-        for bundle in sorted(bundles, key=lambda p: (p.count, p.name)):
-            adds = {r.group.index for r in bundle.rules if _bootstraps(r) and r.matched and not r.obeys}
+        for bundle in sorted(bundles, key=lambda bundle: (bundle.count, bundle.name)):
+            adds = {r.group.index for r in bundle.rules if r.bootstraps and r.matched and not r.obeys}
             if bundle.pod_class.index not in counts and adds & (needed - brought):
                 counts[bundle.pod_class.index] = 1
                 chosen.append(bundle)
                 brought |= adds
-        if needed - {r.group.index for p in chosen for r in p.rules if r.matched}:
+        if needed - {rule.group.index for bundle in chosen for rule in bundle.rules if rule.matched}:
             return None
-        return self._cut_to_fit(sorted(chosen, key=lambda p: p.name), counts)
+        return self._cut_to_fit(sorted(chosen, key=lambda bundle: bundle.name), counts)
 
     def _cut_to_fit(self, bundles: list[Bundle], counts: dict[int, int]) -> Bundle | None:
         """The largest even cut of the unit that some node can hold, by bisection; None: not even one pod of each."""
-        low, high = 0.0, 1.0
-        best = self._joined(bundles, counts)
-        if self._fits(best):
-            return best
+        whole = self._joined(bundles, counts)
+        if self._fits(whole):
+            return whole
         best = self._joined(bundles, dict.fromkeys(counts, 1))
         if not self._fits(best):
             return None
-        for _ in range(12):
+        low, high = 0.0, 1.0
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             smaller = self._joined(bundles, {index: max(1, int(count * middle)) for index, count in counts.items()})
             if self._fits(smaller):
@@ -145,28 +144,31 @@ class Bundler:
         return best
 
     def _joined(self, bundles: list[Bundle], counts: dict[int, int]) -> Bundle:
+        """One colocated unit of these bundles' classes, with so many pods of each."""
         members = tuple(
-            BundleMember(m.pod_class, counts[p.pod_class.index], m.number) for p in bundles for m in p.members
+            BundleMember(member.pod_class, counts[bundle.pod_class.index], member.number)
+            for bundle in bundles
+            for member in bundle.members
         )
-        request: Floats = np.sum([p.request * counts[p.pod_class.index] for p in bundles], axis=0)
-        first = bundles[0]
-        level = first.level
-        choices = tuple(terms for bundle in bundles for terms in bundle.choices)
-        joined = Bundle(members, level, tuple(dict.fromkeys(choices)), request, 1)
-        joined.colocated = True
-        joined.rules = RuleSet.of(unit_rules(self.topology, members), colocated=True)
-        joined.request_key = request.tobytes()
-        joined.tolerations = tuple(
-            dict.fromkeys((p.level.tolerations, p.level.avoids_preferred_taints) for p in bundles)
+        request: Floats = np.sum([bundle.request * counts[bundle.pod_class.index] for bundle in bundles], axis=0)
+        levels = [bundle.level for bundle in bundles]
+        return Bundle(
+            members,
+            levels[0],
+            tuple(dict.fromkeys(terms for bundle in bundles for terms in bundle.choices)),
+            request,
+            count=1,
+            rules=RuleSet.of(unit_rules(self.topology, members), colocated=True),
+            request_key=request.tobytes(),
+            tolerations=tuple(dict.fromkeys((each.tolerations, each.avoids_preferred_taints) for each in levels)),
+            colocated=True,
         )
-        return joined
 
     def _fits(self, bundle: Bundle) -> bool:
-        if any(
-            rule.group.key.kind is RuleKind.SPREAD and rule.obeys and rule.matched > rule.group.key.max_skew
-            for rule in bundle.rules
-        ):
-            return False
+        """Whether some node can hold the unit, and its members' rules allow them to share a host."""
+        for rule in bundle.rules:
+            if rule.group.key.kind is RuleKind.SPREAD and rule.obeys and rule.matched > rule.group.key.max_skew:
+                return False
         if self._repels_itself(bundle) or not self._has_an_order(bundle):
             return False
         mask = self.masks.mask(bundle.level, bundle.choices, None, bundle.tolerations)
@@ -203,7 +205,3 @@ class Bundler:
             owners[index] and matched[index] and not (owners[index] == matched[index] == 1 and alone[index])
             for index in owners
         )
-
-
-def _bootstraps(rule: UnitRule) -> bool:
-    return rule.group.key.kind is RuleKind.AFFINITY and rule.host and not rule.group.has_matched

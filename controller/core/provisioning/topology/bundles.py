@@ -1,4 +1,4 @@
-"""Bundles: equal units on their way to a node, and the topology rules that they bring.
+"""Bundles: equal units on their way to a node, with the topology rules that apply to them.
 
 A unit is what is placed as a whole: usually one pod; for pods that must share a host, all of them together.
 """
@@ -47,6 +47,11 @@ class UnitRule:
         return self.group.key.key == labels.HOSTNAME
 
     @property
+    def bootstraps(self) -> bool:
+        """Whether it is an affinity over hosts without a matching pod so far: the first one may go to any host."""
+        return self.host and self.group.key.kind is RuleKind.AFFINITY and not self.group.has_matched
+
+    @property
     def identity(self) -> tuple[int, int, int, bool, bool]:
         """Equal for equal rules."""
         return (self.group.index, self.matched, self.owned, self.obeys, self.unconstrained)
@@ -56,10 +61,10 @@ class UnitRule:
 class RuleSet:
     """The rules of a unit: those over label values (`domain`), which allocation decides, and those over hosts.
 
-    keys: the label keys that a joint domain of the unit has values for, sorted. positioned: the domain rules over these
-    keys, each with the place of its key. label_required: per key, whether a node needs the label. repelling:
-    anti-affinity of running pods over other keys, which only excludes domains. identity: equal for units with equal
-    host rules.
+    every: all rules of the unit. keys: the label keys that a joint domain of the unit has values for, sorted.
+    positioned: the domain rules over these keys, each with the place of its key. label_required: per key, whether a
+    node needs the label. repelling: anti-affinity of running pods over other keys, which only excludes domains.
+    identity: equal for units with equal host rules.
     """
 
     every: tuple[UnitRule, ...] = ()
@@ -73,23 +78,20 @@ class RuleSet:
 
     @classmethod
     def of(cls, rules: tuple[UnitRule, ...], *, colocated: bool = False) -> RuleSet:
-        """Sort rules. `colocated`: the unit brings the pods that its host affinity asks for."""
-        domain = tuple(rule for rule in rules if not rule.host)
+        """Classify rules. `colocated`: the unit brings the pods that its host affinity asks for."""
+        domain = [(rule, rule.group.key.key, rule.group.key.kind) for rule in rules if not rule.host]
         host = host_rules(rules, colocated=colocated)
-        keys = tuple(sorted({r.group.key.key for r in domain if r.group.batch_owners or r.obeys}))
-        required = {r.group.key.key for r in domain if r.obeys and r.group.key.kind is not RuleKind.ANTI_AFFINITY}
+        keys = sorted({key for rule, key, _ in domain if rule.group.batch_owners or rule.obeys})
+        required = {key for rule, key, kind in domain if rule.obeys and kind is not RuleKind.ANTI_AFFINITY}
+        others = [(rule, kind) for rule, key, kind in domain if key not in keys]
         return cls(
             every=rules,
-            domain=domain,
+            domain=tuple(rule for rule, _, _ in domain),
             host=host,
-            keys=keys,
-            positioned=tuple((rule, keys.index(rule.group.key.key)) for rule in domain if rule.group.key.key in keys),
+            keys=tuple(keys),
+            positioned=tuple((rule, keys.index(key)) for rule, key, _ in domain if key in keys),
             label_required=tuple(key in required for key in keys),
-            repelling=tuple(
-                rule
-                for rule in domain
-                if rule.group.key.key not in keys and rule.matched and rule.group.key.kind is RuleKind.ANTI_AFFINITY
-            ),
+            repelling=tuple(rule for rule, kind in others if rule.matched and kind is RuleKind.ANTI_AFFINITY),
             identity=tuple(rule.identity for rule in host),
         )
 
@@ -121,7 +123,7 @@ class Bundle:
     component: frozenset[int] = frozenset()
     """If colocated: the indices of the classes that it was made from."""
     blocked: set[tuple[str, ...]] = field(default_factory=set)
-    """Values of joint domains that had no room when they were tried."""
+    """Values of the joint domains that proved to have no room."""
 
     @property
     def pod_class(self) -> PodClass:
@@ -135,7 +137,7 @@ class Bundle:
 
 
 def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[UnitRule, ...]:
-    """The rules of a unit, its members' taken together."""
+    """The rules of a unit: those of its members, their pods summed per group."""
     matched: dict[int, int] = defaultdict(int)
     owned: dict[int, int] = defaultdict(int)
     obeys: set[int] = set()
@@ -160,11 +162,10 @@ def host_rules(rules: tuple[UnitRule, ...], *, colocated: bool) -> tuple[UnitRul
     A colocated unit satisfies its own affinity, unless matching pods run already: kube-scheduler then lets no pod be
     the first on another host.
     """
-    over_hosts = []
-    for rule in rules:
-        if not rule.host:
-            continue
-        first = rule.group.key.kind is RuleKind.AFFINITY and not rule.group.has_matched
-        own = colocated and first and rule.matched > 0
-        over_hosts.append(UnitRule(rule.group, rule.matched, rule.owned, obeys=False) if own else rule)
-    return tuple(over_hosts)
+    return tuple(
+        UnitRule(rule.group, rule.matched, rule.owned, obeys=False)
+        if colocated and rule.matched and rule.bootstraps
+        else rule
+        for rule in rules
+        if rule.host
+    )

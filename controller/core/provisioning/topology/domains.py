@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from controller.core.api import labels
+from controller.core.provisioning.offerings.label_masks import LabelValue
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
 from controller.core.provisioning.offerings.node_table import ClusterNodes
 from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
-from controller.core.provisioning.resource_space import Bits, Bools, Floats
+from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
 from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, TopologyGroup
 from controller.core.scheduling.requirements import Requirement
 
@@ -19,7 +20,7 @@ class Domains:
     """Answers about domains, cached.
 
     cluster_nodes: all C nodes of the snapshot. stays: C flags, false for nodes whose removal is simulated.
-    masks.existing: the E nodes that may take pods.
+    masks.existing: the E nodes that may take pods. Node options are T.
     """
 
     def __init__(self, masks: MaskCompiler, cluster_nodes: ClusterNodes, stays: Bools) -> None:
@@ -27,7 +28,7 @@ class Domains:
         self.catalog = masks.catalog
         self.cluster_nodes = cluster_nodes
         self._stays = stays
-        self._filters: dict[NodeFilter, tuple[Bits, Bools, Bools]] = {}
+        self._filters: dict[NodeFilter, tuple[Bits, Bools]] = {}
         self._costs: dict[tuple[int, bytes], float] = {}
         self._values: dict[tuple[str, int], list[str]] = {}
         self._counted: dict[tuple[NodeFilter, int], tuple[bool, bool]] = {}
@@ -35,34 +36,19 @@ class Domains:
 
     def values(self, key: str, mask: Mask) -> list[str]:
         """The values of `key` on nodes that the mask allows, sorted. Shared: do not change it."""
-        cache = (key, mask.index)
-        values = self._values.get(cache)
+        values = self._values.get((key, mask.index))
         if values is None:
-            existing = self.masks.existing
-            codes, cells = existing.column(key)
-            held = {cells[code] for code in set(codes[mask.existing].tolist())}
-            values = sorted({str(v) for v in held if v is not None} | self._launchable(key, mask.bits))
-            self._values[cache] = values
+            on_existing = _held(self.masks.existing.column(key), mask.existing)
+            values = self._values[key, mask.index] = sorted(on_existing | self._launchable(key, mask.bits))
         return values
 
     def _launchable(self, key: str, bits: Bits) -> set[str]:
+        """The values of `key` on nodes that could be launched with these offering bits (T sets)."""
         if key in OFFERING_LABELS:
             every = int(np.bitwise_or.reduce(bits)) if len(bits) else 0
             place = 0 if key == labels.ZONE else 1
-            return {
-                offering_key[place]
-                for index, offering_key in enumerate(self.catalog.offering_keys)
-                if every >> index & 1
-            }
-        codes, cells = self.catalog.columns.column(key)
-        values: set[str] = set()
-        for code in set(codes[bits != 0].tolist()):
-            cell = cells[code]
-            if isinstance(cell, Requirement):
-                values.update(() if cell.complement else cell.values)
-            elif cell is not None:
-                values.add(str(cell))
-        return values
+            return {names[place] for index, names in enumerate(self.catalog.offering_keys) if every >> index & 1}
+        return _held(self.catalog.columns.column(key), bits != 0)
 
     def cost(self, mask: Mask, request: Floats) -> float:
         """$/hour for a unit on its cheapest node: the node's price, times the unit's largest part of any resource.
@@ -76,58 +62,46 @@ class Domains:
         return cost
 
     def _cost(self, mask: Mask, request: Floats) -> float:
-        asked = request > 0
+        columns = request > 0
+        asked = request[columns, None]
         if mask.existing.any():
-            free = self.masks.existing.free[asked][:, mask.existing]
-            if (free >= request[asked][:, None]).all(axis=0).any():
+            free = self.masks.existing.free[columns][:, mask.existing]
+            if (free >= asked).all(axis=0).any():
                 return 0.0
         prices = self.masks.prices(mask)
-        allocatable = self.catalog.allocatable[asked]
-        fits = (allocatable >= request[asked][:, None]).all(axis=0) & np.isfinite(prices)
-        if not fits.any():
-            return float("inf")
-        shares = (request[asked][:, None] / np.maximum(allocatable[:, fits], 1e-9)).max(axis=0, initial=0.0)
-        return float((prices[fits] * shares).min())
+        allocatable = self.catalog.allocatable[columns]
+        fits = (allocatable >= asked).all(axis=0) & np.isfinite(prices)
+        shares = (asked / np.maximum(allocatable[:, fits], 1e-9)).max(axis=0, initial=0.0)
+        return float((prices[fits] * shares).min(initial=np.inf))
 
     def expect(self, masks: Iterable[Mask]) -> None:
         """Note which nodes the batch may launch: spreads count their domains too."""
         for mask in masks:
             self._launchable_bits = self._launchable_bits | mask.bits
 
-    def _filter(self, node_filter: NodeFilter) -> tuple[Bits, Bools, Bools]:
-        """Nodes that pass a filter: offering bits per node option, flags per cluster node, flags per existing node."""
+    def _filter(self, node_filter: NodeFilter) -> tuple[Bits, Bools]:
+        """The nodes that pass a filter: T sets of offering bits, and C flags."""
         passing = self._filters.get(node_filter)
         if passing is None:
-            catalog, cluster_nodes, existing = self.catalog, self.cluster_nodes, self.masks.existing
-            bits = catalog.available
-            rows, open_rows = self._stays, np.ones(len(existing), dtype=np.bool_)
+            bits, flags = self.catalog.available, np.ones(len(self.cluster_nodes.nodes), dtype=np.bool_)
             for terms in node_filter.choices:
-                either = np.zeros_like(bits)
-                for term in terms:
-                    either = either | catalog.term_bits(term)
-                bits, rows, open_rows = (
-                    bits & either,
-                    rows & cluster_nodes.choice(terms),
-                    open_rows & existing.choice(terms),
-                )
+                bits, flags = bits & self.catalog.choice_bits(terms), flags & self.cluster_nodes.choice(terms)
             if node_filter.tolerations is not None:
-                bits = np.where(catalog.tolerated(node_filter.tolerations), bits, np.uint64(0))
-                rows = rows & cluster_nodes.tolerated(node_filter.tolerations)
-                open_rows = open_rows & existing.tolerated(node_filter.tolerations)
-            passing = self._filters[node_filter] = (bits, rows, open_rows)
+                bits = np.where(self.catalog.tolerated(node_filter.tolerations), bits, np.uint64(0))
+                flags = flags & self.cluster_nodes.tolerated(node_filter.tolerations)
+            passing = self._filters[node_filter] = (bits, flags)
         return passing
 
     def eligible(self, group: TopologyGroup) -> Bools:
-        """Per node of the cluster, whether the group counts its pods."""
-        return self._filter(group.key.node_filter)[1]
+        """C flags: whether the group counts the node's pods."""
+        return self._filter(group.key.node_filter)[1] & self._stays
 
     def universe(self, group: TopologyGroup) -> frozenset[str]:
         """The domains over which a spread takes its minimum: of existing nodes, and of those that may be launched."""
-        bits, rows, _ = self._filter(group.key.node_filter)
-        codes, cells = self.cluster_nodes.columns.column(group.key.key)
-        held = {cells[code] for code in set(codes[rows].tolist())}
-        launchable = self._launchable(group.key.key, bits & self._launchable_bits)
-        return frozenset({str(v) for v in held if v is not None} | _allowed(launchable, group))
+        key = group.key.key
+        on_existing = _held(self.cluster_nodes.columns.column(key), self.eligible(group))
+        launchable = self._launchable(key, self._filter(group.key.node_filter)[0] & self._launchable_bits)
+        return frozenset(on_existing | _allowed(launchable, group))
 
     def counted(self, group: TopologyGroup, mask: Mask) -> tuple[bool, bool]:
         """Whether the group surely, or maybe, counts pods on nodes that the mask allows."""
@@ -136,21 +110,31 @@ class Domains:
         key = (group.key.node_filter, mask.index)
         answer = self._counted.get(key)
         if answer is None:
-            bits, _, rows = self._filter(group.key.node_filter)
-            surely = not (mask.bits & ~bits).any() and not (mask.existing & ~rows).any()
-            maybe = bool((mask.bits & bits).any()) or bool((mask.existing & rows).any())
+            bits, flags = self._filter(group.key.node_filter)
+            passing = flags[self.masks.existing.places]
+            surely = not (mask.bits & ~bits).any() and not (mask.existing & ~passing).any()
+            maybe = bool((mask.bits & bits).any()) or bool((mask.existing & passing).any())
             answer = self._counted[key] = (surely, maybe)
         return answer
 
 
+def _held(column: tuple[Ints, list[LabelValue]], rows: Bools) -> set[str]:
+    """The values of a label column on some of its rows; of labels left open, the values that are listed."""
+    codes, cells = column
+    values: set[str] = set()
+    for cell in (cells[code] for code in set(codes[rows].tolist())):
+        if isinstance(cell, Requirement):
+            values.update(() if cell.complement else cell.values)
+        elif cell is not None:
+            values.add(cell)
+    return values
+
+
 def _allowed(values: set[str], group: TopologyGroup) -> set[str]:
-    """The values that the pods' own selectors allow, too: a Provisioner may leave a label open that they do not."""
-    key = group.key.key
+    """Of these values those that the pods' own selectors allow: a Provisioner may leave open more of them."""
+    key, choices = group.key.key, group.key.node_filter.choices
     return {
         value
         for value in values
-        if all(
-            any(key not in term or term[key].accepts(value) for term in terms)
-            for terms in group.key.node_filter.choices
-        )
+        if all(any(key not in term or term[key].accepts(value) for term in terms) for terms in choices)
     }
