@@ -1,9 +1,10 @@
-"""The pods that DaemonSets run on every matching node, with the requests that they really have."""
+"""DaemonSets and the requests of the pods that they run on every matching node."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, PodSpec, Resources
@@ -13,9 +14,9 @@ from controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """One DaemonSet: node selection as in its template, requests as in its newest pod (Karpenter v0.27 does the same).
+    """A DaemonSet: node selection as in its template, requests as in its newest pod (as Karpenter v0.27).
 
-    A LimitRange or a webhook may change requests on admission, which the template does not show.
+    The template does not show what a LimitRange or a webhook makes of requests on admission.
     """
 
     daemon_set: DaemonSet
@@ -40,10 +41,11 @@ def with_ports(daemons: tuple[Daemon, ...], slots: Callable[[PodSpec, Resources]
 
 
 def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
-    """Every DaemonSet with the requests that its pods have."""
+    """List every DaemonSet with the requests that its pods have."""
     if not snapshot.daemon_sets:
         return ()
-    newest = _newest(pod for pod in _every_pod(snapshot) if pod.owners and pod.daemon)
+    pods = chain(snapshot.pods.values(), *(node.pods for node in snapshot.nodes.values()))
+    newest = _newest(pod for pod in pods if pod.owners and pod.daemon)
     every = []
     for key, daemon_set in sorted(snapshot.daemon_sets.items()):
         pod = newest.get(daemon_set.uid) or newest.get("/".join(key))
@@ -52,13 +54,8 @@ def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
     return tuple(every)
 
 
-def _every_pod(snapshot: Snapshot) -> Iterable[Pod]:
-    yield from snapshot.pods.values()
-    for node in snapshot.nodes.values():
-        yield from node.pods
-
-
 def _newest(pods: Iterable[Pod]) -> Mapping[str, Pod]:
+    """The newest pod of each DaemonSet, by uid, or by namespace/name where the owner reference has no uid."""
     newest: dict[str, Pod] = {}
     for pod in pods:
         for owner in pod.owners:

@@ -31,8 +31,8 @@ NO_VOLUMES = VolumeNeeds()
 _age = attrgetter("created")
 _name = attrgetter("name")
 TURN_SECONDS = 60.0
-"""Pods that wait this much longer than others are served before them where not all can be: no pod starves because
-younger ones, that are easier to place, keep coming. Pods of about the same age are served so that most find a place."""
+"""Where not all pods can be placed, those that waited this much longer than others go first, so that no pod starves
+while younger ones, easier to place, keep coming. Among pods of about the same age as many as possible are placed."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class PodClass:
         return self._sorted
 
     def workloads(self, first: int, count: int) -> Mapping[str, int]:
-        """Of `count` pods from `first` on, the number per workload, by the uid of the pods' first owner."""
+        """Count pods `first` to `first + count` by workload: the uid of their first owner."""
         owners = self.members[0].first.owners
         if self.of_one_workload:
             return {owners[0].uid: count} if owners and count else EMPTY
@@ -86,7 +86,7 @@ class PodClass:
 def classify(
     pending: Iterable[Replicas], label_keys: frozenset[str], needs: Mapping[PodKey, VolumeNeeds]
 ) -> list[PodClass]:
-    """Classify pods; the order of the classes (namespace, first name) does not depend on the order of the pods.
+    """Classify pods; classes are sorted by namespace and first name, whatever the order of the pods.
 
     label_keys: label keys that some selector looks at. needs: of pods with volumes, by key.
     """
@@ -94,8 +94,8 @@ def classify(
     known: dict[PodSpec, int] = {}
     projected: dict[int, FrozenMap[str, str]] = {}
     groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds | None], PodClass] = {}
-    for one in pending:
-        first = one.first
+    for replicas in pending:
+        first = replicas.first
         code = codes.get(id(first.spec))
         if code is None:
             code = codes[id(first.spec)] = known.setdefault(first.spec, len(known))
@@ -109,11 +109,12 @@ def classify(
         group = groups.get(key)
         if group is None:
             group = groups[key] = PodClass(0, first.spec, first.namespace, labels, volumes)
-        group.add(one)
+        group.add(replicas)
     return _numbered(list(groups.values()))
 
 
 def _numbered(groups: list[PodClass]) -> list[PodClass]:
+    """Name the classes by their first pod, note how long they waited, sort and number them."""
     ages = [[age for one in group.members for age in one.ages] for group in groups]
     youngest = max(map(max, ages), default=0.0)
     for group, known in zip(groups, ages, strict=True):

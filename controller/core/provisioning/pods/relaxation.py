@@ -1,4 +1,4 @@
-"""Relaxation: preferences are treated as required, and dropped one by one in the order of Karpenter v0.27.
+"""Relaxation: treat preferences as required, and drop them one by one in the order of Karpenter v0.27.
 
 Level 0 requires every preference. Each further level drops one: preferred pod affinity, then preferred pod
 anti-affinity, then preferred node affinity, each heaviest first; then ScheduleAnyway spread; last, PreferNoSchedule
@@ -44,7 +44,7 @@ class RelaxationLevel:
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     avoids_preferred_taints: bool = False
     dropped: tuple[str, ...] = ()
-    """The preferences dropped so far, in words."""
+    """The preferences dropped so far, as text for events and logs."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -53,7 +53,7 @@ class RelaxationLevel:
 
 
 def term_requirements(term: NodeSelectorTerm) -> Requirements:
-    """A node selector term as requirements. Raises ValueError for an operator or bound that Kubernetes has not."""
+    """Convert a node selector term. Raises ValueError for an operator, bound or field that Kubernetes does not know."""
     fields = [Requirement.of(FIELD_NAME, e.operator, e.values) for e in term.match_fields if e.key == FIELD_NAME]
     unknown = [e.key for e in term.match_fields if e.key != FIELD_NAME]
     if unknown:
@@ -62,12 +62,12 @@ def term_requirements(term: NodeSelectorTerm) -> Requirements:
 
 
 def choice(terms: Iterable[NodeSelectorTerm]) -> Choice:
-    """ORed terms. A term without expressions and fields matches nothing and is left out."""
+    """Convert ORed terms. A term without expressions and fields matches nothing and is left out."""
     return tuple(term_requirements(term) for term in terms if term.match_expressions or term.match_fields)
 
 
 def required_choices(spec: PodSpec) -> tuple[Choice, ...]:
-    """nodeSelector and required node affinity. Raises ValueError as `term_requirements` does."""
+    """Convert nodeSelector and required node affinity. Raises ValueError as `term_requirements` does."""
     choices: list[Choice] = []
     if spec.node_selector:
         choices.append((Requirements.from_labels(spec.node_selector),))
@@ -77,7 +77,10 @@ def required_choices(spec: PodSpec) -> tuple[Choice, ...]:
 
 
 def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferences: bool) -> Iterator[RelaxationLevel]:
-    """The levels of a pod, strictest first; the last has only what the spec requires."""
+    """Yield the levels of a pod, strictest first; the last has only what the spec requires.
+
+    volumes: choices of its volume topology.
+    """
     affinity = _heaviest_first(spec.preferred_pod_affinity)
     anti_affinity = _heaviest_first(spec.preferred_pod_anti_affinity)
     preferred = _preferred(spec.preferred_node_affinity)
@@ -88,15 +91,15 @@ def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferen
 
     def level(*, avoid: bool) -> RelaxationLevel:
         return RelaxationLevel(
-            required,
-            tuple(preferred[:1]),
-            volumes,
-            spec.tolerations,
-            hard_spread + tuple(soft_spread),
-            spec.required_pod_affinity + tuple(affinity),
-            spec.required_pod_anti_affinity + tuple(anti_affinity),
-            avoid,
-            tuple(dropped),
+            required=required,
+            preferred=tuple(preferred[:1]),
+            volumes=volumes,
+            tolerations=spec.tolerations,
+            spread=hard_spread + tuple(soft_spread),
+            affinity=spec.required_pod_affinity + tuple(affinity),
+            anti_affinity=spec.required_pod_anti_affinity + tuple(anti_affinity),
+            avoids_preferred_taints=avoid,
+            dropped=tuple(dropped),
         )
 
     yield level(avoid=taints_may_be_preferences)
@@ -115,9 +118,7 @@ def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferen
 
 
 def _describe(preference: PodAffinityTerm | Requirements | TopologySpreadConstraint) -> str:
-    if isinstance(preference, Requirements):
-        return str(preference)
-    return preference.topology_key
+    return str(preference) if isinstance(preference, Requirements) else preference.topology_key
 
 
 def _heaviest_first(terms: tuple[WeightedPodAffinityTerm, ...]) -> list[PodAffinityTerm]:

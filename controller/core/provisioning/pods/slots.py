@@ -1,12 +1,12 @@
-"""Host ports and volume attachments as resources (slots): one of each port, attachments as in the CSINode.
+"""Host ports and volume attachments as resources (slots): a node has one of each port, attachments as its CSINode says.
 
 Slot names have a colon, which no Kubernetes resource name has. A port on every address takes the slots of all addresses
-that some pod names, and one of its own: so two pods exclude each other exactly if kube-scheduler's NodePorts says so.
+that some pod names, and one more: two pods then exclude each other exactly if kube-scheduler's NodePorts does.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from controller.core.api import labels
@@ -19,7 +19,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 PORT = "port:"
 ATTACHMENT = "csi:"
 UNLIMITED = 1e6
-"""Attachments of a driver of which no limit is known."""
+"""Attachments of a driver without a known limit."""
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, never bound
 """hostIP values that stand for every address."""
 
@@ -39,7 +39,7 @@ class Ports:
                 self._addresses[(port.protocol, port.port)].add("" if port.ip in WILDCARDS else port.ip)
 
     def slots(self, ports: Iterable[HostPort]) -> dict[str, int]:
-        """The slots that these ports take."""
+        """Return the slots that these ports take."""
         taken: dict[str, int] = {}
         for port in ports:
             named = self._addresses.get((port.protocol, port.port), {""})
@@ -70,30 +70,24 @@ class Slots:
         return FrozenMap({**spec.requests, **self.ports.slots(spec.host_ports), **drivers})
 
     def on_new(self, space: ResourceSpace, instance_type: str) -> Resources:
-        """Slots of a new node. Attachment limits are those of CSINodes of existing nodes of this type."""
-        have: dict[str, int] = {}
-        for name in space.names:
-            if name.startswith(PORT):
-                have[name] = 1
-            elif name.startswith(ATTACHMENT):
-                driver = name.removeprefix(ATTACHMENT)
-                limit = self._limits.get((instance_type, driver), UNLIMITED)
-                have[name] = int(limit) - self.volumes.shared.get(driver, 0)
-        return FrozenMap(have)
+        """Return the slots of a new node; attachment limits as in the CSINodes of existing nodes of its type."""
+        slots: dict[str, int] = {}
+        for name in filter(is_slot, space.names):
+            driver = name.removeprefix(ATTACHMENT)
+            limit = int(self._limits.get((instance_type, driver), UNLIMITED))
+            slots[name] = 1 if name.startswith(PORT) else limit - self.volumes.shared.get(driver, 0)
+        return FrozenMap(slots)
 
     def left_on(self, space: ResourceSpace, node: StateNode) -> Floats:
-        """Slots of an existing node less those that its pods hold, as a vector."""
+        """Return the slots of an existing node less those that its pods hold, as a vector of R."""
         left: dict[str, int] = {}
-        held: dict[str, int] = defaultdict(int)
-        for pod in node.pods:
-            for name in self.ports.slots(pod.spec.host_ports):
-                held[name] += 1
+        held = Counter(name for pod in node.pods for name in self.ports.slots(pod.spec.host_ports))
         csi_node = self._csi_nodes.get(node.name)
-        for name in space.names:
+        for name in filter(is_slot, space.names):
+            driver = name.removeprefix(ATTACHMENT)
+            limit = csi_node.limits.get(driver) if csi_node else None
             if name.startswith(PORT):
                 left[name] = 1 - held[name]
-            elif name.startswith(ATTACHMENT):
-                driver = name.removeprefix(ATTACHMENT)
-                limit = csi_node.limits.get(driver) if csi_node else None
+            else:
                 left[name] = int(UNLIMITED) if limit is None else limit - self.volumes.attached(node, driver)
         return space.vector(left)

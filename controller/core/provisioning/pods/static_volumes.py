@@ -16,23 +16,23 @@ from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot
 
 
-def matched(wishes: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
-    """Maximum bipartite matching of claims to volumes, by augmenting paths.
+def matched(suitable: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
+    """Find a maximum bipartite matching of claims to volumes, by augmenting paths.
 
-    wishes: per claim, the suitable volumes, best first. Earlier claims may change their volume for later ones, but
-    never lose it.
+    suitable: per claim, its suitable volumes, best first. An earlier claim may change its volume for a later one, but
+    never loses it.
     """
     holder: dict[str, PodKey] = {}
     held: dict[PodKey, str] = {}
     lost: set[str] = set()
     """Volumes from which no augmenting path leads to a free one."""
-    for claim in wishes:
+    for claim in suitable:
         asked_by: dict[str, PodKey] = {}
         waiting = deque([claim])
         free: str | None = None
         while waiting and free is None:
             asking = waiting.popleft()
-            fresh = [volume for volume in wishes[asking] if volume not in asked_by and volume not in lost]
+            fresh = [volume for volume in suitable[asking] if volume not in asked_by and volume not in lost]
             asked_by.update(dict.fromkeys(fresh, asking))
             free = next((volume for volume in fresh if volume not in holder), None)
             waiting.extend(holder[volume] for volume in fresh if volume in holder)
@@ -46,7 +46,7 @@ def matched(wishes: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
     return held
 
 
-def together(these: Iterable[Choice], those: Iterable[Choice]) -> bool:
+def compatible(these: Iterable[Choice], those: Iterable[Choice]) -> bool:
     """Whether some node may satisfy both, judged key by key."""
     others = tuple(those)
     return all(any(not x.conflicts(y) for x in one for y in other) for one in these for other in others)
@@ -59,4 +59,4 @@ def within_reach(reach: Iterable[Choice], snapshot: Snapshot, pools: Sequence[Re
     if any(all(any(term.accept(held) for term in terms) for terms in wanted) for held in nodes):
         return True
     bound_to_host = any(labels.HOSTNAME in term for terms in wanted for term in terms)
-    return not bound_to_host and any(together(((pool,),), wanted) for pool in pools)
+    return not bound_to_host and any(compatible(((pool,),), wanted) for pool in pools)

@@ -1,7 +1,7 @@
-"""What a pod's volumes require: topology and attachments.
+"""Resolve what a pod's volumes require of its node: topology and attachments.
 
-As kube-scheduler's filters VolumeBinding, VolumeZone and NodeVolumeLimits. Karpenter v0.27 differs: it reads only the
-first term of a volume's affinity, ignores the binding mode, and places pods whose claims cannot be resolved.
+Rules as in kube-scheduler's filters VolumeBinding, VolumeZone and NodeVolumeLimits. Karpenter v0.27 differs: it reads
+only the first term of a volume's affinity, ignores the binding mode, and places pods whose claims cannot be resolved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from controller.core.api.pod import Pod, PodKey, PodVolume
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.provisioning.pods.pod_classes import VolumeNeeds
 from controller.core.provisioning.pods.relaxation import Choice, choice, required_choices
-from controller.core.provisioning.pods.static_volumes import matched, together, within_reach
+from controller.core.provisioning.pods.static_volumes import compatible, matched, within_reach
 from controller.core.provisioning.problem import pool_requirements
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -59,21 +59,22 @@ class Volumes:
         return max(defaults, key=lambda c: (c.created, c.name), default=None)
 
     def needs(self) -> dict[PodKey, VolumeNeeds]:
-        """Needs of every pod that has volumes."""
+        """Return the needs of every pod that has volumes."""
         needs = {}
         shared: dict[PodKey, str] = {}
         for pod in self._pods:
             try:
-                needs[(pod.namespace, pod.name)] = self._of(pod, shared)
+                needs[pod.key] = self._of(pod, shared)
             except ValueError as problem:
-                needs[(pod.namespace, pod.name)] = VolumeNeeds(problem=str(problem))
+                needs[pod.key] = VolumeNeeds(problem=str(problem))
         self.shared = Counter(shared.values())
         return needs
 
     def _of(self, pod: Pod, shared: dict[PodKey, str]) -> VolumeNeeds:
+        """The needs of one pod; the drivers of claims that other pods use, too, are added to `shared`."""
         choices: list[Choice] = []
         attachments: dict[str, int] = defaultdict(int)
-        together = []
+        shared_volumes = []
         for key, volume in sorted({self._key(pod, v): v for v in pod.volumes}.items()):
             reached, driver = self._resolve(key, volume)
             choices.extend(reached)
@@ -81,23 +82,27 @@ class Volumes:
                 continue
             if self._uses[key] > 1:
                 shared[key] = driver
-                together.append((driver, "/".join(key)))
+                shared_volumes.append((driver, "/".join(key)))
             else:
                 attachments[driver] += 1
-        return VolumeNeeds(tuple(dict.fromkeys(choices)), FrozenMap(attachments), tuple(together))
+        return VolumeNeeds(tuple(dict.fromkeys(choices)), FrozenMap(attachments), tuple(shared_volumes))
 
     def _limited(self, driver: str) -> bool:
         return any(driver in node.limits for node in self._snapshot.csi_nodes.values())
 
     def _resolve(self, key: PodKey, volume: PodVolume) -> tuple[list[Choice], str]:
-        """Topology of the volume, and the driver that attaches it. Raises UnresolvedVolumeError."""
+        """The volume's topology, and the driver that attaches it (empty: none). Raises UnresolvedVolumeError."""
         claim = self._snapshot.claims.get(key)
         if claim is None and not volume.ephemeral:
             raise UnresolvedVolumeError(f"its PersistentVolumeClaim {'/'.join(key)} does not exist; create it")
         if claim is not None and claim.volume_name:
             return self._bound(claim)
         wanted = claim.storage_class_name if claim is not None else volume.storage_class_name
-        storage_class = self._class(key, wanted)
+        storage_class = self._storage_class(wanted)
+        if storage_class is None and wanted:
+            raise UnresolvedVolumeError(
+                f"the StorageClass {wanted} of its claim {'/'.join(key)} does not exist; create it, or name another"
+            )
         if storage_class is None or storage_class.binding_mode != "WaitForFirstConsumer":
             raise UnresolvedVolumeError(
                 f"its PersistentVolumeClaim {'/'.join(key)} is not bound yet, and binds without waiting for the pod; "
@@ -110,18 +115,9 @@ class Volumes:
         topologies = storage_class.allowed_topologies
         return ([] if topologies is None else [choice(topologies)]), driver_name(storage_class.provisioner)
 
-    def _class(self, key: PodKey, wanted: str | None) -> StorageClass | None:
-        """The claim's class; None: no class, so that only statically provisioned volumes can be bound."""
-        if wanted is None:
-            return self._default_class
-        if not wanted:
-            return None
-        storage_class = self._snapshot.storage_classes.get(wanted)
-        if storage_class is None:
-            raise UnresolvedVolumeError(
-                f"the StorageClass {wanted} of its claim {'/'.join(key)} does not exist; create it, or name another"
-            )
-        return storage_class
+    def _storage_class(self, name: str | None) -> StorageClass | None:
+        """The StorageClass that a claim names: None names the default class, and "" none at all."""
+        return self._default_class if name is None else self._snapshot.storage_classes.get(name)
 
     def _bound(self, claim: PersistentVolumeClaim) -> tuple[list[Choice], str]:
         volume = self._snapshot.volumes.get(claim.volume_name)
@@ -152,20 +148,19 @@ class Volumes:
     def _static(self) -> dict[PodKey, str]:
         """The statically provisioned volume for each claim: the smallest suitable one, each assigned once."""
         pools = [pool_requirements(provisioner) for provisioner in self._snapshot.provisioners.values()]
-        wishes: dict[PodKey, list[str]] = {}
+        suitable: dict[PodKey, list[str]] = {}
         for pod in self._pods:
             for volume in pod.volumes:
                 key = self._key(pod, volume)
                 candidates = self._candidates(pod, key, volume, pools)
-                also = wishes.get(key)
-                wishes[key] = candidates if also is None else [name for name in also if name in candidates]
-        return matched(wishes)
+                suitable[key] = [name for name in suitable.get(key, candidates) if name in candidates]
+        return matched(suitable)
 
     def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
         """The free statically provisioned volumes that suit the claim and the pod's node affinity, best first."""
         claim = self._snapshot.claims.get(key)
         wanted = claim.storage_class_name if claim is not None else mount.storage_class_name
-        storage_class = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
+        storage_class = self._storage_class(wanted)
         if storage_class is None or storage_class.provisioner != NO_PROVISIONER or (claim and claim.volume_name):
             return []
         size, modes = (claim.requested_bytes, set(claim.access_modes)) if claim else (0, set[str]())
@@ -177,7 +172,7 @@ class Volumes:
             and (volume.claim == key or (volume.claim is None and volume.phase in ("", "Available")))
             and volume.capacity_bytes >= size
             and modes <= set(volume.access_modes)
-            and together(demanded, self._reach(volume))
+            and compatible(demanded, self._reach(volume))
         ]
         far = {v.name for v in suitable if not within_reach(self._reach(v), self._snapshot, pools)}
         suitable.sort(key=lambda v: (v.claim != key, v.name in far, v.capacity_bytes, v.name))
@@ -195,8 +190,7 @@ class Volumes:
         if claim.volume_name:
             volume = self._snapshot.volumes.get(claim.volume_name)
             return driver_name(volume.driver) if volume else ""
-        wanted = claim.storage_class_name
-        storage_class = self._default_class if wanted is None else self._snapshot.storage_classes.get(wanted)
+        storage_class = self._storage_class(claim.storage_class_name)
         return driver_name(storage_class.provisioner) if storage_class else ""
 
 
