@@ -78,8 +78,8 @@ class KubeClient:
         self, resource: Resource, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> list[Document]:
         """All objects, page by page."""
-        found = self.list_all(resource, namespace, label_selector, field_selector, decode_object)
-        return [dict(item) for item in found.items]
+        listed = self.list_all(resource, namespace, label_selector, field_selector, decode_object)
+        return [dict(item) for item in listed.items]
 
     def list_all(
         self,

@@ -142,9 +142,9 @@ class Watcher:
 
     def _list(self) -> None:
         scope = self._scope
-        found = self._client.list_all(self.resource, scope.namespace, scope.label_selector, scope.field_selector)
-        change = Change(self.resource.kind, ChangeType.REPLACED, found.items, found.resource_version)
-        self._resource_version = found.resource_version
+        listed = self._client.list_all(self.resource, scope.namespace, scope.label_selector, scope.field_selector)
+        change = Change(self.resource.kind, ChangeType.REPLACED, listed.items, listed.resource_version)
+        self._resource_version = listed.resource_version
         self._sink(change)
         self.synced.set()
         self._outages.end(self.resource.kind)

@@ -53,15 +53,15 @@ def log_levels(data: Mapping[str, str], otherwise: str) -> dict[str, str]:
     Raises ValidationError with all problems.
     """
     report = Report()
-    found = {"": _zap_level(report, data[ZAP_CONFIG]) or otherwise if data.get(ZAP_CONFIG) else otherwise}
+    levels = {"": _zap_level(report, data[ZAP_CONFIG]) or otherwise if data.get(ZAP_CONFIG) else otherwise}
     for key, level in data.items():
         if key.startswith(LEVEL_PREFIX):
             component = key.removeprefix(LEVEL_PREFIX)
             _check(report, key, level)
-            found["" if component == EVERYTHING else component] = level
+            levels["" if component == EVERYTHING else component] = level
     if report.problems:
         raise ValidationError("ConfigMap of log levels", report.problems)
-    return found
+    return levels
 
 
 def _zap_level(report: Report, text: str) -> str:

@@ -123,8 +123,8 @@ class Ledger:
                 and (subject == "" or _about(own, subject))
             )
 
-        found = [entry for entry in known if matches(entry)]
-        return tuple(found[len(found) - min(len(found), limit) :])
+        matching = [entry for entry in known if matches(entry)]
+        return tuple(matching[max(0, len(matching) - limit) :])
 
     def page(self, query: Mapping[str, str]) -> Page:
         """/decisions?kind=&method=&subject=&provisioner=&since=&limit= as JSON. Raises ValueError for a bad query."""
@@ -133,8 +133,8 @@ class Ledger:
         if query.get("kind", "") not in ("", *KINDS):
             raise ValueError(f"kind is one of {', '.join(KINDS)}")
         texts = {name: query.get(name, "") for name in ("kind", "method", "subject", "provisioner")}
-        found = self.entries(**texts, since=_count(query, "since", 0), limit=_count(query, "limit", MOST_SHOWN))
-        body = msgspec.json.encode({"decisions": [entry.document() for entry in found]})
+        entries = self.entries(**texts, since=_count(query, "since", 0), limit=_count(query, "limit", MOST_SHOWN))
+        body = msgspec.json.encode({"decisions": [entry.document() for entry in entries]})
         return Page(body + b"\n", "application/json")
 
     def compact(self) -> bytes:
@@ -153,17 +153,17 @@ class Ledger:
 
         Unreadable ones are skipped: a damaged record must not keep the controller from starting.
         """
-        found = sorted(_read(packed), key=lambda entry: entry.number)
+        stored = sorted(_read(packed), key=lambda entry: entry.number)
         with self._lock:
             own = list(self._entries.values())
-            last = found[-1].number if found else 0
+            last = stored[-1].number if stored else 0
             self._entries, self._latest = {}, {}
             # Entries that this process made before it read the stored ones come after those.
-            for entry in (*found, *(replace(entry, number=last + place) for place, entry in enumerate(own, 1))):
+            for entry in (*stored, *(replace(entry, number=last + place) for place, entry in enumerate(own, 1))):
                 self._keep(entry)
             self._numbers = max(self._numbers, last + len(own))
             self.version += 1
-        return len(found)
+        return len(stored)
 
 
 def _same(known: Decision, new: Decision) -> bool:

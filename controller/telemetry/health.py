@@ -35,9 +35,9 @@ class Health:
 
 
 def _page(what: str, checks: Mapping[str, Check]) -> Page:
-    found = {"ping": "", **{name: _result(check) for name, check in checks.items()}}
-    lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in found.items()]
-    failed = any(found.values())
+    results = {"ping": "", **{name: _result(check) for name, check in checks.items()}}
+    lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()]
+    failed = any(results.values())
     lines.append(f"{what} check {'failed' if failed else 'passed'}")
     return Page(("\n".join(lines) + "\n").encode(), status=500 if failed else 200)
 

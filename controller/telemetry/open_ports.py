@@ -50,8 +50,8 @@ class Serving:
 def _stacks(_query: Mapping[str, str]) -> Page:
     """Where every thread is: what to send along with a report that something hangs."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    found = [
+    stacks = [
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in sorted(sys._current_frames().items())
     ]
-    return Page("\n".join(found).encode())
+    return Page("\n".join(stacks).encode())

@@ -114,9 +114,9 @@ def set_levels(levels: Mapping[str, str]) -> None:
         raise ValidationError(
             "logging", [Problem(name, f"{level!r} is no log level", remedy) for name, level in unknown]
         )
-    found = {name: LEVELS[level.lower()] for name, level in levels.items()}
-    _threshold.level = found.pop("", _threshold.level)
-    _threshold.by_name = found
+    thresholds = {name: LEVELS[level.lower()] for name, level in levels.items()}
+    _threshold.level = thresholds.pop("", _threshold.level)
+    _threshold.by_name = thresholds
 
 
 class _WithoutRepeats:

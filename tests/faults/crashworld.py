@@ -100,8 +100,8 @@ class CrashWorld:
     def instances(self) -> list[dict[str, Any]]:
         """Every instance that was ever launched, with its state."""
         with urllib.request.urlopen(f"{self.aws.endpoint}/sandbox/instances") as answer:
-            found: list[dict[str, Any]] = json.load(answer)["instances"]
-        return found
+            instances: list[dict[str, Any]] = json.load(answer)["instances"]
+        return instances
 
     def interrupt(self, instance_id: str, kind: str) -> None:
         """Have AWS announce it: spot, rebalance, state-change or health."""

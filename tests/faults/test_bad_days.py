@@ -107,14 +107,14 @@ class Cluster:
 
     def recorded(self) -> set[str]:
         """Nodes with a command's record."""
-        found = (node["metadata"] for node in self.nodes())
-        return {each["name"] for each in found if COMMAND_ANNOTATION in (each.get("annotations") or {})}
+        metadata = (node["metadata"] for node in self.nodes())
+        return {each["name"] for each in metadata if COMMAND_ANNOTATION in (each.get("annotations") or {})}
 
     def said(self, reason: str, words: str = "") -> set[str]:
         """Nodes of which that was said."""
         events = self.world.kube.list(EVENTS)
-        found = [event for event in events if event["reason"] == reason and words in event["message"]]
-        return {event["involvedObject"]["name"] for event in found}
+        matching = [event for event in events if event["reason"] == reason and words in event["message"]]
+        return {event["involvedObject"]["name"] for event in matching}
 
     def until_said_by(self, leaders: int, reason: str) -> None:
         """So many leaders have said so; each says it once."""

@@ -28,15 +28,15 @@ def way_of(pod: str, lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
     about = [line for line in lines if pod in line.get("pods", ())]
     nodes = {line["node"] for line in about if "node" in line}
     instances = {line["id"] for line in lines if line.get("node") in nodes and "id" in line}
-    found = [line for line in lines if line in about or line.get("node") in nodes or line.get("id") in instances]
+    reported = [line for line in lines if line in about or line.get("node") in nodes or line.get("id") in instances]
     assert all(isinstance(line["pods"], list) for line in lines if "pods" in line), "names; pod_count is the number"
-    return [(line["logger"], line["message"]) for line in found if line["message"] != "Registered node"]
+    return [(line["logger"], line["message"]) for line in reported if line["message"] != "Registered node"]
 
 
 def waiting_messages(sqs: Any, url: str) -> int:
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-    return sum(int(found[name]) for name in names)
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return sum(int(attributes[name]) for name in names)
 
 
 @pytest.mark.xdist_group("controller-processes")

@@ -46,10 +46,10 @@ def decisions(world: CrashWorld) -> list[dict[str, Any]]:
     ports = [line["port"] for line in logged(world, "Serves") if line["what"] == "metrics"]
     try:
         with urllib.request.urlopen(f"http://localhost:{ports[-1]}/decisions", timeout=5) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["decisions"]
+            decisions: list[dict[str, Any]] = json.load(answer)["decisions"]
     except OSError:
         return []
-    return found
+    return decisions
 
 
 @pytest.mark.xdist_group("controller-processes")

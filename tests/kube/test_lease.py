@@ -36,8 +36,8 @@ def second(client: KubeClient, clock: ManualClock, identity: str = "pod-2") -> L
 
 
 def spec(client: KubeClient) -> dict[str, object]:
-    found: dict[str, object] = client.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]
-    return found
+    spec: dict[str, object] = client.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]
+    return spec
 
 
 def test_the_first_candidate_leads_at_once(client: KubeClient, clock: ManualClock, first: LeaderElector) -> None:

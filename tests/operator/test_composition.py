@@ -269,8 +269,8 @@ def test_what_was_decided_last_is_on_record_when_the_process_ends(world: World) 
             assert time.monotonic() < deadline
             time.sleep(0.01)
         ledger.record(Decision("skip", "provisioning", "Pod/default/last", "for a test"))
-    found = world.kube.get(CONFIG_MAPS, "karpenter-decisions", "default")
-    (entry,) = on_record([found])
+    config_map = world.kube.get(CONFIG_MAPS, "karpenter-decisions", "default")
+    (entry,) = on_record([config_map])
     assert entry.decision.subject == "Pod/default/last"
 
 
@@ -339,10 +339,10 @@ def test_an_api_server_that_is_too_old_is_refused_with_a_remedy(world: World) ->
 def test_an_outage_at_the_start_is_said_once_and_its_end_too() -> None:
     answers: list[Callable[[], str]] = [_down, _down, lambda: "up"]
     with capture_logs() as logs:
-        found = wait_for_answer(
+        answer = wait_for_answer(
             lambda: answers.pop(0)(), "Kubernetes", SystemClock(), threading.Event(), BackoffTimes(0.001, 0.002)
         )
-    assert found == "up"
+    assert answer == "up"
     assert [(entry["event"], entry["of"]) for entry in logs] == [
         ("No usable answer; trying again", "Kubernetes"),
         ("Answers again", "Kubernetes"),

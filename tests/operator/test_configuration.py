@@ -70,8 +70,8 @@ class Process:
 
     def refused(self) -> dict[str, float]:
         """As the page tells it."""
-        found = values(self.metrics.page({}).body, "nodeless_configuration_refused", "config_map")
-        return {name: value for (name,), value in found.items()}
+        series = values(self.metrics.page({}).body, "nodeless_configuration_refused", "config_map")
+        return {name: value for (name,), value in series.items()}
 
     def look(self, name: str = CONFIG_MAP, **data: str) -> list[Any]:
         """Change a ConfigMap, let it be seen; what was logged."""
@@ -231,8 +231,8 @@ def test_log_levels_change_while_it_runs_by_component(process: Process, capsys: 
 
 def test_karpenters_form_is_read_and_a_components_own_level_has_priority() -> None:
     assert log_levels({"zap-logger-config": '{"level": "error", "encoding": "console"}'}, "info") == {"": "error"}
-    found = log_levels({"zap-logger-config": '{"level": "error"}', "loglevel.controller": "debug"}, "info")
-    assert found == {"": "debug"}
+    levels = log_levels({"zap-logger-config": '{"level": "error"}', "loglevel.controller": "debug"}, "info")
+    assert levels == {"": "debug"}
     assert log_levels({"zap-logger-config": "{}"}, "warn") == {"": "warn"}
 
 

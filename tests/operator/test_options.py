@@ -56,9 +56,9 @@ def test_options_are_frozen() -> None:
 
 
 def test_variables_of_karpenter_without_effect_are_reported_with_what_to_use_instead() -> None:
-    found = without_effect({**NAMESPACE, "METRICS_PROMETHEUS_PORT": "9090", "PROFILING_PORT": "8008", "PATH": "/bin"})
-    assert set(found) == {"METRICS_PROMETHEUS_PORT", "PROFILING_PORT"}
-    assert "METRICS_PORT" in found["METRICS_PROMETHEUS_PORT"]
+    ignored = without_effect({**NAMESPACE, "METRICS_PROMETHEUS_PORT": "9090", "PROFILING_PORT": "8008", "PATH": "/bin"})
+    assert set(ignored) == {"METRICS_PROMETHEUS_PORT", "PROFILING_PORT"}
+    assert "METRICS_PORT" in ignored["METRICS_PROMETHEUS_PORT"]
     assert without_effect(NAMESPACE) == {}
 
 

@@ -228,10 +228,10 @@ class World:
 
     def await_event(self, reason: str) -> dict[str, Any]:
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while not (found := self.said(reason)):
+        while not (events := self.said(reason)):
             assert time.monotonic() < deadline, f"no event {reason}"
             self.clock.wait(self.stop, 0.02)
-        return found[0]
+        return events[0]
 
 
 def raised() -> threading.Event:

@@ -45,8 +45,8 @@ class Cluster:
     def _watch(self) -> float:
         """What the watches would have told in two seconds."""
         for resource in CLUSTER_STATE:
-            found = self.kube.list_all(resource)
-            change = Change(resource.kind, ChangeType.REPLACED, found.items, found.resource_version)
+            listed = self.kube.list_all(resource)
+            change = Change(resource.kind, ChangeType.REPLACED, listed.items, listed.resource_version)
             self.operator.informers.take(change)
         return 2.0
 

@@ -19,8 +19,8 @@ TESTS = FOLDER / "alerts_test.yaml"
 
 
 def cases() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(TESTS.read_text())["tests"]
-    return found
+    tests: list[dict[str, Any]] = yaml.safe_load(TESTS.read_text())["tests"]
+    return tests
 
 
 def test_each_alert_is_tried_on_values_that_make_it_fire_and_on_values_that_must_not() -> None:

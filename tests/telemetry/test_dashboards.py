@@ -25,7 +25,7 @@ ADDED_BY_PROMETHEUS = {"job", "instance", "pod", "namespace", "service", "endpoi
 
 def known() -> dict[str, set[str]]:
     """Every series that the controller's page may have, with its labels."""
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for metric in metrics.ALL:
         names = [metric.name]
         extra: set[str] = set()
@@ -35,12 +35,12 @@ def known() -> dict[str, set[str]]:
         elif metric.kind == "summary":
             names += [f"{metric.name}_count", f"{metric.name}_sum"]
             extra = {"quantile"}
-        found.update((name, {*metric.labels, *extra}) for name in names)
+        labels.update((name, {*metric.labels, *extra}) for name in names)
     text = Metrics().page({}).body.decode()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return labels
 
 
 KNOWN = known()
@@ -112,8 +112,8 @@ def panels() -> Iterator[tuple[str, str]]:
 
 def rules() -> list[dict[str, Any]]:
     (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
 
 
 @pytest.mark.parametrize(("place", "query"), [*panels(), *((rule["alert"], rule["expr"]) for rule in rules())])
@@ -132,7 +132,7 @@ def test_a_query_asks_for_what_there_is(place: str, query: str) -> None:
     ],
 )
 def test_a_query_for_what_is_not_there_is_found(query: str, problem: str) -> None:
-    assert any(problem in found for found in check(query))
+    assert any(problem in reported for reported in check(query))
 
 
 def test_the_choices_of_the_distribution_are_labels_of_pods() -> None:

@@ -50,9 +50,9 @@ def test_requests_are_counted_by_code_as_client_go_does(server: Server) -> None:
     server.fault(kind="outage", seconds=30)
     with pytest.raises(UnavailableError):
         kube.get(NAMESPACES, "default")
-    found = values(metrics.page({}).body, "rest_client_requests_total", "code", "method", "host")
+    requests = values(metrics.page({}).body, "rest_client_requests_total", "code", "method", "host")
     host = server.url.partition("//")[2]
-    assert found == {(code, "GET", host): 1.0 for code in ("200", "404", "<error>")}
+    assert requests == {(code, "GET", host): 1.0 for code in ("200", "404", "<error>")}
 
 
 def test_every_call_that_asks_the_cloud_is_measured_under_its_method() -> None:

@@ -162,9 +162,9 @@ def world(nodes: Iterable[str] = ("n1", "n2")) -> Snapshot:
 
 def test_nodes_are_told_with_their_labels_and_cpu_in_cores() -> None:
     text = ClusterSeries().render(world())
-    found = [each for each in samples(text, names.NODES_ALLOCATABLE.name) if each.labels["node_name"] == "n1"]
-    assert {each.labels["resource_type"]: each.value for each in found} == {"cpu": 1.9, "memory": 7 * 2**30}
-    labels = found[0].labels
+    allocatable = [each for each in samples(text, names.NODES_ALLOCATABLE.name) if each.labels["node_name"] == "n1"]
+    assert {each.labels["resource_type"]: each.value for each in allocatable} == {"cpu": 1.9, "memory": 7 * 2**30}
+    labels = allocatable[0].labels
     assert set(labels) == set(names.NODES_ALLOCATABLE.labels)
     assert (labels["provisioner"], labels["phase"], labels["instance_type"]) == ("default", "Running", "m5.large")
     assert (labels["instance_gpu_name"], labels["arch"]) == ("N/A", "amd64")
@@ -183,14 +183,14 @@ def test_nodes_are_told_with_their_labels_and_cpu_in_cores() -> None:
 
 
 def test_pods_are_told_with_where_they_run_and_who_owns_them() -> None:
-    found = {
+    pods = {
         each.labels["name"]: each.labels for each in samples(ClusterSeries().render(world()), names.PODS_STATE.name)
     }
-    assert set(found) == {"waits", *(f"{kind}-{node}" for kind in ("web", "free", "ds") for node in ("n1", "n2"))}
-    assert (found["waits"]["node"], found["waits"]["zone"], found["waits"]["phase"]) == ("N/A", "N/A", "Pending")
-    assert found["waits"]["owner"] == "/apis/apps/v1/namespaces/default/replicasets/web"
-    assert (found["web-n1"]["node"], found["web-n1"]["provisioner"]) == ("n1", "default")
-    assert set(found["waits"]) == set(names.PODS_STATE.labels)
+    assert set(pods) == {"waits", *(f"{kind}-{node}" for kind in ("web", "free", "ds") for node in ("n1", "n2"))}
+    assert (pods["waits"]["node"], pods["waits"]["zone"], pods["waits"]["phase"]) == ("N/A", "N/A", "Pending")
+    assert pods["waits"]["owner"] == "/apis/apps/v1/namespaces/default/replicasets/web"
+    assert (pods["web-n1"]["node"], pods["web-n1"]["provisioner"]) == ("n1", "default")
+    assert set(pods["waits"]) == set(names.PODS_STATE.labels)
 
 
 def test_provisioners_are_told_with_use_and_limits() -> None:

@@ -163,9 +163,9 @@ def spoken() -> Iterator[tuple[str, ast.expr]]:
 
 def test_messages_are_constant_and_begin_with_a_capital() -> None:
     """What differs is in the fields: a search for a message finds all of its lines."""
-    found = dict(spoken())
-    assert len(found) > 80, "the scan sees them"
-    for place, message in found.items():
+    messages = dict(spoken())
+    assert len(messages) > 80, "the scan sees them"
+    for place, message in messages.items():
         assert not isinstance(message, ast.JoinedStr | ast.BinOp | ast.Call), f"{place}: {ast.unparse(message)}"
         if isinstance(message, ast.Constant):
             assert str(message.value)[0].isupper(), place

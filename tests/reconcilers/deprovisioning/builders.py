@@ -56,8 +56,8 @@ class Leader:
 
     def decided(self) -> list[tuple[str, str, str]]:
         """Kind, what it is about, and by which method and action."""
-        found = [entry.decision for entry in self.ledger.entries()]
-        return [(each.kind, each.subject.partition("/")[2], f"{each.method}/{each.action}") for each in found]
+        decisions = [entry.decision for entry in self.ledger.entries()]
+        return [(each.kind, each.subject.partition("/")[2], f"{each.method}/{each.action}") for each in decisions]
 
     def metrics_text(self) -> str:
         return self.metrics.page({}).body.decode()

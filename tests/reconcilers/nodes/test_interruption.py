@@ -72,8 +72,8 @@ class Post:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.world.node("node")["metadata"]
-        return found
+        metadata: dict[str, Any] = self.world.node("node")["metadata"]
+        return metadata
 
     @property
     def going(self) -> bool:

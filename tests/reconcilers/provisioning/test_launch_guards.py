@@ -74,7 +74,7 @@ def _told_of(world: World, words: str, _snapshot: Snapshot) -> bool:
 def _told(world: World, words: str) -> bool:
     """Whether both the pod's and the Provisioner's event say so."""
     events = (world.said("LaunchLimited"), world.said("FailedScheduling"))
-    return all(any(words in event["message"] for event in found) for found in events)
+    return all(any(words in event["message"] for event in published) for published in events)
 
 
 def test_the_base_on_demand_is_launched_on_demand_and_the_rest_on_spot(world: World) -> None:
