@@ -15,8 +15,7 @@ from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, LaunchRequest
 from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
-from controller.core.guards.allotting import within_limits
-from controller.core.guards.spending import Guards
+from controller.core.guards.spending import Guards, within_limits
 from controller.core.machines.launching import LaunchPolicy, launch_request, launch_token, tokens_in_use
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from controller.cli.cluster.cluster_view import ClusterView
 from controller.core.api.pod import PodKey
-from controller.core.guards.allotting import within_limits
-from controller.core.guards.spending import Guards, LaunchLimits
+from controller.core.guards.spending import Guards, LaunchLimits, within_limits
 from controller.core.provisioning import PlannedNode, SchedulingPlan
 
 

@@ -134,7 +134,7 @@ def _on_demand(cluster: ClusterView, provisioner: Provisioner) -> Iterator[Limit
     if mix.problem:
         yield LimitStatus(provisioner.name, "on demand", "", "", state="unreadable", reason=mix.problem)
         return
-    own = [node for node in owned(cluster.snapshot) if node.provisioner_name == provisioner.name and not node.leaving]
+    own = cluster.snapshot.nodes_of(provisioner.name)
     have, want = sum(node.node.labels.get(CAPACITY_TYPE) == ON_DEMAND for node in own), mix.on_demand_of(len(own))
     yield _minimum(provisioner.name, "on demand", have, want, "the next launches make up for it")
 

@@ -51,37 +51,42 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Recurring periods: each lasts `duration_seconds` from a start of the schedule on."""
+
+    schedule: Schedule
+    duration_seconds: float
+
+    def active(self, now: float) -> bool:
+        """Whether `now` (Unix seconds) lies in one of the periods."""
+        moment = datetime.fromtimestamp(now, UTC).replace(second=0, microsecond=0)
+        earliest = datetime.fromtimestamp(now - self.duration_seconds, UTC)
+        times = [(hour, minute) for hour in self.schedule.hours for minute in self.schedule.minutes]
+        day = moment.replace(hour=0, minute=0)
+        while day + timedelta(days=1) > earliest:
+            starts = (day.replace(hour=hour, minute=minute) for hour, minute in times)
+            if self.schedule.on(day) and any(earliest < start <= moment for start in starts):
+                return True
+            day -= timedelta(days=1)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
-    """`count` nodes, or a `share` of them (0 to 1). Empty `reasons`: all. Without a schedule it is always active."""
+    """`count` nodes, or a `share` of them (0 to 1). Empty `reasons`: all. Without a window it is always active."""
 
     count: int | None
     share: float
     reasons: frozenset[str] = frozenset()
-    schedule: Schedule | None = None
-    duration_seconds: float = 0.0
+    window: Window | None = None
 
     def allows(self, nodes: int) -> int:
         """How many of that many nodes."""
         return self.count if self.count is not None else -int(-self.share * nodes // 1)
 
     def active(self, now: float) -> bool:
-        """Whether `now` (Unix seconds) lies within `duration` after a start of the schedule."""
-        if self.schedule is None:
-            return True
-        moment = datetime.fromtimestamp(now, UTC).replace(second=0, microsecond=0)
-        earliest = datetime.fromtimestamp(now - self.duration_seconds, UTC)
-        day = moment.replace(hour=0, minute=0)
-        while day + timedelta(days=1) > earliest:
-            if self.schedule.on(day):
-                starts = (
-                    day.replace(hour=hour, minute=minute)
-                    for hour in self.schedule.hours
-                    for minute in self.schedule.minutes
-                )
-                if any(earliest < start <= moment for start in starts):
-                    return True
-            day -= timedelta(days=1)
-        return False
+        """Whether the budget counts at `now` (Unix seconds)."""
+        return self.window is None or self.window.active(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ def _budget(entry: dict[str, Any]) -> Budget:
         raise ValueError(f".schedule, .duration: {error}") from None
     if not 60 <= duration <= _MAX_DURATION_SECONDS:
         raise ValueError(f".duration: {entry['duration']!r} is not between 1m and 168h")
-    return Budget(count, share, wanted, schedule, duration)
+    return Budget(count, share, wanted, Window(schedule, duration))
 
 
 def _nodes(value: object) -> tuple[int | None, float]:

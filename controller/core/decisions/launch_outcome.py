@@ -1,7 +1,6 @@
-"""What a launch really gave, beside what the plan counted on: costed again, and the fit of the pods checked again.
+"""Compare what was launched with what was planned: price it, and check that the planned pods fit.
 
-The cloud chooses among the offerings that it is sent, and another process may have launched the item for other ones. A
-decision ledger takes these records as they are.
+EC2 chooses among the offerings that it is sent, and another process may have launched the node from others.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Resources
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
+from controller.core.decisions.fleet_cost import node_price_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LaunchOutcome:
 
     @property
     def as_planned(self) -> bool:
-        """The very offering that the plan counted on."""
+        """Whether it is the planned offering."""
         planned = self.planned
         wanted = (planned.instance_type, planned.zone, planned.capacity_type)
         return wanted == (self.instance_type, self.zone, self.capacity_type)
@@ -63,16 +63,14 @@ def launch_outcome(request: LaunchRequest, instance: CloudInstance) -> LaunchOut
 
 
 def _price(request: LaunchRequest, instance: CloudInstance, entry: InstanceType | None) -> float | None:
-    """As the request had it; of an offering that is not in the request, as the catalog has it."""
+    """The price in the request; of an offering that is not in the request, that in the catalog."""
     place = (instance.zone, instance.capacity_type)
     for asked in request.offerings:
         if (asked.instance_type, asked.zone, asked.capacity_type) == (instance.instance_type, *place):
             return asked.price
-    offerings = entry.offerings if entry is not None else ()
-    return next((o.price for o in offerings if (o.zone, o.capacity_type) == place and o.price > 0), None)
+    return node_price_of(entry, *place)
 
 
 def _shortfall(requests: Resources, allocatable: Resources) -> Resources:
-    """What is missing, by resource."""
     missing = {name: amount - allocatable.get(name, 0) for name, amount in requests.items()}
     return FrozenMap({name: amount for name, amount in sorted(missing.items()) if amount > 0})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.core.api import quantity
-from controller.core.api.disruption import Budget, parse_schedule
+from controller.core.api.disruption import Window, parse_schedule
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME
@@ -38,7 +38,7 @@ class Headroom:
     unit: Resources
     count: int = 0
     percent: int = 0
-    when: Budget | None = None
+    when: Window | None = None
 
 
 def is_unit(key: PodKey) -> bool:
@@ -82,13 +82,8 @@ def _units(entry: Headroom, provisioner: str, snapshot: Snapshot) -> Iterator[Re
     if not entry.percent:
         yield from [entry.unit] * entry.count
         return
-    used = total(
-        pod.spec.requests
-        for node in snapshot.nodes.values()
-        if node.provisioner_name == provisioner and not node.leaving
-        for pod in node.pods
-        if not pod.daemon
-    )
+    nodes = snapshot.nodes_of(provisioner)
+    used = total(pod.spec.requests for node in nodes for pod in node.pods if not pod.daemon)
     cpu = used.get("cpu", 0) * entry.percent // 100
     count = -(-cpu // 1000)  # units of a core at most: they fit wherever the pods do
     if count:
@@ -121,7 +116,7 @@ def _entry(entry: Mapping[str, Any]) -> Headroom:
     return Headroom(quantity.resources(given), _number({"count": 1, **entry}, "count", MOST_UNITS), when=when)
 
 
-def _when(entry: Mapping[str, Any]) -> Budget | None:
+def _when(entry: Mapping[str, Any]) -> Window | None:
     if ("schedule" in entry) != ("duration" in entry):
         raise ValueError("schedule and duration go together; set both or neither")
     if "schedule" not in entry:
@@ -129,7 +124,7 @@ def _when(entry: Mapping[str, Any]) -> Budget | None:
     schedule, seconds = parse_schedule(str(entry["schedule"])), duration_seconds(str(entry["duration"]))
     if seconds < 60:
         raise ValueError(f"duration {entry['duration']!r} is below 1m")
-    return Budget(0, 0.0, schedule=schedule, duration_seconds=seconds)
+    return Window(schedule, seconds)
 
 
 def _number(entry: Mapping[str, Any], name: str, most: int) -> int:

@@ -1,14 +1,15 @@
-"""A base and a share of a Provisioner's nodes on demand, so that not everything can be taken back at once.
+"""The on-demand mix: a base and a percentage of a Provisioner's nodes on demand, so that AWS never reclaims all.
 
-`karpenter.sh/on-demand-base` on a Provisioner: so many of its nodes are on demand; `karpenter.sh/on-demand-percentage`:
-and so much of those beyond (as in an Auto Scaling group's mixed instances policy). Launches make the mix up; nodes that
-it needs are left alone by consolidation, which would take the cheaper spot. A Provisioner or pods that allow spot alone
-stay on spot. An annotation that cannot be read makes every new node on demand until it is corrected.
+`karpenter.sh/on-demand-base` on a Provisioner is the number of its nodes that are on demand,
+`karpenter.sh/on-demand-percentage` the share of those beyond (as in an Auto Scaling group's mixed instances policy).
+Launches establish the mix; consolidation, which would replace by cheaper spot, leaves the nodes that it needs. Where
+the Provisioner or the pods allow spot only, nodes stay on spot. An annotation that cannot be read makes every new node
+on demand until it is corrected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, PricedOffering
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.scheduling.requirements import Requirements
-from controller.core.state.snapshot import Snapshot
+from controller.core.state.snapshot import Snapshot, StateNode
 
 BASE_ANNOTATION: Final = "karpenter.sh/on-demand-base"
 PERCENTAGE_ANNOTATION: Final = "karpenter.sh/on-demand-percentage"
@@ -30,7 +31,7 @@ class Mix:
     base: int = 0
     percentage: int = 0
     problem: str = ""
-    """What cannot be read."""
+    """Why the annotations cannot be read; empty when they can."""
 
     def on_demand_of(self, nodes: int) -> int:
         """How many of so many nodes are to be on demand; shares are rounded up."""
@@ -59,15 +60,17 @@ def with_mix(
     snapshot: Snapshot,
     going: Collection[str] = (),
 ) -> tuple[PlannedNode, ...]:
-    """The same nodes, those on demand that the mix needs. `planned` are the Provisioner's; `going` nodes leave."""
+    """The same nodes, as many of them turned to on demand as the mix needs.
+
+    `planned` are the Provisioner's; existing nodes named in `going` do not count.
+    """
     mix = mix_of(provisioner)
     if mix is None:
         return tuple(planned)
-    capacity_types = _present(provisioner.name, snapshot, going)
-    nodes, on_demand = len(capacity_types), capacity_types.count(ON_DEMAND)
-    # What is on demand anyway counts first: a spot node is turned only if the others do not do.
-    ahead = sum(node.offering.capacity_type == ON_DEMAND for node in planned)
-    missing = mix.on_demand_of(nodes + len(planned)) - on_demand - ahead
+    standing = snapshot.nodes_of(provisioner.name, going)
+    # Nodes on demand, existing or planned, count first: a spot node is turned only if they do not suffice.
+    on_demand = len(_on_demand_names(standing)) + sum(n.offering.capacity_type == ON_DEMAND for n in planned)
+    missing = mix.on_demand_of(len(standing) + len(planned)) - on_demand
     nodes_in_mix = []
     for node in planned:
         turned = _on_demand(node, types, mix) if missing > 0 and node.offering.capacity_type != ON_DEMAND else None
@@ -83,26 +86,19 @@ def needed(snapshot: Snapshot) -> Mapping[str, str]:
         mix = mix_of(provisioner)
         if mix is None:
             continue
-        names = [
-            node.name
-            for node in snapshot.nodes.values()
-            if node.provisioner_name == provisioner.name and not node.leaving
-        ]
-        on_demand = [name for name in names if snapshot.nodes[name].node.labels.get(CAPACITY_TYPE) == ON_DEMAND]
-        wanted = mix.on_demand_of(len(names))
+        standing = snapshot.nodes_of(provisioner.name)
+        on_demand, wanted = _on_demand_names(standing), mix.on_demand_of(len(standing))
         if len(on_demand) <= wanted:
-            why = mix.problem or f"{wanted} of {len(names)} nodes of Provisioner {provisioner.name} are to be on demand"
+            why = (
+                mix.problem
+                or f"{wanted} of {len(standing)} nodes of Provisioner {provisioner.name} are to be on demand"
+            )
             reasons.update(dict.fromkeys(on_demand, why))
     return reasons
 
 
-def _present(provisioner: str, snapshot: Snapshot, going: Collection[str]) -> list[str]:
-    """The capacity types of the Provisioner's nodes that stay."""
-    return [
-        node.node.labels.get(CAPACITY_TYPE, "")
-        for node in snapshot.nodes.values()
-        if node.provisioner_name == provisioner and not node.leaving and node.name not in going
-    ]
+def _on_demand_names(nodes: Iterable[StateNode]) -> list[str]:
+    return [node.name for node in nodes if node.node.labels.get(CAPACITY_TYPE) == ON_DEMAND]
 
 
 def _on_demand(node: PlannedNode, types: Mapping[str, InstanceType], mix: Mix) -> PlannedNode | None:

@@ -1,16 +1,15 @@
-"""How much may be launched: $ an hour of a Provisioner and of all together, resources of all together, nodes a minute.
+"""Limits on launches: $ an hour per Provisioner and for the cluster, resources for the cluster, nodes a minute.
 
-`launchLimits` among the settings bounds the cluster, the annotation `karpenter.sh/price-limit` ($ an hour) a
-Provisioner, beside `spec.limits`. A price limit that cannot be read allows nothing until it is corrected: it
-may be the one that protects. Replacements of deprovisioning are not bounded: they cost less than what they replace, or
-keep it safe.
+The setting `launchLimits` bounds the cluster; the annotation `karpenter.sh/price-limit` ($ an hour) bounds a
+Provisioner, in addition to `spec.limits`. A price limit that cannot be read allows nothing until it is corrected.
+Replacements of deprovisioning are not bounded: they cost less than what they replace, or are needed to remove it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,8 +19,10 @@ from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType
 from controller.core.decisions.fleet_cost import Fleet, fleet, owned
-from controller.core.machines.launching import Allotment
-from controller.core.machines.provisioner_limits import total
+from controller.core.guards.mix import with_mix
+from controller.core.machines.launching import Allotment, allot
+from controller.core.machines.provisioner_limits import total, usage
+from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
 
 PRICE_LIMIT_ANNOTATION: Final = "karpenter.sh/price-limit"
@@ -79,7 +80,7 @@ def price_limit(provisioner: Provisioner) -> float | None:
 
 
 class Guards:
-    """What one round of launches may still add; each that is allowed counts against those after it."""
+    """The limits for one round of launches; each launch allowed counts against those after it."""
 
     def __init__(self, limits: LaunchLimits, snapshot: Snapshot, catalog: Catalog, now: float) -> None:
         """`now` in Unix seconds. `snapshot` has every node that was launched."""
@@ -94,7 +95,7 @@ class Guards:
         """Of each refusal the guard (one of GUARDS), the Provisioner, and why, in order."""
 
     def judge(self, allotment: Allotment, provisioner: Provisioner, types: Mapping[str, InstanceType]) -> Allotment:
-        """The allotment with those offerings alone that nothing forbids; or refused, and why."""
+        """The allotment with the offerings that no limit forbids; refused if the planned one is forbidden."""
         if allotment.refusal:
             return allotment
         price = allotment.planned.offering.price
@@ -156,8 +157,25 @@ class Guards:
             yield self._limits.price_per_hour - self._spent
 
 
+def within_limits(
+    planned: Sequence[PlannedNode],
+    provisioner: Provisioner,
+    types: Mapping[str, InstanceType],
+    snapshot: Snapshot,
+    leaving: Collection[str] = (),
+    guards: Guards | None = None,
+) -> tuple[Allotment, ...]:
+    """Apply the on-demand mix, the Provisioner's limits and the guards to its `planned` nodes, in this order.
+
+    Returns an allotment per node, in their order. Existing nodes named in `leaving` do not count.
+    """
+    mixed = with_mix(planned, provisioner, types, snapshot, leaving)
+    allotments = allot(mixed, provisioner, types, usage(snapshot, provisioner.name, leaving))
+    return tuple(guards.judge(each, provisioner, types) for each in allotments) if guards else allotments
+
+
 def _within(capacity: Resources, planned: Resources, limits: Resources) -> bool:
-    """No larger than planned in what is limited: what the plan leaves over is for the nodes after it."""
+    """Whether an alternative is no larger than planned in limited resources: the rest is for the nodes after it."""
     return all(capacity.get(name, 0) <= planned.get(name, 0) for name in limits)
 
 

@@ -1,13 +1,14 @@
 """Draining: which pods of a leaving node to evict next.
 
-Four tiers, each after the one before it is gone: ordinary pods, ordinary daemons, critical pods, critical daemons
-(later Karpenter; v0.27 has two tiers). Pods that finished, static pods, pods that tolerate the cordon, and
-pods that are past their deletion time by a minute (their kubelet is gone) neither are evicted nor hold the node.
+Four tiers, each evicted after the one before it is gone: ordinary pods, ordinary daemons, critical pods, critical
+daemons (as in later Karpenter versions; v0.27 has two tiers). Four sorts of pods neither are evicted nor hold the node:
+finished pods, static pods, pods that tolerate the cordon, and pods a minute past their deletion time (their kubelet is
+gone).
 
-A node may have a deadline, when its instance goes whatever happens: an interruption's, one that a user wrote on the
+A node may have a deadline at which its instance ends whatever happens: an interruption's, one that a user wrote on the
 node, or its Provisioner's grace period after the deletion (later Karpenter's `terminationGracePeriod`). Then grace
-periods are cut to what is left, in the last minute all tiers are asked at once, and a pod that is held by its
-PodDisruptionBudget until its own grace period is all that is left is deleted, so that it still ends in its own way.
+periods are cut to the time left, and in the last minute all tiers are evicted at once. A pod that its
+PodDisruptionBudget still holds when only its own grace period is left is deleted, so that it can shut down gracefully.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.core.api.node import Node, Taint
+from controller.core.api.node import Node
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import parse_time
+from controller.core.scheduling.taints import UNSCHEDULABLE, tolerates
 
 STUCK_TERMINATING_SECONDS = 60.0
 """Past metadata.deletionTimestamp, which includes the grace period (Karpenter v0.27's value)."""
 
-UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
 DEADLINE_ANNOTATION = "karpenter.sh/termination-deadline"
 """On a node: an RFC 3339 time. An interruption sets it; a user may, too."""
 LAST_CALL_SECONDS = 60.0
-"""So long before the deadline tiers do not wait for each other any more."""
+"""Before the deadline: from then on tiers do not wait for each other."""
 SPARE_SECONDS = 5.0
-"""A pod's grace period ends so long before the deadline."""
+"""Between the end of a pod's grace period and the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainStep:
-    """`evict`: ask for these now. `delete`: those that must go now whatever their budgets say.
+    """`evict`: pods to evict now. `delete`: pods to delete now, whatever their PodDisruptionBudgets say.
 
-    `waiting`: pods that still hold the node, those of the other two included.
+    `waiting`: all pods that still hold the node, the other two included.
     """
 
     evict: tuple[Pod, ...] = ()
@@ -53,7 +54,7 @@ class DrainStep:
 
 
 def deadline(node: Node, provisioner: Provisioner | None = None, setting_seconds: float | None = None) -> float | None:
-    """When the node goes whatever still runs on it, Unix seconds: the soonest that anybody says; None: nobody does."""
+    """When the node is removed whatever runs on it, Unix seconds: its soonest deadline; None without one."""
     text = node.annotations.get(DEADLINE_ANNOTATION)
     stated = None if text is None else parse_time(text)
     own = provisioner.disruption.drain_seconds if provisioner is not None else None
@@ -90,22 +91,9 @@ def _grace(pod: Pod) -> float:
 
 def holds(pod: Pod, now: float) -> bool:
     """Whether the node must wait for the pod."""
-    if pod.terminal or pod.static or tolerates_cordon(pod):
-        return False
+    if pod.terminal or pod.static or any(tolerates(each, UNSCHEDULABLE) for each in pod.spec.tolerations):
+        return False  # a pod that tolerates the cordon, as daemons do, would come right back
     return pod.deleted_at is None or now <= pod.deleted_at + STUCK_TERMINATING_SECONDS
-
-
-def tolerates_cordon(pod: Pod) -> bool:
-    """The pod tolerates `node.kubernetes.io/unschedulable:NoSchedule`, as daemons do: it would come right back."""
-    for toleration in pod.spec.tolerations:
-        if toleration.effect not in ("", UNSCHEDULABLE.effect):
-            continue
-        exists = toleration.operator == "Exists"
-        if exists and toleration.key in ("", UNSCHEDULABLE.key):
-            return True
-        if not exists and toleration.key == UNSCHEDULABLE.key and toleration.value == UNSCHEDULABLE.value:
-            return True
-    return False
 
 
 def _tier(pod: Pod) -> int:

@@ -21,11 +21,7 @@ def total(parts: Iterable[Resources]) -> Resources:
 
 def usage(snapshot: Snapshot, provisioner_name: str, without: Collection[str] = ()) -> Resources:
     """Capacity of the Provisioner's nodes that are not leaving: its status.resources. `without`: nodes to leave out."""
-    return total(
-        node.capacity
-        for node in snapshot.nodes.values()
-        if node.provisioner_name == provisioner_name and not node.leaving and node.name not in without
-    )
+    return total(node.capacity for node in snapshot.nodes_of(provisioner_name, without))
 
 
 def exceeded_by(provisioner: Provisioner, used: Resources, more: Resources = EMPTY) -> str:

@@ -1,11 +1,12 @@
-"""An immutable view of the cluster. Everything that decides reads one of these, and nothing else."""
+"""An immutable view of the cluster: all that decisions are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
 from controller.core.api.node import Node, Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Pod, PodKey, Resources
@@ -48,12 +49,12 @@ class StateNode:
     @property
     def provisioner_name(self) -> str:
         """The owning Provisioner, or empty: not ours."""
-        return self.node.labels.get("karpenter.sh/provisioner-name", "")
+        return self.node.labels.get(PROVISIONER_NAME, "")
 
     @property
     def initialized(self) -> bool:
-        """It passed initialization once."""
-        return self.node.labels.get("karpenter.sh/initialized") == "true"
+        """Whether initialization was completed once."""
+        return self.node.labels.get(INITIALIZED) == "true"
 
     @property
     def leaving(self) -> bool:
@@ -98,3 +99,11 @@ class Snapshot:
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: EMPTY)
     storage_loops: Mapping[str, StorageLoop] = field(default_factory=lambda: EMPTY)
     """Owners whose pods fill their nodes' disks again and again, by uid."""
+
+    def nodes_of(self, provisioner_name: str, without: Collection[str] = ()) -> list[StateNode]:
+        """The Provisioner's nodes that are not leaving, without those whose name is in `without`."""
+        return [
+            node
+            for node in self.nodes.values()
+            if node.provisioner_name == provisioner_name and not node.leaving and node.name not in without
+        ]
