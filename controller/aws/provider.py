@@ -12,6 +12,7 @@ import structlog
 
 from controller.aws.amifamily import family_of
 from controller.aws.amifamily.images import Image, Images
+from controller.aws.api.batcher import Window
 from controller.aws.api.clients import Clients
 from controller.aws.api.cluster_facts import ClusterFacts, describe_cluster
 from controller.aws.api.interruption_queue import SqsQueue
@@ -20,6 +21,7 @@ from controller.aws.api.ttl_cache import Cache
 from controller.aws.catalog.market_data import MarketData
 from controller.aws.catalog.offline_catalog import RegionCatalog
 from controller.aws.launch.fleet_calls import FleetCalls
+from controller.aws.launch.fleet_merging import FLEET_WINDOW
 from controller.aws.launch.instance_launch import InstanceLauncher
 from controller.aws.launch.instances import LEAVING_STATES, Instances, instance_id
 from controller.aws.launch.launch_templates import LaunchTemplates
@@ -66,8 +68,12 @@ class AWSProvider:
         dns_ip: str = "",
         stop: threading.Event | None = None,
         recorder: Recorder = SILENT,
+        fleet_window: Window = FLEET_WINDOW,
     ) -> None:
-        """`dns_ip` is the ClusterIP of kube-dns, if known; `stop` ends waits when the process stops."""
+        """`dns_ip` is the ClusterIP of kube-dns, if known; `stop` ends waits when the process stops.
+
+        `fleet_window`: how long equal CreateFleet requests are gathered into one call.
+        """
         ec2 = clients.ec2
         self._settings = settings
         self._clients = clients
@@ -90,7 +96,7 @@ class AWSProvider:
         self._launcher = InstanceLauncher(
             self._instances,
             OfferingChoice(settings, self._subnets, self._market.unavailable, balance, logger),
-            FleetCalls(ec2, clock, logger, parameters, self._subnets),
+            FleetCalls(ec2, clock, logger, parameters, self._subnets, fleet_window),
             clock,
             logger,
             stop or threading.Event(),

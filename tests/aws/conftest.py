@@ -19,15 +19,13 @@ from structlog.testing import LogCapture
 
 from controller.aws.api.clients import Clients, make_clients
 from controller.aws.catalog.market_data import MarketData
-from controller.aws.launch.fleet_merging import FleetMerger
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
-from controller.errors import CloudError
-from controller.runtime.clock import SystemClock
+from controller.runtime.clock import Clock
 from controller.settings import Settings
 from sandbox.aws import Aws, AwsSettings, Delays, serve
 from tests.manual_clock import ManualClock
@@ -76,9 +74,9 @@ class Cloud:
     clients: Clients
     logs: LogCapture
 
-    def provider(self, settings: Settings = SETTINGS, **options: Any) -> AWSProvider:
+    def provider(self, settings: Settings = SETTINGS, clock: Clock | None = None, **options: Any) -> AWSProvider:
         """A provider that knows nothing yet: what a process has that was just started."""
-        return AWSProvider(settings, self.clients, self.clock, self.logger(), **options)
+        return AWSProvider(settings, self.clients, clock or self.clock, self.logger(), **options)
 
     def logger(self) -> structlog.typing.FilteringBoundLogger:
         """A logger that keeps its entries in `logs`."""
@@ -144,22 +142,6 @@ def make_due(provider: AWSProvider, what: str) -> None:
 def set_prices(provider: AWSProvider, prices: Mapping[str, float]) -> None:
     """On-demand prices by instance type."""
     market(provider)._pricing._publish(on_demand=prices)
-
-
-def terminate_together(provider: AWSProvider, ids: list[str]) -> dict[str, CloudError | None]:
-    """One batch of terminations: errors by id."""
-    return provider._instances._terminate(ids)
-
-
-def let_threads_meet(provider: AWSProvider) -> None:
-    """Let batches of Describe calls wait in real time, so that calls of several threads come together."""
-    instances = provider._instances
-    instances._of_token._clock = instances._described._clock = SystemClock()
-
-
-def merger(provider: AWSProvider) -> FleetMerger:
-    """What merges the provider's CreateFleet calls."""
-    return provider._launcher._fleets._merger
 
 
 def request(

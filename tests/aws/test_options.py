@@ -20,7 +20,7 @@ from controller.core.cloud import CloudInstance, PricedOffering
 from controller.core.price_rules import PriceBook, PriceRule
 from controller.settings import Settings
 from sandbox.aws.faults import Shortage
-from tests.aws.conftest import SETTINGS, Cloud, by_name, make_due, market, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, by_name, make_due, provisioner, request, template
 from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 
@@ -38,11 +38,11 @@ class TestPrefixDelegation:
     def test_nitro_types_take_sixteen_times_the_addresses_up_to_what_aws_advises(
         self, loaded: AWSProvider, name: str, pods: int
     ) -> None:
-        info = market(loaded).sold_types().types[name]
+        info = loaded.region_catalog().types[name]
         assert pod_capacity(info, CapacityRules(prefix_delegation=True)) == pods
 
     def test_max_pods_and_the_flat_110_still_win(self, loaded: AWSProvider) -> None:
-        info = market(loaded).sold_types().types["m5.8xlarge"]
+        info = loaded.region_catalog().types["m5.8xlarge"]
         kubelet = KubeletConfiguration(max_pods=5)
         assert pod_capacity(info, CapacityRules(prefix_delegation=True, kubelet=kubelet)) == 5
         assert pod_capacity(info, CapacityRules(prefix_delegation=True, eni_limited_pods=False)) == 110

@@ -7,26 +7,31 @@ from dataclasses import replace
 
 import pytest
 
+from controller.aws.launch.instances import Instances
 from controller.aws.provider import AWSProvider
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import CloudProvider
 from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
 from sandbox.aws.faults import Fault
 from tests.aws.conftest import (
+    CLUSTER,
     SETTINGS,
     Cloud,
     Types,
-    let_threads_meet,
     provisioner,
     request,
     template,
-    terminate_together,
 )
 
 
 def test_it_is_a_cloud_provider(provider: AWSProvider) -> None:
     seam: CloudProvider = provider
     assert seam.list() == ()
+
+
+def instances(cloud: Cloud) -> Instances:
+    """The cluster's instances, described without the labels of their types."""
+    return Instances(cloud.clients.ec2, CLUSTER, "", lambda _type, _tags: {}, cloud.clock)
 
 
 class TestInstances:
@@ -72,7 +77,7 @@ class TestInstances:
         self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         first, second = (provider.create(request(types, names=("m5.large",))) for _ in range(2))
-        results = terminate_together(provider, [first.id, "i-0123456789abcdef0", second.id])
+        results = instances(cloud).terminate_all([first.id, "i-0123456789abcdef0", second.id])
         assert (results[first.id], results[second.id]) == (None, None)
         assert isinstance(results["i-0123456789abcdef0"], InstanceNotFoundError)
         assert cloud.alive() == []
@@ -82,7 +87,7 @@ class TestInstances:
     ) -> None:
         both = [provider.create(request(types, names=("m5.large",))).id for _ in range(2)]
         cloud.aws.faults.add(Fault(service="ec2", action="TerminateInstances", half=True, times=1))
-        assert terminate_together(provider, both) == dict.fromkeys(both)
+        assert instances(cloud).terminate_all(both) == dict.fromkeys(both)
         assert cloud.alive() == []
 
     def test_nodes_are_named_by_the_resource_where_the_settings_say_so(
@@ -99,7 +104,6 @@ class TestThreads:
         self, cloud: Cloud, provider: AWSProvider, types: Types
     ) -> None:
         requests = [request(types, names=("m5.large", "c5.large")) for _ in range(20)]
-        let_threads_meet(provider)
         with ThreadPoolExecutor(10) as pool:
             made = list(pool.map(provider.create, requests * 2))
         assert len({instance.id for instance in made}) == 20

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from controller.aws.api.aws_errors import FLEET_NOT_FOUND_CODES, TEMPLATE_NOT_FOUND_CODES
+from controller.aws.api.batcher import Window
 from controller.aws.api.cluster_facts import ClusterFacts
 from controller.aws.launch.create_fleet import (
     FleetAnswer,
@@ -51,13 +52,14 @@ class FleetCalls:
         logger: structlog.typing.FilteringBoundLogger,
         parameters: NodeParameters,
         subnets: Subnets,
+        window: Window,
     ) -> None:
         self._ec2 = ec2
         self._clock = clock
         self._log = logger
         self._parameters = parameters
         self._subnets = subnets
-        self._merger = FleetMerger(clock, self._create)
+        self._merger = FleetMerger(clock, self._create, window)
 
     def prepare(
         self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts

@@ -62,7 +62,7 @@ class _Call:
 class FleetMerger:
     """Safe for many threads."""
 
-    def __init__(self, clock: Clock, create: Create, window: Window = FLEET_WINDOW) -> None:
+    def __init__(self, clock: Clock, create: Create, window: Window) -> None:
         """`create` makes the call; it raises CloudErrors, which reach every caller."""
         self._clock = clock
         self._create = create

@@ -69,7 +69,7 @@ class Instances:
             clock, TOKEN_WINDOW, self._find_by_token, "describe_instances_by_token", recorder
         )
         self._terminated: Batcher[str, None] = Batcher(
-            clock, TERMINATE_WINDOW, self._terminate, "terminate_instances", recorder
+            clock, TERMINATE_WINDOW, self.terminate_all, "terminate_instances", recorder
         )
 
     def get(self, instance_id: str) -> CloudInstance:
@@ -107,8 +107,11 @@ class Instances:
             by_token[item.tags[tagging.LAUNCH_TOKEN]] = item
         return by_token
 
-    def _terminate(self, ids: list[str]) -> dict[str, CloudError | None]:
-        """An id that EC2 does not know fails the whole call: then each is tried on its own."""
+    def terminate_all(self, ids: list[str]) -> dict[str, CloudError | None]:
+        """Terminate in one call; returns the error by id, None for those that are terminated. Raises CloudErrors.
+
+        An id that EC2 does not know fails the whole call: then each is tried on its own.
+        """
         try:
             leaving = set(self._terminate_call(ids))
         except InstanceNotFoundError as error:
@@ -127,7 +130,7 @@ class Instances:
 
     def _terminate_alone(self, instance_id: str) -> dict[str, CloudError | None]:
         try:
-            return self._terminate([instance_id])
+            return self.terminate_all([instance_id])
         except CloudError as error:
             return {instance_id: error}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,33 +15,25 @@ from controller.telemetry.registry import Metrics
 from tests.manual_clock import ManualClock
 
 
-class GatedClock(SystemClock):
-    """A batch stays open until so many different items are in it: no timing decides the test."""
+class PatientClock(SystemClock):
+    """The first batch waits until it is full, so that no timing decides the test; later ones close at once."""
 
-    def __init__(self, items: int) -> None:
-        self._items = items
-        self.batcher: Batcher[str, str] | None = None
+    def __init__(self) -> None:
+        self._seconds = 10.0
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        deadline = time.monotonic() + 10
-        while not event.is_set() and time.monotonic() < deadline:
-            batch = self.batcher._open if self.batcher else None
-            if batch is None or len(batch.items) >= self._items:
-                break
-            event.wait(0.001)
-        self._items = 0
-        return event.is_set()
+        patience, self._seconds = self._seconds, 0.0
+        return event.wait(patience)
 
 
 def together(items: list[str], run: Callable[[list[str]], Mapping[str, str | CloudError]]) -> list[object]:
     """Ask for every item on a thread of its own, all in one batch; results or exceptions in order."""
-    clock = GatedClock(len(set(items)))
-    clock.batcher = Batcher(clock, Window(idle_seconds=10, max_seconds=60), run)
+    window = Window(idle_seconds=10, max_seconds=60, max_items=len(set(items)))
+    batcher: Batcher[str, str] = Batcher(PatientClock(), window, run)
 
     def call(item: str) -> object:
-        assert clock.batcher is not None
         try:
-            return clock.batcher.call(item)
+            return batcher.call(item)
         except CloudError as error:
             return error
 
