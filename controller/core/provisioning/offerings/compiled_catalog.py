@@ -44,7 +44,6 @@ class CompiledCatalog:
         for daemon in daemons:
             self.overhead += space.vector(daemon.requests)[:, None] * (_daemon_bits(table, daemon) != 0)
         self.allocatable: Floats = empty - self.overhead
-        self._least: dict[tuple[int, int], float] = {}
 
     def __len__(self) -> int:
         return len(self.types)
@@ -54,14 +53,6 @@ class CompiledCatalog:
         chosen = unpacked(bits, len(self.offering_keys))
         least: Floats = np.where(chosen, self.price[rows], np.inf).min(axis=1, initial=np.inf)
         return least
-
-    def least(self, row: int, bits: int) -> float:
-        """`cheapest` for one option, cached: a batch has few distinct sets of offering bits."""
-        known = self._least.get((row, bits))
-        if known is None:
-            prices = (price for key, price in enumerate(self.price[row].tolist()) if bits >> key & 1)
-            known = self._least[row, bits] = min(prices, default=np.inf)
-        return known
 
 
 def _daemon_bits(table: OptionTable, daemon: Daemon) -> Bits:

@@ -7,7 +7,7 @@ the first plan and leaves no more pods out. The budget counts work, not time: eq
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 
 import numpy as np
@@ -22,7 +22,7 @@ from controller.core.provisioning.optimize.patterns import MOST_UNITS, few_state
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
-from controller.core.provisioning.packing.rounds import Progress, Rounds
+from controller.core.provisioning.packing.rounds import Rounds
 from controller.core.provisioning.topology.allocation import Allocation
 from controller.core.provisioning.topology.bundles import Bundle, BundleMember, RuleSet, unit_rules
 from controller.core.provisioning.topology.groups import RuleKind
@@ -50,13 +50,13 @@ SHARE_OF_BUDGET = 0.6
 """The part of the budget given out as work: the first plan takes time too, and work is only about time."""
 
 
-def refine(rounds: Rounds, progress: Sequence[Progress], limits: Limits, budget_seconds: float) -> Packer | None:
+def refine(rounds: Rounds, limits: Limits, budget_seconds: float) -> Packer | None:
     """Return a packer with the units packed anew; None if that would leave more units out, or break a rule.
 
     limits: of the pools before anything was planned. The caller compares the cost of the two plans.
     """
     packer = rounds.packer
-    asked = make_items(_leftovers(rounds, progress), rounds.scale)
+    asked = make_items(_leftovers(rounds), rounds.scale)
     problem = BinPackingProblem(packer, asked)
     if not problem.item_types or (packer.table.count == packer.table.existing and not asked):
         return None
@@ -119,9 +119,9 @@ def _good(packing: Packing, problem: BinPackingProblem) -> bool:
     return not packing.left.any() and packing.cost(problem) <= problem.lp_bound * GOOD
 
 
-def _leftovers(rounds: Rounds, progress: Sequence[Progress]) -> Iterable[Allocation]:
+def _leftovers(rounds: Rounds) -> Iterable[Allocation]:
     """Pods that the first plan left out and that no topology rule ties to others, at their last relaxation level."""
-    for one in progress:
+    for one in rounds.progress:
         if one.left:
             number, level, choices = one.steps[-1]
             members = (BundleMember(one.pod_class, 1, number),)

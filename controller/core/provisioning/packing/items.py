@@ -1,4 +1,4 @@
-"""Items: what the packer places. Shares that ask the same of a node are one item, whatever class they are of."""
+"""Items, what the packer places: allocations with equal requests, masks and host rules, whatever their classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.core.provisioning.topology.bundles import UnitRule
 
 @dataclass(slots=True)
 class Item:
-    """`count` units with the same request, mask and host rules. `shares` say whose they are, in order of placement."""
+    """Units of equal request (R), mask and host rules; `allocations` tell whose they are, in order of placement."""
 
     index: int
     mask: Mask
@@ -21,34 +21,35 @@ class Item:
     rules: tuple[UnitRule, ...]
     allocations: list[Allocation]
     count: int = 0
-    """Units still to be placed."""
+    """Units still to place."""
     placed: int = 0
+    """Units placed."""
     asked: list[tuple[int, float]] = field(default_factory=list)
-    """The resources that the request has, by column, and how much of each."""
+    """The request's resources: column, and amount above 0."""
     size: float = 0.0
-    """The largest part of the largest node that a unit takes: what items are sorted by."""
+    """The largest share, of any resource, that a unit takes of the largest node; items are sorted by it."""
     waited: int = 0
-    """How long its oldest pod has waited (`PodClass.waited`): what items for scarce room are sorted by first."""
+    """How long its oldest pod has waited (`PodClass.waited`); items that compete for scarce room are sorted by it."""
 
     @property
     def existing_only(self) -> bool:
-        """No node that could be launched would do: it goes first, while existing nodes have room."""
+        """Whether no new node can take it; such items go first, while existing nodes have room."""
         return not self.mask.launchable
 
 
 def make_items(allocations: Iterable[Allocation], scale: Floats) -> list[Item]:
-    """The shares as items, those without a choice first, then the largest units.
+    """Merge allocations into items: first those that only existing nodes can take, then the largest units.
 
-    `scale` is one over the largest amount of each resource that a node may have.
+    scale: R, one over the largest amount of each resource that any node has.
     """
-    found: dict[tuple[object, ...], Item] = {}
+    items: dict[tuple[object, ...], Item] = {}
     sizes: dict[bytes, tuple[list[tuple[int, float]], float]] = {}
     for allocation in allocations:
         bundle = allocation.bundle
         key = (allocation.mask.index, bundle.request_key, bundle.rules.identity)
-        item = found.get(key)
+        item = items.get(key)
         if item is None:
-            item = found[key] = Item(len(found), allocation.mask, bundle.request, bundle.rules.host, [])
+            item = items[key] = Item(len(items), allocation.mask, bundle.request, bundle.rules.host, [])
             if bundle.request_key not in sizes:
                 largest = float((bundle.request * scale).max(initial=0.0))
                 asked = [(column, amount) for column, amount in enumerate(bundle.request.tolist()) if amount]
@@ -57,10 +58,10 @@ def make_items(allocations: Iterable[Allocation], scale: Floats) -> list[Item]:
         item.allocations.append(allocation)
         item.count += allocation.count
         item.waited = max(item.waited, bundle.pod_class.waited)
-    for item in found.values():
+    for item in items.values():
         if len(item.allocations) > 1:
             item.allocations.sort(key=lambda allocation: (-allocation.bundle.pod_class.waited, allocation.bundle.name))
-    ordered = sorted(found.values(), key=_turn)
+    ordered = sorted(items.values(), key=_turn)
     for index, item in enumerate(ordered):
         item.index = index
     return ordered

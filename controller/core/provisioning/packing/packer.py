@@ -1,7 +1,9 @@
-"""Packing: pods of a class go onto rows (existing nodes first, then planned ones), else new rows are opened.
+"""Pack items onto rows first-fit: existing nodes first, then new nodes in the order of opening; else open new ones.
 
-"How many of this class fit where" is one vectorised question per class. A new row's node option is the one that would
-serve all that is still to be placed, and may share a node with this class, for the least money.
+"How many units of this item fit where" is one vectorised question per item. A new row gets the node option that would
+hold everything still to be placed, as far as it may share a node with this item, for the least money.
+
+Letters in shapes: R resources, T node options, I items, M distinct masks.
 """
 
 from __future__ import annotations
@@ -11,15 +13,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.label_signatures import LabelSignatures
 from controller.core.provisioning.offerings.limits import Limits
-from controller.core.provisioning.offerings.node_table import ExistingNodes, NodeTable
+from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
+from controller.core.provisioning.offerings.node_table import NodeTable
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 from controller.core.provisioning.topology.host_counts import HostCounts
+
+STRETCH = 128
+"""Rows looked at first, then four times as many, and so on: most items are small and fit on one of the first rows."""
+DEARER = 1.25
+"""An item does not join a planned row that it would make dearer by more than this factor (by ruling out its spot
+offerings, say), unless it can neither join another row nor open one."""
+SKIP_EVERY = 32
+"""Items between two looks for full rows at the front, which all later items skip."""
 
 
 @dataclass(slots=True)
@@ -31,79 +40,89 @@ class Placement:
     counts: list[int]
 
 
-STRETCH = 128
-"""Rows looked at first: most items are small, and find their place among the first rows with room. Then four times as
-many, and so on."""
-DEARER = 1.25
-"""A item does not join a planned row that it would make dearer by more than this factor (by leaving it on-item
-offerings alone, say), unless it can neither join another nor open one."""
-SKIPPED_EVERY = 32
-"""How often full rows at the front are left behind."""
+class RemainingItems:
+    """The items in their order of placement as arrays, to tell what node options may yet have to hold.
+
+    requests: I x R, of one unit. left: I, units still to place. mask_of: I, a row of `allowed`. allowed: M x T, 1.0
+    where a mask lets its items onto nodes of the option, else 0.0.
+    """
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        masks = {item.mask.index: item.mask for item in items}
+        number = {index: position for position, index in enumerate(masks)}
+        self.requests: Floats = np.array([item.request for item in items], dtype=np.float64)
+        self.left: Floats = np.array([item.count for item in items], dtype=np.float64)
+        self._mask_of: Ints = np.array([number[item.mask.index] for item in items], dtype=np.int64)
+        self._allowed: Floats = np.array([mask.bits != 0 for mask in masks.values()], dtype=np.float64)
+
+    def need(self, first: int, last: int | None = None) -> Floats:
+        """R x T: what nodes of each option may have to hold of the items from `first` up to `last`.
+
+        Requests are summed by mask (R x M) before they are spread over the options that the masks allow.
+        """
+        totals = self.requests[first:last] * self.left[first:last, None]
+        masks = len(self._allowed)
+        by_mask = [np.bincount(self._mask_of[first:last], weights=total, minlength=masks) for total in totals.T]
+        return np.asarray(np.array(by_mask) @ self._allowed, dtype=np.float64)
 
 
 class Packer:
-    """The rows of a plan in the making."""
+    """The rows of a plan in the making, and what was placed on them.
 
-    def __init__(
-        self,
-        catalog: CompiledCatalog,
-        existing: ExistingNodes,
-        signatures: LabelSignatures,
-        limits: Limits,
-        options: SolveOptions,
-        style: PackingStyle,
-    ) -> None:
-        self.catalog = catalog
-        self.signatures = signatures
+    premium: T, the factor on each option's price for its Provisioner's lack of weight.
+    """
+
+    def __init__(self, masks: MaskCompiler, limits: Limits, options: SolveOptions, style: PackingStyle) -> None:
+        self.catalog = masks.catalog
+        self.signatures = masks.signatures
         self.limits = limits
         self.options = options
         self.style = style
-        self.table = NodeTable(existing.free)
+        self.table = NodeTable(masks.existing.free)
         self.hosts = HostCounts(self.table.room, constrained_first=style.constrained_first)
         self.placements: list[Placement] = []
-        self._scarce: Bools = np.zeros(len(catalog), dtype=np.bool_)
-        self._may_run_out = False
-        self._expect(())
-        self._first_open = 0
-        weights = [pool.provisioner.weight for pool in catalog.pools]
-        self.premium = weight_premiums(weights, options.weight_premium)[catalog.pool_of]
-
-    def limited_only(self, item: Item) -> bool:
-        """Whether the item depends on pools whose limits may run out."""
-        return self._may_run_out and item.mask.launchable and not item.mask.bits[~self._scarce].any()
+        weights = [pool.provisioner.weight for pool in self.catalog.pools]
+        self.premium = weight_premiums(weights, options.weight_premium)[self.catalog.pool_of]
+        self._scarce: Bools = np.zeros(len(self.catalog), dtype=np.bool_)
+        """T: options of pools whose limits may run out."""
 
     def in_turn(self, items: Sequence[Item]) -> list[Item]:
-        """Items in the order of placement: where limits may run out, those who depend on them come first: who has
-        waited longest, then the small before the large, so that the limits go to the most pods."""
+        """The items in order of placement.
+
+        Where limits may run out, items that depend on them come first: those that waited longest, then the small before
+        the large, so that the limits serve as many pods as they can.
+        """
         self._scarce = self._find_scarce(items)
-        self._may_run_out = bool(self._scarce.any())
-        if not self._may_run_out:
+        if not self._scarce.any():
             return list(items)
         return sorted(
             items,
-            key=lambda d: (
-                not d.existing_only,
-                not (bound := self.limited_only(d)),
-                -d.waited if bound or d.existing_only else 0,
-                self._limit_share(d) if bound else 0.0,
-                d.size if bound else -d.size,
-                d.index,
+            key=lambda item: (
+                not item.existing_only,
+                not (limited := self._limited_only(item)),
+                -item.waited if limited or item.existing_only else 0,
+                self._limit_share(item) if limited else 0.0,
+                item.size if limited else -item.size,
+                item.index,
             ),
         )
 
+    def _limited_only(self, item: Item) -> bool:
+        """Whether only options of scarce pools can take the item."""
+        return bool(self._scarce.any()) and item.mask.launchable and not item.mask.bits[~self._scarce].any()
+
     def _limit_share(self, item: Item) -> float:
-        """The part of what is left of limits that a unit takes at least, of the pool where it takes least."""
+        """The share of a pool's remaining limits that a unit requests, in the pool where that is least."""
         pools = np.unique(self.catalog.pool_of[item.mask.bits != 0]).tolist()
-        asked = dict(zip(self.catalog.space.names, item.request.tolist(), strict=True))
-        return min((self.limits.share(pool, asked) for pool in pools), default=0.0)
+        request = dict(zip(self.catalog.space.names, item.request.tolist(), strict=True))
+        return min((self.limits.share(pool, request) for pool in pools), default=0.0)
 
     def _find_scarce(self, items: Sequence[Item]) -> Bools:
-        """Node options of pools that could not hold all who may come, with a margin for what nodes waste."""
+        """T: options of pools whose limits could not hold all items that may come, with a margin for waste."""
         scarce = np.zeros(len(self.catalog), dtype=np.bool_)
         limited = [pool for pool in range(len(self.catalog.pools)) if self.limits.limited(pool)]
         if limited and items:
-            self._expect(items)
-            need = self._need(0)
+            need = RemainingItems(items).need(0)
             for pool in limited:
                 rows = self.catalog.pool_of == pool
                 most = need[:, rows].max(axis=1, initial=0.0)
@@ -112,68 +131,50 @@ class Packer:
         return scarce
 
     def pack(self, items: Sequence[Item]) -> None:
-        """Place what can be placed; what is left stays in each item's `count`."""
-        self._expect(items)
-        self._first_open = 0
+        """Place what can be placed; the rest stays in each item's `count`."""
+        remaining = RemainingItems(items)
+        limited = [number for number, item in enumerate(items) if self._limited_only(item)]
+        # Items up to here compete for limits; `in_turn` put them first.
+        last_limited = limited[-1] + 1 if limited else 0
+        first_row = 0
         for number, item in enumerate(items):
-            if number % SKIPPED_EVERY == 0:
-                self._skip_full_rows(number)
-            self.fill_rows(item, DEARER)
-            self._left[number] = item.count
-            self.open_rows(item, number)
+            if number % SKIP_EVERY == 0:
+                first_row = self._first_with_room(first_row, remaining.requests[number:].min(axis=0))
+            self._fill_rows(item, first_row, DEARER)
+            remaining.left[number] = item.count
+            self._open_rows(item, number, remaining, last_limited)
             if item.count:
-                self.fill_rows(item)
-                self._left[number] = item.count
-        self._first_open = 0
+                self._fill_rows(item, first_row)
+                remaining.left[number] = item.count
 
-    def _skip_full_rows(self, number: int) -> None:
-        """Leave out the first rows as far as they are too full for any item from `number` on."""
-        least = self._requests[number:].min(axis=0)
-        rows = slice(self._first_open, self.table.count)
-        has_room = np.all(self.table.free[:, rows] >= least[:, None], axis=0)
-        self._first_open += int(has_room.argmax()) if has_room.any() else len(has_room)
+    def _first_with_room(self, first: int, least: Floats) -> int:
+        """The first row from `first` on that has `least` (R) free."""
+        has_room = np.all(self.table.free[:, first : self.table.count] >= least[:, None], axis=0)
+        return first + (int(has_room.argmax()) if has_room.any() else len(has_room))
 
-    def _expect(self, items: Sequence[Item]) -> None:
-        """Note what is to be placed, by mask: what node options may yet have to hold is then one product."""
-        masks = {item.mask.index: item.mask for item in items}
-        number = {index: position for position, index in enumerate(masks)}
-        self._mask_of = np.array([number[item.mask.index] for item in items], dtype=np.int64)
-        self._allowed_by = np.array([mask.bits != 0 for mask in masks.values()], dtype=np.float64)
-        self._requests = np.array([item.request for item in items], dtype=np.float64)
-        self._left = np.array([item.count for item in items], dtype=np.float64)
-        bound = [number for number, item in enumerate(items) if self.limited_only(item)]
-        self._dependents = bound[-1] + 1 if bound else 0
-        """So many items come first: those that depend on limits, and what goes before them."""
+    def _fill_rows(self, item: Item, first: int, dearer: float = np.inf) -> None:
+        """Place as many units as fit on the rows from `first` on, a stretch of rows at a time.
 
-    def _need(self, first: int, last: int | None = None) -> Floats:
-        """R x node options: what each may yet have to hold, of the items from `first` on (up to `last`)."""
-        totals = self._requests[first:last] * self._left[first:last, None]
-        masks = len(self._allowed_by)
-        by_mask = [np.bincount(self._mask_of[first:last], weights=total, minlength=masks) for total in totals.T]
-        return np.asarray(np.array(by_mask) @ self._allowed_by, dtype=np.float64)
-
-    def fill_rows(self, item: Item, dearer: float = np.inf) -> None:
-        """Place as many as fit on the rows, in their order, looking at a stretch of rows at a time.
-
-        None on planned rows that would get dearer by more than the factor `dearer`.
+        dearer: rows whose price would rise by more than this factor are left out.
         """
-        first, stretch = self._first_open, STRETCH
+        stretch = STRETCH
         while item.count and first < self.table.count:
             last = min(first + stretch, self.table.count)
             rows = self._with_room(item, first, last)
-            if len(rows) and self._gets_dearer(item, int(rows[0]), dearer):
-                rows = self._not_dearer(item, rows, dearer)
+            # Mostly the first row takes all that is left: judge its price alone before that of the others.
+            if len(self._not_dearer(item, rows[:1], dearer)) and self._takes_all(item, rows[:1]):
+                self._place_on(item, int(rows[0]), item.count)
+                return
+            rows = self._not_dearer(item, rows, dearer)
             if len(rows):
-                self._fill(item, rows, dearer)
+                self._fill(item, rows)
             first, stretch = last, 4 * stretch
 
     def _with_room(self, item: Item, first: int, last: int) -> Ints:
         """The rows from `first` up to `last` that resources, host rules, labels and taints let one more unit onto."""
-        free = self.table.free
-        fits = [free[column, first:last] >= amount for column, amount in item.asked]
-        roomy: Bools = fits[0] if fits else np.ones(last - first, dtype=np.bool_)
-        for each in fits[1:]:
-            roomy &= each
+        roomy: Bools = np.ones(last - first, dtype=np.bool_)
+        for column, amount in item.asked:
+            roomy &= self.table.free[column, first:last] >= amount
         for rule in item.rules:
             admitted = self.hosts.admits(rule, slice(first, last))
             if admitted is not None:
@@ -182,49 +183,35 @@ class Packer:
         return rows[self._allowed(item, rows)] if len(rows) else rows
 
     def _allowed(self, item: Item, rows: Ints) -> Bools:
-        """Per row (in ascending order), whether labels and taints let the item onto it."""
+        """Per row (ascending): whether labels and taints let the item onto it."""
         table, mask = self.table, item.mask
         existing = int(rows.searchsorted(table.existing)) if table.existing else 0
         planned = rows[existing:]
-        fine: Bools = (mask.bits[table.option[planned]] & table.offering_bits[planned]) != 0
-        if mask.signature and fine.any():
-            fine &= self.signatures.compatible(table.signature[planned], mask.signature)
-        return fine if not existing else np.concatenate([mask.existing[rows[:existing]], fine])
-
-    def _gets_dearer(self, item: Item, row: int, factor: float) -> bool:
-        """Whether the item leaves a row no offering that costs at most `factor` times what it can be had for now."""
-        table = self.table
-        if factor == np.inf or row < table.existing:
-            return False
-        option, offering_bits = table.option.item(row), table.offering_bits.item(row)
-        left = offering_bits & item.mask.bits.item(option)
-        return left != offering_bits and self.catalog.least(option, left) > factor * self.catalog.least(
-            option, offering_bits
-        )
+        allowed: Bools = (mask.bits[table.option[planned]] & table.offering_bits[planned]) != 0
+        if mask.signature and allowed.any():
+            allowed &= self.signatures.compatible(table.signature[planned], mask.signature)
+        return allowed if not existing else np.concatenate([mask.existing[rows[:existing]], allowed])
 
     def _not_dearer(self, item: Item, rows: Ints, factor: float) -> Ints:
-        """Of these rows (ascending), those that the item does not make dearer by more than the factor."""
-        if factor == np.inf:
+        """Of these rows (ascending), those whose cheapest offering the item makes dearer by at most the factor."""
+        if factor == np.inf or not len(rows):
             return rows
         table = self.table
         planned = rows[rows.searchsorted(table.existing) :]
-        offering_bits, option = table.offering_bits[planned], table.option[planned]
-        left = offering_bits & item.mask.bits[option]
-        narrowed = (left != offering_bits).nonzero()[0]
+        # Offering bits of the planned rows, before and after the item joins; only rows that lose some can get dearer.
+        before, option = table.offering_bits[planned], table.option[planned]
+        after = before & item.mask.bits[option]
+        narrowed = (after != before).nonzero()[0]
         if not len(narrowed):
             return rows
         option = option[narrowed]
-        price = self.catalog.cheapest(left[narrowed], option)
-        dearer = price > factor * self.catalog.cheapest(offering_bits[narrowed], option)
+        price = self.catalog.cheapest(after[narrowed], option)
+        dearer = price > factor * self.catalog.cheapest(before[narrowed], option)
         return np.delete(rows, len(rows) - len(planned) + narrowed[dearer]) if dearer.any() else rows
 
-    def _fill(self, item: Item, rows: Ints, dearer: float) -> None:
-        """Place units on rows that have room for one at least, as many as fit. The first row does not get dearer; the
-        others are judged where it does not take all, which is seldom."""
-        if item.count == 1 or self._takes_all(item, rows[:1]):
-            self._place_on(item, int(rows[0]), item.count)
-            return
-        rows = self._not_dearer(item, rows, dearer)[: item.count]
+    def _fill(self, item: Item, rows: Ints) -> None:
+        """Place as many units as fit on these rows, each of which has room for one at least, in their order."""
+        rows = rows[: item.count]
         takes = self._room(item, rows)
         total = takes.cumsum()
         if total[-1] > item.count:
@@ -234,7 +221,9 @@ class Packer:
         self.place(item, rows, takes)
 
     def _takes_all(self, item: Item, row: Ints) -> bool:
-        """Whether one row has room for all units that are left: looked at first, as it is the usual case."""
+        """Whether this row, which has room for one unit, has room for all that are left."""
+        if item.count == 1:
+            return True
         free, count = self.table.free[:, row[0]].tolist(), item.count
         for column, amount in item.asked:
             if free[column] < amount * count:
@@ -246,7 +235,7 @@ class Packer:
         return True
 
     def _room(self, item: Item, rows: Ints) -> Floats:
-        """Per row with room for one, how many units of the item it can take (or all there are)."""
+        """Per row, how many units of the item fit on it, at most all that are left."""
         room: Floats = np.full(len(rows), float(item.count))
         for column, amount in item.asked:
             np.minimum(room, self.table.free[column, rows] / amount, out=room)
@@ -256,7 +245,7 @@ class Packer:
         return room
 
     def place(self, item: Item, rows: Ints, counts: Floats) -> None:
-        """Record pods on rows, and take what they use."""
+        """Record `counts[i]` units on row `rows[i]`, and subtract what they use."""
         if len(rows) == 1:
             self._place_on(item, int(rows[0]), int(counts[0]))
             return
@@ -265,11 +254,13 @@ class Packer:
         table.pods[rows] += counts.astype(np.int64)
         for rule in item.rules:
             self.hosts.add(rule, rows, counts)
-        self._narrow(item, rows[rows >= table.existing])
-        self._note(item, rows.tolist(), counts.astype(np.int64).tolist())
+        planned = rows[rows >= table.existing]
+        table.offering_bits[planned] &= item.mask.bits[table.option[planned]]
+        self._merge_signature(item, planned.tolist())
+        self._record(item, rows.tolist(), counts.astype(np.int64).tolist())
 
     def _place_on(self, item: Item, row: int, units: int) -> None:
-        """The same for one row, which is the usual case."""
+        """`place` for one row: the usual case, without arrays of one element."""
         table = self.table
         table.free[:, row] -= item.request if units == 1 else item.request * units
         table.pods[row] += units
@@ -277,48 +268,45 @@ class Packer:
             self.hosts.add(rule, row, units)
         if row >= table.existing:
             table.offering_bits[row] &= item.mask.bits[table.option[row]]
-            self._settle(item, [row])
-        self._note(item, [row], [units])
+            self._merge_signature(item, [row])
+        self._record(item, [row], [units])
 
-    def _narrow(self, item: Item, planned: Ints) -> None:
-        """Planned rows keep the zones and capacity types, and the open labels, that the item allows."""
-        table = self.table
-        table.offering_bits[planned] &= item.mask.bits[table.option[planned]]
-        self._settle(item, planned.tolist())
-
-    def _settle(self, item: Item, planned: list[int]) -> None:
-        wanted, signature = item.mask.signature, self.table.signature
-        if wanted:
+    def _merge_signature(self, item: Item, planned: list[int]) -> None:
+        """Add the item's requirements on open labels to those of planned rows."""
+        if item.mask.signature:
             for row in planned:
-                signature[row] = self.signatures.merge(int(signature[row]), wanted)
+                self.table.signature[row] = self.signatures.merge(int(self.table.signature[row]), item.mask.signature)
 
-    def _note(self, item: Item, rows: list[int], counts: list[int]) -> None:
+    def _record(self, item: Item, rows: list[int], counts: list[int]) -> None:
         placed = sum(counts)
         item.count -= placed
         item.placed += placed
         self.placements.append(Placement(item, rows, counts))
 
-    def open_rows(self, item: Item, number: int) -> None:
-        """Open new rows for what is left, while a node option and its pool's limits allow."""
+    def _open_rows(self, item: Item, number: int, remaining: RemainingItems, last_limited: int) -> None:
+        """Open new rows for the units left of item `number`, as far as node options and limits allow."""
+        last = last_limited if number < last_limited and self._limited_only(item) else None
         while item.count:
-            choice = self._choose(item, number)
-            if choice is None:
+            room = self._room_on_new(item)
+            options = np.flatnonzero((room > 0) & self.limits.allows(len(room)))
+            if not len(options):
                 return
-            option, each, allowed = choice
+            option = int(
+                options[np.argmin(self._scores(item, options, remaining.need(number, last), last is not None))]
+            )
+            each = int(room[option])
             copies = -(-item.count // each)
+            allowed = self.limits.copies(int(self.catalog.pool_of[option]), option)
             if allowed is not None:
                 copies = min(copies, allowed)
-            self._open(item, option, each, copies)
-            self._left[number] = item.count
-
-    def _open(self, item: Item, option: int, each: int, copies: int) -> None:
-        first = self.open_blank(option, copies)
-        counts = np.full(copies, float(each))
-        counts[-1] = min(each, item.count - each * (copies - 1))
-        self.place(item, np.arange(first, first + copies), counts)
+            counts = np.full(copies, float(each))
+            counts[-1] = min(each, item.count - each * (copies - 1))
+            first = self.open_blank(option, copies)
+            self.place(item, np.arange(first, first + copies), counts)
+            remaining.left[number] = item.count
 
     def open_blank(self, option: int, copies: int) -> int:
-        """Add empty rows of a node option, and count them against its pool's limits; the first row."""
+        """Add empty rows of a node option and subtract them from its pool's limits; returns the first row."""
         catalog = self.catalog
         bits, signature = int(catalog.available[option]), int(self.signatures.base[option])
         first = self.table.open(option, catalog.allocatable[:, option], bits, signature, copies)
@@ -326,8 +314,8 @@ class Packer:
         self.limits.spend(int(catalog.pool_of[option]), option, copies)
         return first
 
-    def room_on_new(self, item: Item) -> Floats:
-        """Per node option, how many pods of the item an empty node would hold."""
+    def _room_on_new(self, item: Item) -> Floats:
+        """T: how many units of the item an empty node holds, at most all that are left; 0 where the mask forbids it."""
         most = min((self.hosts.empty_cap(rule) for rule in item.rules), default=np.inf)
         room: Floats = np.full(len(self.catalog), min(most, float(item.count)))
         for column, amount in item.asked:
@@ -336,30 +324,19 @@ class Packer:
         room[item.mask.bits == 0] = 0
         return np.maximum(room, 0, out=room)
 
-    def _choose(self, item: Item, number: int) -> tuple[int, int, int | None] | None:
-        """The node option to open, pods per node, and how many nodes the limits allow (None: any number)."""
-        room = self.room_on_new(item)
-        fine = (room > 0) & self.limits.allows(len(room))
-        if not fine.any():
-            return None
-        rows = np.flatnonzero(fine)
-        option = int(rows[np.argmin(self._scores(item, rows, number))])
-        return option, int(room[option]), self.limits.copies(int(self.catalog.pool_of[option]), option)
+    def _scores(self, item: Item, options: Ints, need: Floats, limited: bool) -> Floats:
+        """Per option of `options`, the cost ($/hour) of holding `need` (R x T) in nodes of this option alone.
 
-    def _scores(self, item: Item, rows: Ints, number: int) -> Floats:
-        """What it would cost to hold all that is expected in nodes of each node option alone.
-
-        Of items that depend on limits which may run out: what part of the limits, first of all.
+        limited: the share of limits that these nodes take comes first, and cost breaks ties.
         """
-        price = self.catalog.cheapest(item.mask.bits[rows], rows) * self.premium[rows] + self.options.node_cost_per_hour
-        dependent = number < self._dependents and self.limited_only(item)
-        need = self._need(number, self._dependents if dependent else None)
+        price = self.catalog.cheapest(item.mask.bits[options], options)
+        price = price * self.premium[options] + self.options.node_cost_per_hour
         with np.errstate(divide="ignore", invalid="ignore"):
-            nodes = np.nanmax(need[:, rows] / self.catalog.allocatable[:, rows], axis=0, initial=0.0)
+            nodes = np.nanmax(need[:, options] / self.catalog.allocatable[:, options], axis=0, initial=0.0)
         nodes = np.where(np.isfinite(nodes), np.maximum(np.ceil(nodes - 1e-9), 1.0), np.inf)
         scores = price * nodes
-        if dependent:
-            scores = self.limits.shares(rows, self.catalog.pool_of[rows]) * nodes + 1e-6 * scores
+        if limited:
+            scores = self.limits.shares(options, self.catalog.pool_of[options]) * nodes + 1e-6 * scores
         if not np.isfinite(scores).any():
             return price
         return np.asarray(scores, dtype=np.float64)
@@ -368,13 +345,14 @@ class Packer:
 def weight_premiums(weights: Sequence[int], share: float | None) -> Floats:
     """Per Provisioner, the factor on its prices that makes up for its lack of weight.
 
-    1 for the heaviest, 1 + share for one without weight; with None, so much that weight alone decides.
+    1 for the heaviest, up to 1 + share for one without weight. With None, each lower weight costs 10,000 times as much
+    as the next higher one, so that weight alone decides.
     """
-    found = np.array(weights, dtype=np.float64)
-    heaviest = found.max(initial=0.0)
+    weight = np.array(weights, dtype=np.float64)
+    heaviest = weight.max(initial=0.0)
     if heaviest <= 0:
-        return np.ones(len(found))
+        return np.ones(len(weight))
     if share is None:
-        ranks = np.unique(found)
-        return np.asarray(1e4 ** (len(ranks) - 1.0 - np.searchsorted(ranks, found)), dtype=np.float64)
-    return np.asarray(1.0 + share * (1.0 - found / heaviest), dtype=np.float64)
+        distinct = np.unique(weight)
+        return np.asarray(1e4 ** (len(distinct) - 1.0 - np.searchsorted(distinct, weight)), dtype=np.float64)
+    return np.asarray(1.0 + share * (1.0 - weight / heaviest), dtype=np.float64)

@@ -1,4 +1,7 @@
-"""The rounds of a solution: allocate, pack, take back what found no room, relax what is left, and again."""
+"""The rounds of a first plan: allocate topology domains, pack, return units without room, relax their preferences.
+
+Rounds go on until nothing more can be placed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup
 
 PLANNED = "\0planned"
-"""The domain under which host groups count what the plan places; rows have the details."""
+"""The domain under which host groups count all planned pods together; `HostCounts` has them by row."""
 
 Step = tuple[int, RelaxationLevel, tuple[Choice, ...]]
 """A level's number, the level, and a variant of its choices."""
@@ -31,61 +34,78 @@ Step = tuple[int, RelaxationLevel, tuple[Choice, ...]]
 
 @dataclass(slots=True)
 class Progress:
-    """How far a class has come: its steps (level number, level, variant of its choices), and pods left to place."""
+    """How far a class has come."""
 
     pod_class: PodClass
     steps: list[Step]
     left: int
+    """Pods left to place."""
     step: int = 0
+    """Index of the current step."""
     blocked: set[tuple[str, ...]] = field(default_factory=set)
+    """Joint domains where units found no room at the current step."""
 
 
 class Rounds:
-    """Places classes until nothing more can be placed."""
+    """Places classes until nothing more can be placed.
+
+    scale: R, one over the largest amount of each resource that any node has; it makes sizes of items comparable.
+    """
 
     def __init__(
-        self, topology: Topology, masks: MaskCompiler, domains: Domains, packer: Packer, scale: Floats
+        self,
+        topology: Topology,
+        masks: MaskCompiler,
+        domains: Domains,
+        packer: Packer,
+        progress: Sequence[Progress],
     ) -> None:
         self.topology = topology
         self.masks = masks
         self.domains = domains
         self.packer = packer
-        self.scale = scale
+        self.progress = progress
+        self.scale = _scale(masks.catalog.allocatable, masks.existing.free)
         self.allocator = Allocator(masks, domains, packer.style)
         self.bundler = Bundler(topology, masks, domains)
-        self.taken_back = False
+        self._taken_back = False
+        """Whether any units were returned: their domains' counts may then break rules of units placed before."""
+        self._retry = False
+        """Whether the current round changed what the next may do, even if it placed nothing."""
         self._requests: dict[Resources, tuple[Floats, bytes]] = {}
         self._rule_sets: dict[int, RuleSet] = {}
-        self.retry = False
 
-    def run(self, classes: Sequence[Progress], *, careful: bool = False) -> None:
-        """Place what can be placed; the rest stays in `left`. `careful`: one class and one unit at a time."""
+    def run(self, *, careful: bool = False) -> None:
+        """Place what can be placed; the rest stays in `Progress.left`. `careful`: one class and one unit at a time."""
         if careful:
-            for one in sorted(classes, key=self._obeys):
+            for one in sorted(self.progress, key=self._obeys):
                 self._run([one], careful=True)
-        waiting = list(classes)
+        waiting = list(self.progress)
         while self._run(waiting, careful=careful):
-            waiting = [one for one in classes if one.left]
+            waiting = [one for one in self.progress if one.left]
             for one in waiting:
                 one.step = 0
                 one.blocked.clear()
 
     def _obeys(self, one: Progress) -> bool:
-        """Pods that obey nothing go first: kube-scheduler may bind them before any other."""
+        """Whether a topology rule binds the class. Others go first, as kube-scheduler may bind them first."""
         return any(rule.obeys for rule in unit_rules(self.topology, (BundleMember(one.pod_class, 1, one.steps[0][0]),)))
 
     def _run(self, waiting: list[Progress], *, careful: bool) -> bool:
-        """Whether something was placed after some class had been given up: what is left may have a place by now."""
+        """Run rounds until no class has steps left. Returns whether units were placed after some class was given up.
+
+        Such a class may have a place by now, for instance beside a pod that it has affinity to.
+        """
         given_up = outdated = progressed = False
         while waiting:
             before = sum(one.left for one in waiting)
-            self.retry = False
+            self._retry = False
             self._round(waiting, careful=careful)
             waiting = [one for one in waiting if one.left]
             if sum(one.left for one in waiting) < before:
                 progressed = True
                 outdated = given_up
-            elif self.retry:
+            elif self._retry:
                 continue
             elif progressed and any(one.blocked for one in waiting):
                 progressed = False
@@ -93,13 +113,13 @@ class Rounds:
                     one.blocked.clear()
             else:
                 progressed = False
-                going_on = [one for one in waiting if self._relax(one)]
-                given_up |= len(going_on) < len(waiting)
-                waiting = going_on
+                relaxed = [one for one in waiting if self._relax(one)]
+                given_up |= len(relaxed) < len(waiting)
+                waiting = relaxed
         return outdated
 
     def _relax(self, one: Progress) -> bool:
-        """Go on to the next step; False when there is none."""
+        """Go to the class's next step; False if there is none."""
         if one.step + 1 >= len(one.steps):
             return False
         one.step += 1
@@ -114,46 +134,46 @@ class Rounds:
         allocations = self.allocator.allocate(bundles, single=careful)
         placed_bundles: set[int] = set()
         for item in self._pack(allocations):
-            placed = item.placed
+            # The item's units were placed in the order of its allocations.
+            unassigned = item.placed
             for allocation in item.allocations:
-                here = min(placed, allocation.count)
-                placed -= here
-                self._count_hosts(allocation, here)
-                if here:
+                placed = min(unassigned, allocation.count)
+                unassigned -= placed
+                self._count_hosts(allocation, placed)
+                if placed:
                     placed_bundles.add(id(allocation.bundle))
                 for member in allocation.bundle.members:
-                    by_class[member.pod_class.index].left -= here * member.pods
-                if here < allocation.count:
-                    self._return(allocation, allocation.count - here, by_class)
+                    by_class[member.pod_class.index].left -= placed * member.pods
+                if placed < allocation.count:
+                    self._return(allocation, allocation.count - placed, by_class)
 
         for bundle in bundles:
             if bundle.colocated and id(bundle) not in placed_bundles:
                 self.bundler.failed(bundle)
-                self.retry = True
-        self.retry |= self.bundler.waits
+                self._retry = True
+        self._retry |= self.bundler.waits
         self.bundler.waits = False
 
     def _count_hosts(self, allocation: Allocation, placed: int) -> None:
-        """Once a matched pod stands on some host, those with affinity to it must join it there."""
+        """Count units for host rules: once a matched pod is on some host, pods with affinity to it must join it."""
         for rule in allocation.bundle.rules.host:
             if rule.matched and placed:
                 rule.group.max_matched[PLANNED] += placed * rule.matched
 
     def _pack(self, allocations: list[Allocation]) -> list[Item]:
-        asked = make_items(allocations, self.scale)
-        asked = self.packer.in_turn(asked)
-        self.packer.pack(asked)
-        left = [item for item in asked if item.count]
+        items = self.packer.in_turn(make_items(allocations, self.scale))
+        self.packer.pack(items)
+        left = [item for item in items if item.count]
         if left and shrink(self.packer):
             self.packer.pack(left)
-        return asked
+        return items
 
     def _return(self, allocation: Allocation, amount: int, by_class: dict[int, Progress]) -> None:
-        """Units that found no room: their counts go back, and their cell is not tried again at this step."""
+        """Take units without room out of the counts; their joint domain is not tried again at this step."""
         self.allocator.take_back(allocation, amount)
         if allocation.domain is not None:
-            self.taken_back = True
-            self.retry = True
+            self._taken_back = True
+            self._retry = True
             for member in allocation.bundle.members:
                 by_class[member.pod_class.index].blocked.add(allocation.domain.values)
 
@@ -162,26 +182,26 @@ class Rounds:
         members = (BundleMember(one.pod_class, 1, number),)
         request, key = self._request(one.pod_class)
         rules = self._rules(members)
-        blocked = set(one.blocked) if one.blocked else set()
-        return Bundle(members, level, choices, request, one.left, rules, key, blocked=blocked)
+        return Bundle(members, level, choices, request, one.left, rules, key, blocked=set(one.blocked))
 
     def _request(self, pod_class: PodClass) -> tuple[Floats, bytes]:
-        found = self._requests.get(pod_class.requests)
-        if found is None:
+        """The requests as a vector (R), and as bytes to compare them by."""
+        request = self._requests.get(pod_class.requests)
+        if request is None:
             vector = self.masks.catalog.space.vector(pod_class.requests)
-            found = self._requests[pod_class.requests] = (vector, vector.tobytes())
-        return found
+            request = self._requests[pod_class.requests] = (vector, vector.tobytes())
+        return request
 
     def _rules(self, members: tuple[BundleMember, ...]) -> RuleSet:
         """The rules of one pod of a class; classes with the same involvements share them."""
         involved = self.topology.involvements(members[0].pod_class, members[0].number)
-        found = self._rule_sets.get(id(involved))
-        if found is None:
-            found = self._rule_sets[id(involved)] = RuleSet.of(unit_rules(self.topology, members))
-        return found
+        rules = self._rule_sets.get(id(involved))
+        if rules is None:
+            rules = self._rule_sets[id(involved)] = RuleSet.of(unit_rules(self.topology, members))
+        return rules
 
     def _find_universes(self, bundles: list[Bundle]) -> None:
-        """Spread groups count the domains of existing nodes, and of nodes that this batch may launch."""
+        """Set the domains of spread groups: those of existing nodes, and of nodes that this batch may launch."""
         groups = {
             rule.group.index: rule.group
             for bundle in bundles
@@ -195,15 +215,15 @@ class Rounds:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a spread that binds may count more pods than it surely does: then it was held to both."""
+        """Whether counts of a required spread are uncertain, so that it was held to their upper and lower bounds."""
         spreads = (g for g in self.topology.groups.values() if g.required and g.key.kind is RuleKind.SPREAD)
         return any(
             count > group.min_matched.get(domain, 0) for group in spreads for domain, count in group.max_matched.items()
         )
 
     def sound(self) -> bool:
-        """Whether the groups' rules hold: taking pods back may have left others without what they need."""
-        if not self.taken_back:
+        """Whether all required rules hold: returned units may have left others without the pods they depend on."""
+        if not self._taken_back:
             return True
         constrained_first = self.packer.style.constrained_first
         groups = [group for group in self.topology.groups.values() if group.batch_owners and group.required]
@@ -211,9 +231,9 @@ class Rounds:
 
 
 def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
-    """Whether the owners that the plan placed stand where the group's rule allows.
+    """Whether the pods placed with the group's rule are in domains that it allows.
 
-    `constrained_first`: it is enough that a spread holds when pods that it only counts are bound after its owners.
+    constrained_first: a spread needs to hold only if the pods that it counts without binding them are bound last.
     """
     occupied = [domain for domain, owners in group.owners.items() if owners > 0]
     if group.key.key == labels.HOSTNAME or group.key.kind is RuleKind.ANTI_AFFINITY:
@@ -227,7 +247,7 @@ def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
     return all(group.max_matched.get(d, 0) - free.get(d, 0) - floor <= group.key.max_skew for d in occupied)
 
 
-def size_scale(*tables: Floats) -> Floats:
-    """One over the largest amount of each resource that some node has, to make sizes comparable."""
+def _scale(*tables: Floats) -> Floats:
+    """R: one over the largest value in each row of these tables (R x nodes)."""
     largest = np.max([table.max(axis=1, initial=0.0) for table in tables], axis=0)
     return np.asarray(np.divide(1.0, largest, out=np.full(len(largest), 1e9), where=largest > 0))

@@ -1,4 +1,4 @@
-"""Planned nodes in pools with limits are cut down to what they hold, so that the limits buy nodes for more pods."""
+"""Shrink planned nodes of pools with limits to what they hold, so that the limits allow more nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.core.provisioning.resource_space import Bits, Ints
 
 
 def shrink(packer: Packer) -> bool:
-    """Give planned rows of limited pools the node options that take least of the limits; whether any changed."""
+    """Change planned rows of limited pools to the options that take least of the limits; returns whether any did."""
     limits, table, catalog = packer.limits, packer.table, packer.catalog
     limited = [pool for pool in range(len(catalog.pools)) if limits.limited(pool)]
     if not limited:
@@ -28,16 +28,20 @@ def shrink(packer: Packer) -> bool:
 
 
 def _allowed(packer: Packer, rows: set[int]) -> dict[int, Bits]:
-    """Per row, what the masks of all that was placed there leave of the node options."""
-    found = dict.fromkeys(rows, packer.catalog.available)
+    """Per row, T sets of offering bits: the options that all items placed there allow."""
+    allowed = dict.fromkeys(rows, packer.catalog.available)
     for placement in packer.placements:
         for row in placement.rows:
-            if row in found:
-                found[row] = found[row] & placement.item.mask.bits
-    return found
+            if row in allowed:
+                allowed[row] = allowed[row] & placement.item.mask.bits
+    return allowed
 
 
 def _smallest(packer: Packer, row: int, option: int, bits: Bits) -> int:
+    """The option of the same pool that holds the row's pods and takes least of the limits, of none more than now.
+
+    bits: T, the offerings allowed by option.
+    """
     catalog, table, signatures = packer.catalog, packer.table, packer.signatures
     pool = int(catalog.pool_of[option])
     need = catalog.allocatable[:, option] - table.free[:, row]

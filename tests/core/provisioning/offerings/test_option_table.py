@@ -11,7 +11,7 @@ from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.offerings.option_table import OptionTable, Pool, TableCache
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import pool_requirements
-from controller.core.provisioning.solver.solver import Solver
+from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.scheduling.requirements import Requirement, Requirements
 from tests.core.provisioning.plans import solved
 from tests.factories import ZONES, instance_type, pending_pods, problem, provisioner, requirement
@@ -79,7 +79,7 @@ def test_a_plan_is_the_same_from_a_table_that_others_have_used() -> None:
 def test_solves_that_are_handed_the_same_cache_compile_a_catalog_once() -> None:
     def compiled(cache: TableCache, pods: int) -> OptionTable:
         posed = problem(pending=pending_pods(pods), catalog=kinds())
-        return Solver(posed, SolveOptions(), SnapshotIndex(posed.snapshot, cache)).catalog.table
+        return compile_problem(posed, SolveOptions(), SnapshotIndex(posed.snapshot, cache)).masks.catalog.table
 
     cache = TableCache()
     assert compiled(cache, pods=1) is compiled(cache, pods=2)

@@ -18,6 +18,7 @@ from controller.core.provisioning.optimize.refine import STRATEGIES, cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver
 from tests.core.provisioning.plans import WEB, near, solved
 from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node
@@ -30,7 +31,7 @@ KINDS = [
 
 def stock_of(posed: SchedulingProblem) -> BinPackingProblem:
     """The units that a first plan placed."""
-    rounds, _ = Solver(posed, SolveOptions()).attempt(PackingStyle())
+    rounds = Solver(compile_problem(posed, SolveOptions())).attempt(PackingStyle())
     return BinPackingProblem(rounds.packer, [])
 
 

@@ -19,6 +19,7 @@ from controller.core.provisioning.optimize.refine import STRATEGIES
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver
 from tests.core.provisioning.plans import WEB, near, solved, spread
 from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node
@@ -37,7 +38,7 @@ TYPES = [
 
 def compiled(posed: SchedulingProblem) -> BinPackingProblem:
     """The bin packing problem that refinement gets of a first plan."""
-    rounds, _ = Solver(posed, SolveOptions()).attempt(PackingStyle())
+    rounds = Solver(compile_problem(posed, SolveOptions())).attempt(PackingStyle())
     return BinPackingProblem(rounds.packer, [])
 
 
