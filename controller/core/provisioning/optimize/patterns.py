@@ -1,10 +1,11 @@
-"""Pack small problems optimally: the set covering program over fill patterns of the cutting stock problem.
+"""Pack small problems by fill patterns: the set covering program of the cutting stock problem.
 
-A pattern is what one bin can hold: a number of units of each item type. An integer program chooses how often each
-pattern is used. Part of a pattern is a pattern too, so units may be covered more often than asked for, and only maximal
-patterns are needed. Where the ways to choose units are few, all maximal patterns are enumerated and the optimum of the
-integer program is the cheapest packing there is. Otherwise patterns come from column generation (Gilmore and Gomory):
-bins are filled greedily by the duals of the linear program until no pattern with a negative reduced cost is found.
+A pattern is what one bin can hold: a number of units of each item type. Part of a pattern is a pattern too, so units
+may be covered more often than asked for, and only maximal patterns are needed. Where the ways to choose units are few,
+dynamic programming finds the cheapest packing there is (exact_packing.py). Otherwise, and where Provisioners' limits do
+not admit that packing, patterns come from column generation (Gilmore and Gomory): bins are filled greedily by the duals
+of the linear program until no pattern with a negative reduced cost is found. An integer program then chooses how often
+each pattern is used.
 
 A pattern whose reduced cost exceeds the gap between the best known packing and the linear program's optimum is part of
 no better packing and is left out. The integer program is limited by search nodes, not by time: it is deterministic.
@@ -20,6 +21,7 @@ import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
+from controller.core.provisioning.optimize.exact_packing import MOST_STATES, pack_exactly, state_count
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -27,14 +29,12 @@ from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 MOST_UNITS = 50
 """Units to place up to which patterns are used at all."""
-MOST_STATES = 40_000
-"""Ways to choose units, the product of each item type's count + 1, up to which patterns are enumerated."""
 ROUNDS, FRUITLESS_ROUNDS = 30, 3
 """Rounds of column generation, and rounds in a row without a new pattern after which it ends."""
-SEARCH_NODES = 50
-"""Nodes of HiGHS's branch and bound where patterns were generated: the packing is a heuristic one anyhow."""
-SEARCH_NODES_ENUMERATED = 500
-"""Nodes where all patterns are known: most of these programs are solved at the root."""
+SEARCH_NODES = 20
+"""Nodes of HiGHS's branch and bound."""
+MOST_COLUMNS = 200
+"""Patterns in the integer program: the time of its root node grows with them, to half a second for so many."""
 TOLERANCE = 1e-7
 """$/hour by which a reduced cost must be negative, and by which a packing must be cheaper."""
 
@@ -48,8 +48,8 @@ class PatternPacking:
 
 
 def few_states(problem: BinPackingProblem) -> bool:
-    """Whether the problem is small enough for all patterns to be enumerated."""
-    return problem.counts.sum() <= MOST_UNITS and float(np.prod(problem.counts + 1.0)) <= MOST_STATES
+    """Whether the problem is small enough to be packed exactly."""
+    return problem.counts.sum() <= MOST_UNITS and state_count(problem.counts) <= MOST_STATES
 
 
 def pack_by_patterns(
@@ -59,14 +59,25 @@ def pack_by_patterns(
     most = best.cost(problem)
     bins = _find_bins(problem, most)
     program = _CoveringProgram(problem, bins, most)
-    if complete := few_states(problem):
-        columns = _enumerate_patterns(problem, bins)
-        work.enumerated(int(np.prod(problem.counts + 1)), len(bins.price))
-    else:
-        columns = _generate_patterns(program, best, strategies, work)
-    nodes = SEARCH_NODES_ENUMERATED if complete else SEARCH_NODES
-    packed = program.solve(columns, best, nodes, work, complete=complete)
-    return PatternPacking(Packing(_existing_first(problem, packed.packing.bins), packed.packing.left), packed.optimal)
+    least = -INFINITY
+    if few_states(problem):
+        work.enumerated(int(state_count(problem.counts)), bins.types)
+        bin_types = np.array([numbers[0] for numbers in bins.numbers[: bins.types]], dtype=np.int64)
+        exact = pack_exactly(problem, bin_types, program.penalty)
+        if exact is not None:
+            least = program.cost(exact)
+            if least >= program.cost(best) - TOLERANCE:
+                return PatternPacking(_existing_first(problem, best), optimal=True)
+            if _within_limits(problem, exact):
+                return PatternPacking(_existing_first(problem, exact), optimal=True)
+    packing = program.solve(_generate_patterns(program, best, strategies, work), best, work)
+    return PatternPacking(_existing_first(problem, packing), program.cost(packing) <= least + TOLERANCE)
+
+
+def _within_limits(problem: BinPackingProblem, packing: Packing) -> bool:
+    """Whether Provisioners' limits admit the packing's new nodes."""
+    numbers = [one.number for one in packing.bins if not one.existing]
+    return all(float(limit.takes[numbers].sum()) <= limit.left for limit in problem.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +142,6 @@ def _undominated(capacity: Floats, allowed: Bools, takes: Floats) -> list[int]:
     return kept
 
 
-def _enumerate_patterns(problem: BinPackingProblem, bins: _Bins) -> _Columns:
-    """Every maximal pattern of every group of bins.
-
-    units: S x D, all ways to choose up to `counts` units, as a mixed-radix count whose last item type varies fastest.
-    So adding a unit of an item type leads from a state to the one `step[type]` places on.
-    """
-    counts = problem.counts.astype(np.int64)
-    units = np.indices(tuple((counts + 1).tolist())).reshape(len(counts), -1).T
-    step = np.append(np.cumprod((counts + 1)[:0:-1])[::-1], 1).tolist()
-    usage = units @ problem.requests
-    found, groups = [np.zeros((0, len(counts)))], [np.zeros(0, dtype=np.int64)]
-    for group, (capacity, allowed) in enumerate(zip(bins.capacity, bins.allowed, strict=True)):
-        fits = (usage <= capacity + SLACK).all(axis=1) & ~(units[:, ~allowed] > 0).any(axis=1)
-        maximal = fits.copy()
-        maximal[0] = False
-        for item, onwards in enumerate(step):
-            more = np.flatnonzero(fits & (units[:, item] < counts[item]))
-            maximal[more[fits[more + onwards]]] = False
-        found.append(units[maximal].astype(np.float64))
-        groups.append(np.full(len(found[-1]), group, dtype=np.int64))
-    return _Columns(np.concatenate(found), np.concatenate(groups))
-
-
 @dataclass(frozen=True, slots=True)
 class _Relaxation:
     """The linear program's optimum: its objective and duals. worth: D. charge: G, what a bin of each group costs with
@@ -188,26 +176,25 @@ class _CoveringProgram:
         charge[self.bins.types :] -= available
         return _Relaxation(solution.objective, cover, charge)
 
-    def solve(
-        self, columns: _Columns, best: Packing, nodes: int, work: WorkBudget, *, complete: bool
-    ) -> PatternPacking:
-        """The integer program's best packing, or `best`. `complete`: the columns are all maximal patterns there are."""
-        known = self._cost(best)
+    def solve(self, columns: _Columns, best: Packing, work: WorkBudget) -> Packing:
+        """The integer program's best packing, or `best`, of the patterns with the least reduced costs."""
+        known = self.cost(best)
         relaxation = self.relaxed(columns, work)
         gap = known - relaxation.objective
         if gap <= TOLERANCE:
-            return PatternPacking(best, complete)
+            return best
         reduced = relaxation.charge[columns.group] - columns.units @ relaxation.worth
-        kept = np.flatnonzero(reduced <= gap)
+        kept = np.argsort(reduced, kind="stable")[:MOST_COLUMNS]
+        kept = np.sort(kept[reduced[kept] <= gap])
         columns = _Columns(columns.units[kept], columns.group[kept])
-        solution = self._program(columns).solve_integers(nodes)
+        solution = self._program(columns).solve_integers(SEARCH_NODES)
         work.solved_integers(len(kept))
         if solution.values is None or solution.objective >= known - TOLERANCE:
-            return PatternPacking(best, complete and solution.bound >= known - 2 * TOLERANCE)
-        proven = complete and solution.bound >= solution.objective - 2 * TOLERANCE
-        return PatternPacking(self._packing(columns, solution.values[: len(kept)]), proven)
+            return best
+        return self._packing(columns, solution.values[: len(kept)])
 
-    def _cost(self, packing: Packing) -> float:
+    def cost(self, packing: Packing) -> float:
+        """$/hour of new nodes, and the penalty of the units left out."""
         paid = sum(float(self.problem.price[one.number]) for one in packing.bins if not one.existing)
         return paid + float(self.penalty @ packing.left)
 
@@ -246,8 +233,9 @@ class _CoveringProgram:
         return Packing(packed, left)
 
 
-def _existing_first(problem: BinPackingProblem, packed: Sequence[Bin]) -> list[Bin]:
+def _existing_first(problem: BinPackingProblem, packing: Packing) -> Packing:
     """The same bins, with all units on existing nodes that have room there: the objective tells no difference."""
+    packed = packing.bins
     existing = {one.number: one.units.copy() for one in packed if one.existing}
     new = [one for one in packed if not one.existing]
     movable = np.sum([one.units for one in new], axis=0) if new else np.zeros(len(problem.counts))
@@ -266,7 +254,7 @@ def _existing_first(problem: BinPackingProblem, packed: Sequence[Bin]) -> list[B
         movable -= units
         if units.any():
             bins.append(Bin(existing=False, number=one.number, units=units))
-    return bins
+    return Packing(bins, packing.left)
 
 
 class _PatternSet:

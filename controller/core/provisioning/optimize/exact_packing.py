@@ -1,0 +1,191 @@
+"""Pack a small problem optimally, by dynamic programming over the units that are still to be placed.
+
+A state is a number of units of each item type that are still to be placed. States are numbered as a mixed-radix count:
+digit d is the number of units of item type d, its weight is `stride[d]`, and the last digit varies fastest. The largest
+item type is the first digit, because the fewest patterns contain it.
+
+New nodes: some bin holds a unit of the first item type that a state has, so the cheapest way to place a state is the
+cheapest pattern with that item type, and the cheapest way to place what remains. Existing nodes come before the new
+ones, one after the other: each takes one of its patterns, or nothing. A pattern may hold more than what remains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.build import Bin, Packing
+from controller.core.provisioning.optimize.fill import SLACK
+from controller.core.provisioning.resource_space import Bools, Floats, Ints
+
+StateNumbers = NDArray[np.int32]
+
+MOST_STATES = 40_000
+"""States up to which a problem is packed exactly."""
+MOST_STEPS = 6_000_000
+"""Pairs of state and pattern up to which a problem is packed exactly: at most a quarter of a second."""
+
+
+def state_count(counts: Floats) -> float:
+    """Ways to choose up to `counts` units of each item type."""
+    return float(np.prod(counts + 1.0))
+
+
+def pack_exactly(problem: BinPackingProblem, bin_types: Ints, penalty: Floats) -> Packing | None:
+    """The cheapest packing, Provisioners' limits aside; None where it would take more than `MOST_STEPS` steps.
+
+    bin_types: those to choose from. penalty: D, $/hour for each unit left out.
+    """
+    largest = np.max(problem.requests / np.maximum(problem.capacity[bin_types].max(axis=0, initial=0.0), SLACK), axis=1)
+    order = np.argsort(-largest, kind="stable")
+    states = _States(problem, order)
+    new = states.patterns(problem.capacity[bin_types], problem.price[bin_types], problem.allowed[bin_types])
+    new = _Patterns(
+        np.concatenate([new.units, np.eye(len(order), dtype=np.int64)]),
+        np.concatenate([new.price, penalty[order]]),
+        np.concatenate([bin_types[new.bins], np.full(len(order), LEFT_OUT)]),
+    )
+    rows = np.flatnonzero(problem.open_to.any(axis=1))
+    existing = [states.patterns(problem.room[[row]], np.zeros(1), problem.open_to[[row]]) for row in rows.tolist()]
+    program = _Program(states, new, existing)
+    if program.steps > MOST_STEPS:
+        return None
+    program.solve()
+    return program.packing(problem, rows.tolist())
+
+
+LEFT_OUT = -1
+"""In place of a bin type: a unit that is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    """P patterns. units: P x D. price: P, $/hour. bins: P, the bin that each is cheapest in."""
+
+    units: Ints
+    price: Floats
+    bins: Ints
+
+
+class _States:
+    """S states. order: D, the item type of each digit. units: S x D, by digit. usage: W x S, what the units ask for."""
+
+    def __init__(self, problem: BinPackingProblem, order: Ints) -> None:
+        self.order = order
+        self.counts: Ints = problem.counts[order].astype(np.int64)
+        self.shape = tuple((self.counts + 1).tolist())
+        self.units: Ints = np.indices(self.shape).reshape(len(order), -1).T
+        self.stride: Ints = np.append(np.cumprod((self.counts + 1)[:0:-1])[::-1], 1).astype(np.int64)
+        self.usage: Floats = problem.requests[order].T @ self.units.T
+
+    def patterns(self, capacity: Floats, price: Floats, allowed: Bools) -> _Patterns:
+        """The states that a bin holds, and that no more can be added to at the same price; for B bins.
+
+        capacity: B x W. price: B. allowed: B x D, by item type. cheapest: S, the price of the cheapest bin for each.
+        """
+        cheapest, bins = np.full(len(self.units), np.inf), np.zeros(len(self.units), dtype=np.int64)
+        for number in np.argsort(-price, kind="stable").tolist():
+            fits = (self.usage <= capacity[number][:, None] + SLACK).all(axis=0)
+            fits &= ~(self.units[:, ~allowed[number][self.order]] > 0).any(axis=1)
+            cheapest[fits], bins[fits] = price[number], number
+        grid = cheapest.reshape(self.shape)
+        kept = np.isfinite(grid)
+        for digit in range(grid.ndim):
+            fewer, more = _along(digit, slice(None, -1)), _along(digit, slice(1, None))
+            kept[fewer] &= grid[more] > grid[fewer]
+        kept.flat[0] = False
+        states = np.flatnonzero(kept)
+        return _Patterns(self.units[states], cheapest[states], bins[states])
+
+    def remaining(self, states: Ints, patterns: Ints, digit: int = 0) -> StateNumbers:
+        """N x P: the numbers of the states that remain of N states (their numbers) after P patterns (P x D).
+
+        Digits before `digit` count as 0.
+        """
+        remaining = np.zeros((len(states), len(patterns)), dtype=np.int32)
+        for each in range(digit, len(self.stride)):
+            units = self.units[states, each].astype(np.int32)[:, None] - patterns[:, each].astype(np.int32)
+            remaining += np.maximum(units, 0, out=units) * np.int32(self.stride[each])
+        return remaining
+
+
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
+    """An index that takes part of one axis and all of those before it."""
+    return (*(slice(None),) * axis, part)
+
+
+class _Program:
+    """The costs of all states: on new nodes alone, then with the first existing node, the second, and so on."""
+
+    def __init__(self, states: _States, new: _Patterns, existing: list[_Patterns]) -> None:
+        self.states = states
+        self.new = new
+        self.existing = existing
+        self.with_item = [np.flatnonzero(new.units[:, digit]) for digit in range(len(states.counts))]
+        """By digit, the patterns of new nodes that hold a unit of its item type."""
+        self.costs: list[Floats] = []
+
+    @property
+    def steps(self) -> int:
+        """Pairs of state and pattern that `solve` goes through."""
+        blocks = self.states.counts * self.states.stride
+        new = sum(int(block) * len(chosen) for block, chosen in zip(blocks, self.with_item, strict=True))
+        return new + len(self.states.units) * sum(len(patterns.price) for patterns in self.existing[:-1])
+
+    def solve(self) -> None:
+        """Fill the tables of costs; the last existing node needs none, as all units start there."""
+        self.costs.append(self._costs_on_new_nodes())
+        for patterns in self.existing[:-1]:
+            self.costs.append(self._costs_with(patterns))
+
+    def _costs_on_new_nodes(self) -> Floats:
+        """S, $/hour. States whose first digit is d with the value v are `v * stride[d]` and on, as many as the stride.
+
+        What remains of them is among the states of lower values or of later digits, so blocks are filled in this order.
+        """
+        states, costs = self.states, np.zeros(len(self.states.units))
+        for digit in range(len(states.counts) - 1, -1, -1):
+            stride, chosen = int(states.stride[digit]), self.with_item[digit]
+            later = states.remaining(np.arange(stride), self.new.units[chosen], digit + 1)
+            for value in range(1, int(states.counts[digit]) + 1):
+                own = np.maximum(value - self.new.units[chosen, digit], 0) * stride
+                costs[value * stride : (value + 1) * stride] = (costs[later + own] + self.new.price[chosen]).min(axis=1)
+        return costs
+
+    def _costs_with(self, patterns: _Patterns) -> Floats:
+        """S, $/hour, when one more existing node takes a pattern of its own, or nothing."""
+        before = self.costs[-1]
+        remaining = self.states.remaining(np.arange(len(before)), patterns.units)
+        return np.asarray(np.minimum(before, before[remaining].min(axis=1, initial=np.inf)))
+
+    def packing(self, problem: BinPackingProblem, rows: list[int]) -> Packing:
+        """Follow the cheapest choices from all units down to none. rows: the existing nodes' numbers."""
+        state = len(self.states.units) - 1
+        left, packed = np.zeros(len(problem.counts)), list[Bin]()
+        for place in range(len(self.existing) - 1, -1, -1):
+            patterns, costs = self.existing[place], self.costs[place]
+            remaining = np.append(self.states.remaining(np.array([state]), patterns.units)[0], state)
+            after = int(remaining[np.argmin(costs[remaining])])
+            if after != state:
+                packed.append(Bin(existing=True, number=rows[place], units=self._taken(state, after)))
+            state = after
+        while state:
+            chosen = self.with_item[int(np.flatnonzero(self.states.units[state])[0])]
+            remaining = self.states.remaining(np.array([state]), self.new.units[chosen])[0]
+            best = int(np.argmin(self.costs[0][remaining] + self.new.price[chosen]))
+            taken, number = self._taken(state, int(remaining[best])), int(self.new.bins[chosen[best]])
+            if number == LEFT_OUT:
+                left += taken
+            else:
+                packed.append(Bin(existing=False, number=number, units=taken))
+            state = int(remaining[best])
+        return Packing(packed, left)
+
+    def _taken(self, state: int, after: int) -> Floats:
+        """D: units placed on the way from a state to the next, by item type."""
+        taken = np.zeros(len(self.states.order))
+        taken[self.states.order] = self.states.units[state] - self.states.units[after]
+        return taken
