@@ -6,11 +6,13 @@ import re
 import runpy
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("house")  # one worker reads the files
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("bench", "components", "controller", "e2e", "sandbox", "scripts", "tests")
 MOST_MODULES_A_FOLDER = 20
@@ -32,14 +34,17 @@ def python_files(*packages: str) -> Iterator[Path]:
         yield from (path for path in sorted((ROOT / package).rglob("*.py")) if "__pycache__" not in path.parts)
 
 
-def prose() -> Iterator[Path]:
-    """Everything that people read: modules, pages, workflows and the files at the top."""
+@cache
+def prose() -> Mapping[str, str]:
+    """Text of everything that people read, by path: modules, pages, workflows and the files at the top."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     readable = (".py", ".md", ".yaml", ".yml", ".toml", ".json", ".go")
-    for name in listed.splitlines():
-        path = ROOT / name
-        if path.suffix in readable and path.name != "uv.lock" and path != Path(__file__) and path.exists():
-            yield path
+    paths = [ROOT / name for name in listed.splitlines()]
+    return {
+        str(path.relative_to(ROOT)): path.read_text()
+        for path in paths
+        if path.suffix in readable and path.name != "uv.lock" and path != Path(__file__) and path.exists()
+    }
 
 
 def test_a_folder_holds_few_modules() -> None:
@@ -58,7 +63,7 @@ def test_a_module_of_the_controller_is_found_by_its_name_alone() -> None:
     for path in python_files("controller"):
         if path.stem not in PARALLEL:
             places[path.stem].append(str(path.relative_to(ROOT)))
-    assert not {name: found for name, found in places.items() if len(found) > 1}
+    assert not {name: paths for name, paths in places.items() if len(paths) > 1}
 
 
 def test_a_test_file_is_short_enough_to_read() -> None:
@@ -69,9 +74,10 @@ def test_a_test_file_is_short_enough_to_read() -> None:
 @pytest.mark.parametrize("pattern", UNRESOLVABLE)
 def test_no_reference_resolves_nowhere(pattern: str) -> None:
     places = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in prose()
-        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        f"{path}:{number}: {line.strip()}"
+        for path, text in prose().items()
+        if re.search(pattern, text)
+        for number, line in enumerate(text.splitlines(), start=1)
         if re.search(pattern, line)
     ]
     assert not places, UNRESOLVABLE[pattern]
@@ -82,9 +88,9 @@ def test_every_invariant_that_is_cited_stands_in_the_architecture() -> None:
     listed = {int(number) for number in re.findall(r"^(\d+)\. ", invariants, re.MULTILINE)}
     assert listed
     cited = {
-        f"{path.relative_to(ROOT)}: invariant {number}"
-        for path in prose()
-        for number in re.findall(r"\binvariants? (\d+)\b", path.read_text())
+        f"{path}: invariant {number}"
+        for path, text in prose().items()
+        for number in re.findall(r"\binvariants? (\d+)\b", text)
         if int(number) not in listed
     }
     assert not cited

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -25,9 +25,9 @@ from controller.core.guards.spending import LaunchLimits
 from controller.core.machines.interruption_messages import Interruption, Kind
 from controller.core.price_rules import PriceRule
 from controller.runtime import metrics
+from tests.source_trees import READS_SOURCES, ROOT, syntax_trees
 
-pytestmark = pytest.mark.xdist_group("promises")  # one worker parses the sources, not each of them
-ROOT = Path(__file__).parents[1]
+pytestmark = READS_SOURCES
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}
 QUOTED = re.compile(r"`([^`\n]+)`")
@@ -38,10 +38,8 @@ OTHERS = {"karpenter.sh/nodepool", "karpenter.k8s.aws/dry-run"}
 """A later Karpenter's label, which `view` and `convert` read; the name of a launch template that is never made."""
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    folders = (ROOT / "controller", ROOT / "components")
-    return {path: ast.parse(path.read_text()) for folder in folders for path in folder.rglob("*.py")}
+def trees() -> Mapping[Path, ast.Module]:
+    return {**syntax_trees("controller"), **syntax_trees("components")}
 
 
 @cache

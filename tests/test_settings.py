@@ -18,6 +18,7 @@ from controller.core.price_rules import PriceRule
 from controller.errors import ValidationError
 from controller.operator.options import Options
 from controller.settings import Settings
+from tests.source_trees import READS_SOURCES, syntax_trees
 
 SOURCE = Path(inspect.getfile(Settings))
 REQUIRED = {"aws.clusterName": "c"}
@@ -31,12 +32,11 @@ def problems(data: dict[str, str]) -> dict[str, str]:
 
 def reads_of(word: str) -> set[str]:
     """Attributes that the controller's code takes of something called `word`, such as settings or self._settings."""
-    texts = [path.read_text() for path in SOURCE.parent.rglob("*.py") if path != SOURCE]
     return {
         node.attr
-        for text in texts
-        if f"{word}." in text
-        for node in ast.walk(ast.parse(text))
+        for path, tree in syntax_trees("controller").items()
+        if path != SOURCE and f"{word}." in path.read_text()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and re.search(rf"(^|[._]){word}(\.current)?$", ast.unparse(node.value))
     }
 
@@ -47,6 +47,7 @@ def passed_on_to_the_solver() -> set[str]:
     return {node.attr for node in ast.walk(options) if isinstance(node, ast.Attribute)}
 
 
+@READS_SOURCES
 def test_every_row_of_the_table_is_a_field_and_somebody_reads_it() -> None:
     """A key that is parsed, documented and then forgotten is worse than none."""
     keys = {each.name: each.metadata["setting"].key for each in dataclasses.fields(Settings)}

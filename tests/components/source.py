@@ -17,7 +17,7 @@ import boto3
 
 from controller.kube import resources
 from controller.kube.resources import CLUSTER_STATE, PODS, Resource
-from tests.components.stacks import ROOT
+from tests.source_trees import ROOT, syntax_trees
 
 SERVICES = ("ec2", "eks", "ssm", "pricing", "sqs")
 _VERBS = {
@@ -44,16 +44,17 @@ class KubeCall:
 COMMANDS = ROOT / "controller" / "cli"
 
 
-def _modules(*, commands: bool = False) -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted((ROOT / "controller").rglob("*.py")):
+def _modules(*, commands: bool = False) -> Iterator[tuple[Path, ast.Module]]:
+    for path, tree in syntax_trees("controller").items():
         if path.is_relative_to(COMMANDS) is commands:
-            yield path, ast.parse(path.read_text(), str(path))
+            yield path, tree
 
 
-def _calls(tree: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node
+@cache
+def _calls(tree: ast.Module) -> tuple[ast.Call, ...]:
+    """Calls of methods."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return tuple(call for call in calls if isinstance(call.func, ast.Attribute))
 
 
 def _imported(tree: ast.AST) -> set[str]:
@@ -65,13 +66,14 @@ def _imported(tree: ast.AST) -> set[str]:
 def _operations(service: str) -> dict[str, str]:
     """boto3's method → the API's operation, which IAM's action is called after."""
     client = boto3.client(service, region_name="us-east-1")  # type: ignore[call-overload]
-    found: dict[str, str] = client.meta.method_to_api_mapping
-    return found
+    operations: dict[str, str] = client.meta.method_to_api_mapping
+    return operations
 
 
-def aws_actions() -> set[str]:
+@cache
+def aws_actions() -> frozenset[str]:
     """Every action that a boto3 client is asked for, such as ec2:CreateFleet."""
-    found = set()
+    actions = set()
     for call in (call for _, tree in _modules() for call in _calls(tree)):
         assert isinstance(call.func, ast.Attribute)
         receiver = call.func.value
@@ -85,10 +87,11 @@ def aws_actions() -> set[str]:
             assert isinstance(call.args[0], ast.Constant)
             method = str(call.args[0].value)
         if method in operations:
-            found.add(f"{service}:{operations[method]}")
-    return found
+            actions.add(f"{service}:{operations[method]}")
+    return frozenset(actions)
 
 
+@cache
 def kube_calls() -> set[KubeCall]:
     """Every verb that the Kubernetes client is asked for, and the watches of the cluster state."""
     return {KubeCall(r.group, r.plural, verb) for r in CLUSTER_STATE for verb in ("list", "watch")} | _calls_of()
@@ -101,13 +104,13 @@ def command_calls() -> set[KubeCall]:
 
 def _calls_of(*, commands: bool = False) -> set[KubeCall]:
     known = {name: value for name, value in vars(resources).items() if isinstance(value, Resource)}
-    found: set[KubeCall] = set()
+    wanted: set[KubeCall] = set()
     for path, tree in _modules(commands=commands):
         generic = [known[name] for name in _imported(tree) & set(known)]
         for call in _calls(tree):
             assert isinstance(call.func, ast.Attribute)
             if call.func.attr == "evict":
-                found.add(KubeCall(PODS.group, "pods/eviction", "create"))
+                wanted.add(KubeCall(PODS.group, "pods/eviction", "create"))
             if call.func.attr not in _VERBS or not call.args or not isinstance(call.args[0], ast.Name):
                 continue
             name = call.args[0].id
@@ -116,5 +119,5 @@ def _calls_of(*, commands: bool = False) -> set[KubeCall]:
             sub = next((k.value for k in call.keywords if k.arg == "subresource"), None)
             suffix = f"/{sub.value!s}" if isinstance(sub, ast.Constant) else ""
             for each in filter(None, chosen):
-                found |= {KubeCall(each.group, each.plural + suffix, verb) for verb in _VERBS[call.func.attr]}
-    return found
+                wanted |= {KubeCall(each.group, each.plural + suffix, verb) for verb in _VERBS[call.func.attr]}
+    return wanted

@@ -10,7 +10,9 @@ from controller.core.api.settings.settings_table import CONFIG_MAP
 from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
 from controller.operator import options
 from tests.components.source import KubeCall, command_calls, kube_calls
+from tests.source_trees import READS_SOURCES
 
+pytestmark = READS_SOURCES
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
     CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (CONFIG_MAP, rbac.LOGGING, rbac.MEMORY, rbac.DECISIONS)),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-CONTROLLER = Path(__file__).parents[2] / "controller"
+from tests.source_trees import READS_SOURCES, ROOT, syntax_trees
+
+pytestmark = READS_SOURCES
+CONTROLLER = ROOT / "controller"
 MAKES_THREADS = frozenset({"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor"})
 BLOCKS = frozenset({"sleep", "SimpleQueue", "LifoQueue", "PriorityQueue"})
 ELSEWHERE = {
@@ -25,8 +27,8 @@ def called(tree: ast.AST) -> set[str]:
 def test_nothing_outside_runtime_makes_a_thread_a_queue_or_sleeps() -> None:
     blocking = {
         path.relative_to(CONTROLLER).as_posix(): names
-        for path in CONTROLLER.rglob("*.py")
-        if (names := called(ast.parse(path.read_text())) & (MAKES_THREADS | BLOCKS))
+        for path, tree in syntax_trees("controller").items()
+        if (names := called(tree) & (MAKES_THREADS | BLOCKS))
     }
     outside = {name for name in blocking if not name.startswith("runtime/")}
     assert outside <= ELSEWHERE.keys()

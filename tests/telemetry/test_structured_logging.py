@@ -7,16 +7,15 @@ import io
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-import controller
 from controller.errors import ValidationError
 from controller.telemetry.structured_logging import REPEAT_SECONDS, Repeats, configure, set_level
 from tests.manual_clock import ManualClock
+from tests.source_trees import READS_SOURCES, syntax_trees
 
 
 @pytest.fixture(autouse=True)
@@ -152,8 +151,8 @@ LEVEL_METHODS = {"debug", "info", "warning", "error", "exception"}
 
 def spoken() -> Iterator[tuple[str, ast.expr]]:
     """Every message that the controller logs, with its place."""
-    for path in sorted(Path(controller.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in syntax_trees("controller").items():
+        for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Attribute)):
                 continue
             source = ast.unparse(node.func.value)
@@ -161,6 +160,7 @@ def spoken() -> Iterator[tuple[str, ast.expr]]:
                 yield f"{path.name}:{node.lineno}", node.args[0]
 
 
+@READS_SOURCES
 def test_messages_are_constant_and_begin_with_a_capital() -> None:
     """What differs is in the fields: a search for a message finds all of its lines."""
     messages = dict(spoken())

@@ -63,8 +63,9 @@ def run(seed: int) -> tuple[object, ...]:
 
 
 def test_the_same_seed_gives_the_same_ids_prices_and_choices() -> None:
-    assert run(7) == run(7)
-    assert run(7) != run(8)
+    first = run(7)
+    assert run(7) == first
+    assert run(8) != first
 
 
 def test_other_regions_are_motos(sandbox: Sandbox) -> None:

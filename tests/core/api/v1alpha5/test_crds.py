@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ CRDS = Path(__file__).parents[4] / "crds"
 FILES = ("karpenter.sh_provisioners.yaml", "karpenter.k8s.aws_awsnodetemplates.yaml")
 
 
+@cache
 def crd(name: str) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((CRDS / name).read_text(encoding="utf-8"))
     return loaded
