@@ -1,6 +1,6 @@
 """The cloud as the controller sees it: instance types and offerings, instances, and the CloudProvider protocol.
 
-Whatever the shell asks of a cloud is a member of CloudProvider; nothing goes around it.
+Everything that the controller asks of a cloud is a member of CloudProvider.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Offering:
 class InstanceType:
     """An instance type under one Provisioner and node template (its kubelet settings change what is allocatable).
 
-    `requirements` are on the labels that every node of the type has, but zone and capacity type, which
-    the offerings have. allocatable = capacity - overhead, per resource.
+    `requirements` are on the labels that every node of the type has, except zone and capacity type,
+    which the offerings have. allocatable = capacity - overhead, per resource.
     """
 
     name: str
@@ -127,7 +127,7 @@ class TemplateStatus:
     """What an AWSNodeTemplate's selectors match now. An empty tuple: nothing matches. None: the cloud did not answer.
 
     `problems` are for the template's author, or for whoever grants the controller its permissions; `unanswered` are
-    requests that failed for a reason that may pass.
+    requests that failed for a transient reason.
     """
 
     subnets: tuple[tuple[str, str], ...] | None = ()
@@ -147,10 +147,10 @@ class QueueMessage:
 
 
 class InterruptionQueue(Protocol):
-    """Announcements of what the cloud is about to do to instances. A message that is not deleted comes again."""
+    """Messages about interruptions and state changes of instances; one that is not deleted is delivered again."""
 
     def receive(self) -> tuple[QueueMessage, ...]:
-        """Wait a while for messages. Raises CloudError."""
+        """Wait for messages for a limited time. Raises CloudError."""
 
     def delete(self, messages: Iterable[QueueMessage]) -> None:
         """Delete messages that were handled. Raises CloudError."""
@@ -164,11 +164,11 @@ class EmptyQueue:
         return ()
 
     def delete(self, messages: Iterable[QueueMessage]) -> None:
-        """There are none to delete."""
+        """Do nothing: there are no messages."""
 
 
 class TypeSource(Protocol):
-    """The one question that planning asks of a cloud."""
+    """What planning needs of a cloud."""
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """Return the types that this Provisioner's template can launch, offerings priced; unavailable ones are marked.
@@ -216,7 +216,7 @@ class CloudProvider(TypeSource, Protocol):
         """The interruption queue; an EmptyQueue where none is configured."""
 
     def spot_interrupted(self, instance_type: str, zone: str) -> None:
-        """Treat this spot offering as unavailable for a while: an instance of it is being taken back."""
+        """Treat this spot offering as unavailable for a while, since an instance of it is being interrupted."""
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
         """Learn the memory of instance types from initialized nodes.
@@ -225,10 +225,10 @@ class CloudProvider(TypeSource, Protocol):
         """
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:
-        """Add what an earlier process learned. Entries that cannot be read are left out."""
+        """Restore what an earlier process learned; entries that cannot be parsed are ignored."""
 
     def refresh(self) -> None:
-        """Read again what is due of the data the provider caches; a read that fails keeps the earlier content."""
+        """Refresh cached data that is due; where a read fails, the cached data stays."""
 
     def check_permissions(self) -> None:
-        """Try what the controller will do. Raises CloudErrors; CloudUnauthorizedError names all that is refused."""
+        """Try the calls that the controller makes. Raises CloudErrors; CloudUnauthorizedError names those refused."""

@@ -91,7 +91,7 @@ class PriceBook:
             if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):
                 if rule.instances is None:
                     return None
-                unlimited = PriceBook(tuple(one for one in self.rules if one.instances is None))
+                unlimited = PriceBook(tuple(other for other in self.rules if other.instances is None))
                 return Commitment(index, rule.instances, unlimited.price(capacity_type, instance_type, zone, listed))
         return None
 

@@ -1,7 +1,7 @@
 """Accessors for decoded JSON: each returns the type that it names, or an empty value.
 
-The API server checks built-in kinds by their schema; should a field of the wrong type come all the same, it counts as
-absent, so that one odd object never stops the others. Values that many objects share are interned.
+The API server validates built-in kinds by their schema. A field of the wrong type counts as absent all the same, so
+that one malformed object never stops the others. Values that many objects share are interned.
 """
 
 from __future__ import annotations

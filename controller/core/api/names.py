@@ -1,8 +1,8 @@
 """The syntax of Kubernetes names: qualified names, label values, DNS labels.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set and
-https://kubernetes.io/docs/concepts/overview/working-with-objects/names/. Each function answers with what is wrong, or
-with "" for a right name.
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/. Each function returns what is wrong, or ""
+for a valid name.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def parse_pod(obj: Document) -> Pod:
 
 
 def _evicted_for_storage(status: Document) -> bool:
-    """Evicted under disk pressure; a pod that exceeded a limit of its own has another message."""
+    """Evicted under disk pressure; a pod that exceeded its own limit has another message."""
     return text(status.get("reason")) == "Evicted" and _LOW_ON_STORAGE in text(status.get("message"))
 
 
@@ -186,7 +186,7 @@ def readable_resources(value: object) -> Resources:
 
 
 def parse_daemon_set(obj: Document) -> DaemonSet:
-    """An apps/v1 DaemonSet with the pod that its controller would make, its added tolerations included."""
+    """An apps/v1 DaemonSet with the pod that its controller would create, added tolerations included."""
     meta = mapping(obj.get("metadata"))
     namespace, name, uid = text(meta.get("namespace")) or "default", text(meta.get("name")), text(meta.get("uid"))
     template = mapping(mapping(obj.get("spec")).get("template"))

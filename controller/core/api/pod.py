@@ -180,9 +180,9 @@ class Pod:
     ready: bool = False
     resource_version: str = field(default="", compare=False)
     evicted_for_storage: bool = False
-    """Its kubelet ended it because the node was low on ephemeral storage."""
+    """Its kubelet evicted it because the node was low on ephemeral storage."""
     limits: Resources = EMPTY
-    """What its containers may use at most, `pods: 1` included; for display, no plan looks at it."""
+    """What its containers may use at most, `pods: 1` included. For display only: plans do not read it."""
 
     @property
     def key(self) -> PodKey:

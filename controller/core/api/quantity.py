@@ -1,8 +1,8 @@
 """Kubernetes quantities, exactly: text to integers and back, rounded once and upwards.
 
 Rules: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ and the API server's own parser:
-at most nine decimals are kept (finer values round away from zero, so that whoever asks for something gets something),
-and magnitudes are capped at 2**63 - 1 units.
+at most nine decimals are kept (finer values round away from zero, so that no positive request becomes zero), and
+magnitudes are capped at 2**63 - 1 units.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HELP: Final = (
 def nanos(value: str | int | float) -> int:
     """The quantity in exact nano-units, capped at 2**63 - 1 units either way.
 
-    Numbers stand for themselves (`cpu: 1000` in YAML). Raises ValueError, saying what is wrong and what would be right.
+    Accepts numbers too (`cpu: 1000` in YAML). Raises ValueError, saying what is wrong and what would be right.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"{value!r} is not a quantity: {_HELP}")

@@ -1,7 +1,6 @@
-"""Pods grouped into replicas: equal pods cost the planner little more than one.
+"""Group pods into replicas, so that equal pods cost the planner little more than one.
 
-Replicas differ in what the API server gives each of them (name, uid, creation time, resource version) and in nothing
-that scheduling looks at.
+Replicas differ only in what the API server assigns (name, uid, creation time, resource version).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _shared = attrgetter("spec", "labels", "owners", "namespace", "node_name", "phas
 
 
 class Replicas:
-    """Pods with the same spec, labels, owners, namespace, node and phase; `first` stands for all of them."""
+    """Pods with the same spec, labels, owners, namespace, node and phase; `first` represents them."""
 
     __slots__ = ("_pods", "first")
 
@@ -31,7 +30,7 @@ class Replicas:
 
     @property
     def pods(self) -> list[Pod]:
-        """Each by itself, in the order in which they came."""
+        """The pods in the order given."""
         return self._pods
 
     @property
@@ -54,9 +53,9 @@ class Pods(Sequence[Pod]):
 
     @classmethod
     def of(cls, pods: Iterable[Pod]) -> Pods:
-        """Group any pods. Specs, labels and owners are interned when pods are parsed, so that identity tells replicas.
+        """Group any pods. Specs, labels and owners are interned when pods are parsed, and compared by identity.
 
-        A pod with volumes is a group by itself: its claims are its own.
+        A pod with volumes is a group of one: no other pod has its claims.
         """
         if isinstance(pods, Pods):
             return pods
@@ -77,7 +76,7 @@ class Pods(Sequence[Pod]):
         return grouped
 
     def only(self, wanted: Callable[[Pod], bool]) -> Pods:
-        """Those wanted. `wanted` is asked of the first of each group: it may not look at what replicas differ in."""
+        """The groups whose first pod satisfies `wanted`, which may not depend on what replicas differ in."""
         kept = [group for group in self.groups if wanted(group.first)]
         return self if len(kept) == len(self.groups) else Pods(kept)
 

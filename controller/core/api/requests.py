@@ -62,7 +62,7 @@ def _ignore(_problem: str) -> None:
 def _containers(spec: Document, of: Callable[[Document, str, Report], Amounts], report: Report) -> Amounts:
     """Per resource, the greater of containers with sidecars, and of any init container with the sidecars before it.
 
-    `of` is what one container counts with: its requests or its limits.
+    `of` returns what one container counts for: its requests or its limits.
     """
     total: Amounts = {}
     for index, container in enumerate(objects(spec.get("containers"))):

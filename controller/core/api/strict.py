@@ -26,16 +26,16 @@ class Report:
         self._problems: list[Problem] = []
 
     def add(self, path: str, message: str, remedy: str = "") -> None:
-        """One more problem."""
+        """Add a problem."""
         self._problems.append(Problem(path, message, remedy))
 
     def refuse(self, path: str, error: ValueError) -> None:
-        """One more problem: a reader's "what is wrong: what to write"."""
+        """Add a reader's error, whose text is "what is wrong: what to write"."""
         message, _, remedy = str(error).partition(": ")
         self.add(path, message, remedy)
 
     def read(self, path: str, text: str, reader: Callable[[str], T]) -> T | None:
-        """What `reader` makes of the text; None, and a problem, where it raises ValueError or this is no text."""
+        """The text as parsed by `reader`; None, and a problem, if that raises ValueError or `text` is no string."""
         if not isinstance(text, str):
             self.add(path, f"must be a string, not {text!r}", "quote it")
             return None
@@ -47,7 +47,7 @@ class Report:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All so far, each once."""
+        """All problems so far, without duplicates."""
         return tuple(dict.fromkeys(self._problems))
 
 
@@ -106,7 +106,7 @@ class Fields:
         return self._document.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """The value as it stands."""
+        """The value as decoded."""
         return self._document.get(name)
 
     def child(self, name: str, known: Collection[str]) -> Fields:

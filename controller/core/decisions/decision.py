@@ -144,7 +144,7 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
 
 
 def node_details(node: StateNode) -> FrozenMap[str, str]:
-    """What the node of a decision is."""
+    """Instance, type, zone and capacity type of a node."""
     labels, details = node.node.labels, {"instance": node.node.provider_id.rpartition("/")[2]}
     for name, key in (("instance_type", INSTANCE_TYPE), ("zone", ZONE), ("capacity_type", CAPACITY_TYPE)):
         details[name] = labels.get(key, "")
@@ -152,20 +152,17 @@ def node_details(node: StateNode) -> FrozenMap[str, str]:
 
 
 def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
-    """What the instance of a decision is."""
-    own = instance
+    """Instance, type, zone and capacity type of an instance."""
     return FrozenMap(
-        {
-            "instance": own.id,
-            "instance_type": own.instance_type,
-            "zone": own.zone,
-            "capacity_type": own.capacity_type,
-        }
+        instance=instance.id,
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
     )
 
 
 def shortened(decision: Decision) -> Decision:
-    """The same within the bounds of what is kept."""
+    """The decision with its reason and pods cut to what the ledger keeps."""
     count = max(decision.pod_count, len(decision.pods))
     return replace(decision, reason=decision.reason[:MOST_REASON], pods=decision.pods[:MOST_PODS], pod_count=count)
 
@@ -176,7 +173,7 @@ def digest(problem: SchedulingProblem) -> str:
 
 
 def state_digest(snapshot: Snapshot, catalog: Catalog) -> str:
-    """The same of a whole cluster, for what is decided without a plan."""
+    """The digest of a whole cluster, for decisions without a plan."""
     waiting = (pod for pod in snapshot.pods.values() if not pod.node_name)
     return _digest(snapshot, catalog, waiting, snapshot.nodes.values(), snapshot.provisioners.values())
 

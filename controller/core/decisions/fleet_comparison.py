@@ -1,4 +1,4 @@
-"""What our nodes cost, beside what their pods would cost were all packed anew, and beside the lower bound."""
+"""Compare the price of our nodes with that of a fresh pack of their pods, and with its lower bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.core.state.snapshot import StateNode
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """$ an hour: of our nodes that stay, of a fresh pack of their pods, and what no packing undercuts.
+    """$ an hour: of our nodes that stay, of a fresh pack of their pods, and the lower bound of any pack.
 
     `kept` are nodes with pods that a fresh pack has no place for (a limit, a volume, a type no longer on offer): they
     are in all three at their price.
@@ -33,7 +33,7 @@ class Comparison:
 def compare(
     index: SnapshotIndex, catalog: Catalog, options: SolveOptions, skipped: Mapping[str, str] = EMPTY
 ) -> Comparison:
-    """Pack the pods of all our nodes anew, in thought. Nodes of others take what they have room for, as ever."""
+    """Plan the pods of all our nodes from scratch; nodes that are not ours take what fits on them, as usual."""
     snapshot = index.snapshot
     prices = fleet(snapshot, catalog).prices
     staying = {node.name: node for node in owned(snapshot) if not node.leaving and node.name in prices}

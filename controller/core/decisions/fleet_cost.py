@@ -1,4 +1,4 @@
-"""What our nodes cost, at the prices that decisions are made by."""
+"""The price of our nodes, by the catalog that decisions use."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`prices` in $ an hour by node, leaving ones too: they are paid for until they are gone. `unpriced` are nodes of
-    ours whose price nobody knows."""
+    """`prices` in $ an hour by node, leaving ones too: they are paid for until they are gone. `unpriced` are nodes
+    of ours whose price is not known."""
 
     prices: Mapping[str, float]
     unpriced: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Fleet:
 
 
 def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
-    """Every node of ours with its price."""
+    """The prices of all our nodes."""
     types = {name: {entry.name: entry for entry in entries} for name, entries in catalog.items()}
     prices: dict[str, float] = {}
     unpriced = []
@@ -40,18 +40,18 @@ def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
 
 
 def owned(snapshot: Snapshot) -> Iterable[StateNode]:
-    """Nodes that some Provisioner made."""
+    """Nodes of any Provisioner."""
     return (node for node in snapshot.nodes.values() if node.provisioner_name)
 
 
 def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:
-    """What the node's own offering costs, sold out or not; a price of 0 is that of an offering nobody priced."""
+    """The price of the node's own offering, available or not; None where it is not known."""
     labels = node.node.labels
     return node_price_of(instance_type, labels.get(ZONE), labels.get(CAPACITY_TYPE))
 
 
 def node_price_of(instance_type: InstanceType | None, zone: str | None, capacity_type: str | None) -> float | None:
-    """The same of an offering; None where it is not known."""
+    """The price of an offering; None where it is not known (a listed price of 0)."""
     for offering in instance_type.offerings if instance_type else ():
         if (offering.zone, offering.capacity_type) == (zone, capacity_type):
             return offering.price or None

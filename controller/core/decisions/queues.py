@@ -1,4 +1,4 @@
-"""What waits in the cluster, and since when: pods for a node, nodes to come up, nodes to end."""
+"""Queues of the cluster: pods that wait for a node, nodes that start, nodes that terminate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a decision stands on: a digest of the cluster that it was made in, and what our nodes cost before and after it.
+"""The inputs of a decision: a digest of the cluster state, and the price of our nodes before and after it.
 
-A plan knows its own problem and tells both itself. For every other decision they come from the newest snapshot: whoever
-decides about a node marks it in the thread that owns the state, after a last look at that very snapshot.
+Decisions of a plan bring both along. For others they come from the newest snapshot, which is the one decided on: nodes
+are marked for removal in the thread that owns the state, after a last check of that snapshot.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ class Standing:
 
     @classmethod
     def of(cls, snapshot: Snapshot, catalog: Catalog) -> Standing:
-        """With the digest worked out."""
+        """Compute the digest."""
         return cls(snapshot, catalog, state_digest(snapshot, catalog))
 
     def still_of(self, snapshot: Snapshot, catalog: Catalog) -> bool:
-        """Whether nothing changed since."""
+        """Whether it describes this snapshot and catalog."""
         return self.snapshot.version == snapshot.version and self.catalog == catalog
 
     def prices(self, gone: Collection[str]) -> dict[str, float]:
-        """$ an hour of each node of ours that has a price. Of those that leave, `gone` count no more: their removal is
-        on record. The others do, for nobody decided it yet."""
+        """$ an hour of each of our nodes that has a price, without leaving nodes in `gone` (removals on record)."""
         prices = fleet(self.snapshot, self.catalog).prices
         nodes = self.snapshot.nodes
         return {name: price for name, price in prices.items() if not (name in gone and nodes[name].leaving)}
 
     def completed(self, decision: Decision, gone: Collection[str]) -> Decision:
-        """The decision with its inputs' digest and prices, as far as it lacks them. `gone`: see `prices`."""
+        """The decision with digest and prices added where it lacks them. `gone`: see `prices`."""
         if not decision.inputs:
             decision = replace(decision, inputs=self._inputs(decision))
         if decision.price_before is not None:
@@ -58,13 +57,13 @@ class Standing:
         return replace(decision, price_before=before, price_after=after)
 
     def _inputs(self, decision: Decision) -> str:
-        """What is noted on the node itself (when it became empty, that it drifted) is an input, too."""
+        """The digest, and the annotations of its node (since when it is empty, that it drifted)."""
         node = self.snapshot.nodes.get(decision.subject.partition("/")[2])
         notes = [] if node is None else sorted(node.node.annotations.items())
         return hashlib.sha256(repr((self.digest, notes)).encode()).hexdigest()[:16]
 
     def _listed(self, decision: Decision) -> float | None:
-        """The price of what the decision says it is about, where it is no node, or no node yet."""
+        """The catalog's price of the offering in the decision's details, where there is no node (yet)."""
         own = decision.details
         types = self.catalog.get(decision.provisioner, ())
         entry = next((each for each in types if each.name == own.get("instance_type")), None)

@@ -1,4 +1,4 @@
-"""Consolidation: removals that save money, made when they were worth it for a while."""
+"""Consolidation: removals that save money, made if they are still worth it after a settling time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConsolidationTimes:
     """`settle_seconds`: a removal is made when it is still worth it after so long (Karpenter v0.27: 15 s).
 
     `quiet_seconds`: where nothing changed, a new search begins after so long, since prices may have changed (Karpenter
-    v0.27: 5 min). `search_seconds`: between two looks of one search.
+    v0.27: 5 min). `search_seconds`: between two passes of one search.
     """
 
     settle_seconds: float = 15.0
@@ -34,7 +34,7 @@ class ConsolidationTimes:
 
 
 class Consolidation:
-    """The method. It remembers how far its search came, and which removals it found and when (monotonic seconds)."""
+    """The method. It keeps the cursor of its search, and the removals that settle with their (monotonic) times."""
 
     name = CONSOLIDATION
 
@@ -43,16 +43,16 @@ class Consolidation:
         self._most = most_simulations
         self._cursor = BEGIN
         self._settling: dict[frozenset[str], tuple[Command, float]] = {}
-        """Removals that were found, by names of their nodes, oldest first, each with the time at which it was found."""
+        """Removals to settle, by names of their nodes, oldest first, with the (monotonic) time of their decision."""
         self._quiet: tuple[int, float] | None = None
-        """The snapshot's version at which a search ended without a result, and until when none begins on it."""
+        """(version of the snapshot on which a search ended without a result, until when no search begins on it)."""
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, _now: float) -> bool:
         """Whether consolidation may still take the node."""
         return consolidatable(candidate)
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The first removal that was found a while ago and still holds; else look for more."""
+        """The first removal that has settled and is still worth it; else search for more."""
         eligible = sum(map(consolidatable, given.candidates))
         if (command := self._settled(given)) is not None:
             return Proposal((command,), eligible=eligible, again_seconds=self._again_seconds())
@@ -79,7 +79,7 @@ class Consolidation:
         return self._quiet is not None and self._quiet[0] == given.snapshot.version and given.monotonic < self._quiet[1]
 
     def _search(self, given: MethodInput) -> SearchResult:
-        """One look for removals; what it finds has to settle first."""
+        """One pass of the search; the removals that it decides have to settle first."""
         for command, _ in self._settling.values():
             given.gate.grant(command.candidates)
         free = [

@@ -3,7 +3,7 @@
 Any number of nodes may be replaced by any number (Karpenter v0.27: by one at most), since a simulation is judged by its
 price alone. Empty nodes first. Then sets of one Provisioner's nodes, from the largest that the disruption budgets allow
 down to pairs, of the nodes that waste most for what their removal disrupts. Then single nodes, first those that may
-save most. A removal that cannot be worth it is refused without a simulation (cost_screen.py). One look makes a limited
+save most. A removal that cannot be worth it is refused without a simulation (cost_screen.py). One pass makes a limited
 number of simulations, and the next continues where it ended, so that every node is judged in the end (Karpenter v0.27
 starts again each time).
 """
@@ -29,7 +29,7 @@ from controller.core.deprovisioning.worth import Totals, Worth, best_case_refusa
 UNDERUTILIZED = "underutilized"
 """The reason in disruption budgets."""
 MOST_SIMULATIONS = 48
-"""In one look: some tenths of a second for a thousand nodes."""
+"""In one pass: some tenths of a second for a thousand nodes."""
 MOST_IN_A_SET = 100
 """The limit of later Karpenter versions (multi-node consolidation)."""
 _COUNTED = ("cpu", "memory")
@@ -39,7 +39,7 @@ _COUNTED = ("cpu", "memory")
 class Cursor:
     """How far a search has come: Provisioners whose sets were judged, and nodes that were judged alone, by name.
 
-    Names and not positions, because nodes come and go between two looks, and their order changes.
+    Names and not positions, because nodes and their order change between two passes.
     """
 
     provisioners: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ BEGIN: Final = Cursor()
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """`commands` have no node in common. `kept`: nodes that were judged and stay, with the reason; `blocked`: nodes
-    that the gate refuses. `cursor`: where the next look continues; BEGIN when every node was judged."""
+    that the gate refuses. `cursor`: where the next pass continues; BEGIN when every node was judged."""
 
     commands: tuple[Command, ...] = ()
     kept: tuple[tuple[Candidate, str], ...] = ()
@@ -79,19 +79,20 @@ def find(
     cursor: Cursor = BEGIN,
     most: int = MOST_SIMULATIONS,
 ) -> SearchResult:
-    """One look, with `most` simulations. `resting`: workloads that cool down: their pods are not moved."""
-    look = _Look(simulator, gate, totals_of(candidates), most)
-    eligible = look.eligible(candidates, resting)
-    empty = list(look.remove_empty([candidate for candidate in eligible if not candidate.pods]))
+    """One pass with at most `most` simulations. `resting`: workloads that cool down, whose pods are not moved."""
+    search = _SearchPass(simulator, gate, totals_of(candidates), most)
+    eligible = search.eligible(candidates, resting)
+    empty = list(search.remove_empty([candidate for candidate in eligible if not candidate.pods]))
     busy = sorted((c for c in eligible if c.pods and c.price is not None), key=_by_waste)
-    after = look.continue_from(cursor, busy)
-    return SearchResult((*empty, *look.commands), tuple(look.kept), tuple(look.blocked), after, look.simulations)
+    after = search.continue_from(cursor, busy)
+    commands, kept, blocked = (*empty, *search.commands), tuple(search.kept), tuple(search.blocked)
+    return SearchResult(commands, kept, blocked, after, search.simulations)
 
 
 def judge(
     removed: Sequence[Candidate], everyone: Sequence[Candidate], simulator: Simulator, gate: Gate
 ) -> SearchResult:
-    """Judge one removal by what is known now: its command, or the reason why it is not made (any more)."""
+    """Judge one removal now: its command, or the reason why it is not made (any more)."""
     if not removed:
         return SearchResult()
     for candidate in removed:
@@ -111,8 +112,8 @@ def judge(
     )
 
 
-class _Look:
-    """One look of a search. `least_prices`: the cost screen's answers, by names of the removed nodes."""
+class _SearchPass:
+    """One pass of a search. `least_prices`: the cost screen's answers, by names of the removed nodes."""
 
     def __init__(self, simulator: Simulator, gate: Gate, totals: Totals, most: int) -> None:
         self.simulator, self.gate, self.totals, self.most = simulator, gate, totals, most
@@ -195,7 +196,7 @@ class _Look:
                 break
             judged.append(candidate.name)
             if self.gate.refusal(candidate) is not None:
-                continue  # a set of this look has it
+                continue  # removed with a set of this pass
             if (refusal := self.gate.over_budget([candidate], UNDERUTILIZED)) is not None:
                 self.blocked.append((candidate, refusal.reason))
                 continue

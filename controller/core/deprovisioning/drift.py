@@ -3,8 +3,8 @@
 Karpenter v0.27 detects a changed AMI only. Here each node carries, in annotations, a hash of its Provisioner and of its
 node template as they were when it was launched; requirements are checked against the node's labels, so that a changed
 requirement that the node meets replaces nothing. A node without hashes (adopted, or launched by an older version) gets
-the present ones, since nobody knows what it was launched from. While no node of a Provisioner is free of drift, one
-node at a time is replaced: an AMI whose nodes do not join costs one replacement.
+the present ones, since what it was launched from is not known. While all nodes of a Provisioner have drifted, one at a
+time is replaced (the canary), so that an AMI whose nodes do not join costs one replacement.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NodeChecks(Protocol):
     """Compares nodes with what would be launched today."""
 
     def reason(self, candidate: Candidate, snapshot: Snapshot) -> str:
-        """Why the node has drifted; empty when it has not, or nobody knows."""
+        """Why the node has drifted; empty when it has not, or that is not known."""
 
     def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> Mapping[str, str]:
         """Annotations that the node should get."""
@@ -77,7 +77,7 @@ class Drift:
         return bool(self._checks.reason(candidate, snapshot))
 
     def decide(self, given: MethodInput) -> Proposal:
-        """Replace the first drifted node that may go, and give nodes the hashes that they lack."""
+        """Replace the first drifted node that may be removed, and annotate nodes with the hashes that they lack."""
         snapshot = given.snapshot
         reasons = {each.name: self._checks.reason(each, snapshot) for each in given.candidates}
         drifted = [candidate for candidate in given.candidates if reasons[candidate.name]]
@@ -142,7 +142,7 @@ def network_reason(
     instance: CloudInstance, template: AWSNodeTemplate, subnets: Collection[str], groups: Collection[str]
 ) -> str:
     """Why an instance's subnet or security groups (ids) are not those its template selects; empty when they are, or
-    when nobody knows. What an unchanged selector finds changes with tags in AWS, which the hash does not see.
+    when that is not known. What an unchanged selector matches changes with tags in AWS, which no hash covers.
     """
     if subnets and instance.subnet_id and instance.subnet_id not in subnets:
         return f"subnet {instance.subnet_id} is not what AWSNodeTemplate {template.name} selects any more"
@@ -154,9 +154,9 @@ def network_reason(
 
 
 def due_nodes(drifted: Iterable[Candidate], everyone: Iterable[Candidate], snapshot: Snapshot) -> list[Candidate]:
-    """Drifted nodes that may be replaced now, the oldest first: one canary while a Provisioner has no other kind.
+    """Drifted nodes that may be replaced now, the oldest first: one canary where all of a Provisioner's have.
 
-    A canary is under way while a drift command of the Provisioner is on record; that one failed is the hold-back's.
+    A canary is under way while a drift command of the Provisioner is on record; back-off handles one that failed.
     """
     by_age = sorted(drifted, key=lambda candidate: (candidate.node.node.created, candidate.name))
     names = {candidate.name for candidate in by_age}

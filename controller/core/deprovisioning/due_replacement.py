@@ -1,4 +1,4 @@
-"""Replace the first due node that may go, whatever that costs: how expiration and drift decide."""
+"""Replace the first due node that may be removed, at any price: how expiration and drift decide."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import Command
 
 MOST_SIMULATIONS = 5
-"""In one look."""
+"""In one pass."""
 
 
 class DueReplacement:
-    """Goes through due nodes, some in each look, so that nodes that cannot go do not hide those behind them.
+    """Simulate due nodes, a few in each pass, so that nodes that cannot be removed do not block those after them.
 
     `method` as in Command.method, `reason` as in disruption.REASONS.
     """
@@ -24,10 +24,10 @@ class DueReplacement:
         self._reason = reason
         self._most = most_simulations
         self._skip = 0
-        """How many of the nodes that pass the gate earlier looks simulated without a result."""
+        """How many of the nodes that pass the gate earlier passes simulated without a result."""
 
     def decide(self, given: MethodInput, due: Sequence[Candidate], because: Callable[[Candidate], str]) -> Proposal:
-        """The command for the first of `due` that may go; `because` is a node's reason in words."""
+        """The command for the first of `due` that may be removed; `because` is a node's reason in words."""
         blocked: list[tuple[Candidate, str]] = []
         command, simulated, passed = None, 0, 0
         for candidate in due:

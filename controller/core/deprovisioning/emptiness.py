@@ -25,7 +25,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 EMPTY_NODES = "empty"
 """The reason in disruption budgets."""
 NOMINATED_RETRY_SECONDS = 30.0
-"""A nominated node is looked at again after this long (Karpenter v0.27's value)."""
+"""A nominated node is judged again after this long (Karpenter v0.27's value)."""
 
 
 class EmptinessAction(Enum):
@@ -39,7 +39,7 @@ class EmptinessAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EmptinessVerdict:
-    """`requeue_seconds`: when to look again though nothing changed; 0: only when something changes."""
+    """`requeue_seconds`: when to decide again even if nothing changes; 0: only on a change."""
 
     action: EmptinessAction
     reason: str
@@ -52,11 +52,11 @@ class Emptiness:
     name = EMPTINESS
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, now: float) -> bool:
-        """Whether the node's time is over."""
+        """Whether the node has been empty for its TTL."""
         return verdict(candidate.node, candidate.provisioner, now).action is EmptinessAction.DELETE
 
     def decide(self, given: MethodInput) -> Proposal:
-        """Delete every node whose time is over, a command each; stamp those that became empty, and clear old stamps."""
+        """Delete each node that was empty for its TTL; stamp nodes that became empty, and clear old stamps."""
         commands: list[Command] = []
         blocked: list[tuple[Candidate, str]] = []
         annotations: list[NodeAnnotations] = []

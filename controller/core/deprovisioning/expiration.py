@@ -1,7 +1,7 @@
 """Expiration: nodes older than their Provisioner's ttlSecondsUntilExpired are replaced, the oldest first.
 
 Karpenter v0.27 marks expired nodes with `karpenter.sh/voluntary-disruption: expired` first. Here age alone decides, and
-the annotation is how a user has a node replaced now. Karpenter v0.27 removes an expired node whose pods fit nowhere;
+users set the annotation to have a node replaced now. Karpenter v0.27 removes an expired node whose pods fit nowhere;
 here it stays, and an event says so.
 """
 
@@ -33,11 +33,11 @@ class Expiration:
         self._replacement = DueReplacement(EXPIRATION, EXPIRED)
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, now: float) -> bool:
-        """Whether its time is over."""
+        """Whether the node has expired."""
         return _is_expired(candidate, now)
 
     def decide(self, given: MethodInput) -> Proposal:
-        """Replace the first expired node that may go; look again when the next one expires."""
+        """Replace the first expired node that may be removed; decide again when the next one expires."""
         expired = [candidate for candidate in given.candidates if _is_expired(candidate, given.now)]
         expired.sort(key=lambda candidate: (expires_at(candidate), candidate.name))
         proposal = self._replacement.decide(given, expired, because)
@@ -45,7 +45,7 @@ class Expiration:
 
 
 def expires_at(candidate: Candidate) -> float:
-    """Unix seconds; infinite: never. A node that a user marked is due since it was made."""
+    """Unix seconds; infinite: never. A node that a user marked is due since its creation."""
     created = candidate.node.node.created
     if candidate.node.node.annotations.get(_ANNOTATION) == EXPIRED:
         return created

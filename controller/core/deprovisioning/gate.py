@@ -25,7 +25,7 @@ from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot, StateNode
 
 PASSING_REFUSALS = frozenset({"leaving", "engaged", "nominated", "starting"})
-"""Kinds of refusal that end by themselves: no event is published for them."""
+"""Kinds of refusal that are temporary: no event is published for them."""
 DEFAULT_BUDGET: Final = Budget(count=None, share=0.10)
 
 
@@ -47,7 +47,7 @@ class Allowance:
 
 @dataclass(slots=True)
 class Gate:
-    """The gate for one snapshot; it counts what it granted. `now` is Unix seconds.
+    """The gate for one snapshot; it counts the nodes granted. `now` is Unix seconds.
 
     `budgets`: disruption budgets of Provisioners without their own.
     """
@@ -58,7 +58,7 @@ class Gate:
     _engaged: frozenset[str] = frozenset()
     _total: Counter[str] = field(default_factory=Counter)
     _going: Counter[str] = field(default_factory=Counter)
-    """Nodes, and nodes on their way out, by Provisioner."""
+    """Nodes, and nodes that are leaving or in a command, by Provisioner."""
     _pod_budgets: defaultdict[str, list[PodDisruptionBudget]] = field(default_factory=lambda: defaultdict(list))
     """By namespace."""
 

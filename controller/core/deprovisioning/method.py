@@ -2,7 +2,7 @@
 
 Expiration, drift, emptiness and consolidation implement `Method`. A method decides and never acts: what it proposes
 has passed the gate (gate.py), and the one executor (controller.reconcilers.deprovisioning.executor) carries it out.
-A method may remember from one look to the next how far it came; what must survive the process is kept on the nodes.
+A method may keep its progress from one pass to the next; what must survive the process is kept on the nodes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 @dataclass(frozen=True, slots=True)
 class MethodInput:
-    """One look at the cluster. `now` is Unix seconds; `monotonic` seconds on a clock that never jumps, for durations.
+    """The input of one pass. `now` is Unix seconds; `monotonic` seconds on a clock that never jumps, for durations.
 
     `held_back`: names of nodes that the method leaves alone for a while, since it failed on them or on others of their
-    Provisioner. `required`: nodes that a guard needs as they are, by name, with the reason.
+    Provisioner. `required`: nodes that a guard keeps, by name, with the reason.
     """
 
     simulator: Simulator
@@ -38,13 +38,13 @@ class MethodInput:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What all of it was made from."""
+        """The snapshot of the simulator."""
         return self.simulator.snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAnnotations:
-    """Annotations to write on a node: None takes one off."""
+    """Annotations to write on a node: None removes one."""
 
     node: StateNode
     values: Mapping[str, str | None]
@@ -53,11 +53,11 @@ class NodeAnnotations:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a method asks for. `commands` have no node in common; one that cannot be begun now is decided anew later.
+    """What a method proposes. `commands` have no node in common; one that cannot begin now is decided anew later.
 
     `blocked`: candidates that the method would remove and must not now, with the reason. `kept`: candidates that it
-    judged and leaves, with the reason. `eligible`: how many nodes it would remove if nothing stood in the way.
-    `again_seconds`: when to look again though nothing changed; infinite: no need.
+    judged and leaves, with the reason. `eligible`: how many nodes it would remove if nothing prevented it.
+    `again_seconds`: when to decide again even if nothing changes; infinite: never.
     """
 
     commands: tuple[Command, ...] = ()
@@ -69,14 +69,14 @@ class Proposal:
 
 
 class Method(Protocol):
-    """A reason to remove nodes that work."""
+    """A reason to remove nodes voluntarily."""
 
     @property
     def name(self) -> str:
         """As in Command.method."""
 
     def wanted(self, candidate: Candidate, snapshot: Snapshot, now: float, /) -> bool:
-        """Whether it still asks for the node's removal at `now` (Unix seconds); asked again before the deletion."""
+        """Whether the node should still be removed at `now` (Unix seconds); called again before the deletion."""
 
     def decide(self, given: MethodInput) -> Proposal:
-        """What to do by what is known now."""
+        """The proposal for this pass."""

@@ -19,7 +19,7 @@ CONSOLIDATION: Final = "consolidation"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`method`: name of the method that decided it; `reason`: one of REASONS of budgets; `because`: it in words."""
+    """`method`: name of the method that decided it; `reason`: one of disruption.REASONS; `because`: it in words."""
 
     method: str
     reason: str
@@ -27,7 +27,7 @@ class Command:
     candidates: tuple[Candidate, ...]
     replacements: tuple[PlannedNode, ...] = ()
     solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
-    """What the replacements were planned in; judged before they are launched."""
+    """The problem and plan of the replacements; audited before they are launched."""
 
     @property
     def action(self) -> str:

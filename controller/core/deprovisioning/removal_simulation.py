@@ -1,8 +1,8 @@
 """Simulate the removal of nodes: where their pods would go, and which nodes would have to be launched.
 
-Pods of nodes that leave already, and of nodes that other commands remove, are placed too, so that the room they will
-take is not counted as free; so are pending pods. A pending pod that cannot be placed never blocks a removal (Karpenter
-v0.27 stops all consolidation for it): its own node is provisioning's business.
+Pods of nodes that leave already, of nodes that other commands remove, and pending pods are placed too, so that the room
+they will take does not count as free. A pending pod that cannot be placed never blocks a removal (Karpenter v0.27 stops
+all consolidation for it).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
 
 MOST_NAMED = 5
-"""Pods or nodes that a message names."""
+"""Limit on the pods or nodes that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Outcome:
     targets: tuple[str, ...] = ()
     problem: str = ""
     solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
-    """What the replacements were planned in."""
+    """The problem and plan of the replacements."""
 
     @property
     def price(self) -> float:

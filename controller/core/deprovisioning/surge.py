@@ -13,7 +13,7 @@ from typing import Any, Final
 from controller.core.api.pod import Pod
 
 RESTARTED_FOR: Final = "karpenter.sh/restarted-for"
-"""On a Deployment's pod template: the id of the command that began the last rollout, so that it begins one only."""
+"""On a Deployment's pod template: the id of the command that began the last rollout, so that it begins only one."""
 _DEFAULT_SHARE: Final = "25%"
 """Kubernetes' default of maxSurge and maxUnavailable."""
 
@@ -21,7 +21,7 @@ _DEFAULT_SHARE: Final = "25%"
 def may_surge(pod: Pod) -> bool:
     """Whether the pod serves and has no volume, which would be attached to one node at a time.
 
-    A pod that is not Ready has nothing to lose, and its rollout would not succeed either: it is evicted.
+    A pod that is not Ready is evicted: it serves nothing, and its rollout would not succeed either.
     """
     return pod.ready and not pod.volumes and not pod.terminating
 

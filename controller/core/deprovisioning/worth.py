@@ -2,7 +2,7 @@
 
 The score of a removal is the share of the nodes' price that it saves over the share of their disruption cost that it
 causes: saving 10 % by moving 10 % of the pods scores 1. A removal below the threshold is not made. Karpenter v0.27
-consolidates for any saving, so that nodes in full use are swapped for cents; the opt-in policy `Balanced` of later
+consolidates for any saving, so that fully used nodes are replaced for cents; the opt-in policy `Balanced` of later
 versions weighs the same two shares.
 """
 
@@ -46,7 +46,7 @@ class Worth:
     replacements: tuple[PlannedNode, ...] = ()
     refusal: str = ""
     solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
-    """What the replacements were planned in."""
+    """The problem and plan of the replacements."""
 
 
 def totals_of(candidates: Iterable[Candidate]) -> Totals:

@@ -1,9 +1,9 @@
-"""Room kept free for pods that are yet to come: units of a size, or a share of what is used, always or at set times.
+"""Headroom: room kept free for future pods, as units of a size or a share of use, always or at set times.
 
 The annotation `karpenter.sh/headroom` on a Provisioner holds a JSON list. An entry has `cpu` and `memory` of a unit and
 their `count`, or `percent` of what the pods on the Provisioner's nodes request; and optionally `schedule` (five cron
-fields, UTC) with `duration`. A unit is a pod that nobody made: it is planned for like any other, and real pods take its
-room as soon as they come.
+fields, UTC) with `duration`. A unit is planned for like a pending pod; real pods take its room as soon as
+they arrive.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def _units(entry: Headroom, provisioner: str, snapshot: Snapshot) -> Iterator[Re
     nodes = snapshot.nodes_of(provisioner)
     used = total(pod.spec.requests for node in nodes for pod in node.pods if not pod.daemon)
     cpu = used.get("cpu", 0) * entry.percent // 100
-    count = -(-cpu // 1000)  # units of a core at most: they fit wherever the pods do
+    count = -(-cpu // 1000)  # units of one core at most, which fit wherever the pods do
     if count:
         memory = used.get("memory", 0) * entry.percent // 100
         yield from [FrozenMap({"cpu": -(-cpu // count), "memory": memory // count})] * count
 
 
 def _pod(provisioner: str, name: str, amounts: Resources, now: float) -> Pod:
-    """Its uid has the time in it: a launch for it is never taken for an earlier one."""
+    """The uid contains the time, so that a launch for it never has the token of an earlier one."""
     spec = PodSpec(
         requests=FrozenMap({**{key: amount for key, amount in amounts.items() if amount}, "pods": 1}),
         node_selector=FrozenMap({PROVISIONER_NAME: provisioner}),

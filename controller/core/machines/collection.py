@@ -1,8 +1,8 @@
-"""Instances without a Node and Nodes without an instance: what to adopt, what to terminate, what to delete.
+"""Garbage collection: instances without a Node, and Nodes without an instance.
 
-EC2's tags are the write-ahead record of launches. Whatever a controller that died left behind is found
-here: a young instance without a Node gets its Node, an old one that never joined is terminated. Nothing is decided
-from one absent answer alone: the caller asks the cloud and the API server again about each item before it acts.
+Tags in EC2 are the write-ahead record of launches, by which this recovers from a controller's crash: a young instance
+without a Node gets its Node (adoption), an old one that never joined is terminated. No single absent answer decides:
+the caller asks the cloud and the API server again about each item before it acts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 @dataclass(frozen=True, slots=True)
 class CollectionTimes:
-    """`registration_seconds`: an instance that has not joined by then is given up (later Karpenter: 15 min).
+    """`registration_seconds`: an instance that has not joined by then is terminated (later Karpenter: 15 min).
 
     `consistency_seconds`: younger than this, absence from the cloud's or the API server's answers proves nothing.
     """

@@ -1,8 +1,8 @@
-"""Consistency: what is not as it should be with a node of ours, for its user to know. Nothing is removed for it.
+"""Consistency checks on nodes, reported to users; nothing is removed for them.
 
-The three checks, their names and their numbers are Karpenter v0.27's. A node that never registers is garbage
-collection's to remove; this tells of those that registered and stop short of service, leave and cannot, or are smaller
-than their type.
+The three checks, their names and thresholds are Karpenter v0.27's: nodes that registered and do not initialize, nodes
+whose termination is blocked, and nodes smaller than their instance type. Nodes that never register are removed by
+garbage collection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TERMINATION = "Termination"
 NODE_SHAPE = "NodeShape"
 INITIALIZES_WITHIN_SECONDS = 3600.0
 LEAST_SHARE = 0.90
-"""Of what its type promises, for every resource."""
+"""Of the capacity of the instance type, for every resource."""
 
 
 @dataclass(frozen=True, slots=True)

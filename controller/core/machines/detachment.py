@@ -1,7 +1,8 @@
-"""Volumes that must be detached before their instance goes, lest their pods wait six minutes for them elsewhere.
+"""Volumes that must be detached before their instance is terminated.
 
-Kubernetes detaches a volume of a node that is gone by force only after `maxWaitForUnmountDuration` (6 minutes); of one
-whose instance still runs, the CSI driver detaches it in seconds. The later peer waits in the same way.
+Kubernetes detaches the volumes of a node that is gone only after `maxWaitForUnmountDuration` (6 minutes), while their
+pods wait elsewhere. As long as the instance runs, the CSI driver detaches them in seconds. Later Karpenter versions
+wait too.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ def attached(
 ) -> tuple[str, ...]:
     """Names of volumes still attached to a drained node, sorted; `attachments` are VolumeAttachment documents.
 
-    Those of `pods` that stay on the node until its end (daemons and static pods) are not waited for: nobody takes them
-    off.
+    Volumes of `pods` that stay until the node's end (daemons and static pods) do not count: they are never detached.
     """
     claims = {(pod.namespace, volume.claim_name) for pod in pods if not holds(pod, now) for volume in pod.volumes}
     kept = {name for name, volume in snapshot.volumes.items() if volume.claim in claims}

@@ -1,7 +1,7 @@
-"""Breaks the loop of pods that fill a node's disk: no further node of that size is launched or nominated for them.
+"""Break the loop of pods that fill a node's disk: no further node of that size is launched or nominated for them.
 
-The pods are planned as if they requested more ephemeral storage than the largest node had that was too small. So a
-larger disk is the cure without anybody telling us: the next plan finds nodes that hold them.
+The pods are planned as if they requested more ephemeral storage than the largest node that was too small. Once a larger
+disk is configured, the next plan places them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from controller.core.state.snapshot import Snapshot
 
 
 def loop_of(snapshot: Snapshot, pod: Pod) -> StorageLoop | None:
-    """The loop that the pod would go on with: its owner's, as long as it requests what the evicted ones did."""
+    """The loop that the pod would continue: its owner's, while it requests what the evicted pods did."""
     loop = snapshot.storage_loops.get(pod.owners[0].uid) if pod.owners else None
     return loop if loop is not None and pod.spec.requests.get(STORAGE, 0) == loop.declared_bytes else None
 
 
 def with_learned_storage(snapshot: Snapshot) -> Snapshot:
-    """The snapshot in which waiting pods of a loop request what is known not to have been enough, and a byte more."""
+    """The snapshot in which waiting pods of a loop request one byte more than what was too little."""
     if not snapshot.storage_loops:
         return snapshot
     specs: dict[PodSpec, PodSpec] = {}
@@ -37,7 +37,7 @@ def with_learned_storage(snapshot: Snapshot) -> Snapshot:
 
 
 def cure(loop: StorageLoop, snapshot: Snapshot) -> str:
-    """What happens, and what ends it, in one sentence for the user."""
+    """What happens and how to end it, in one sentence for the user."""
     provisioner = snapshot.provisioners.get(loop.provisioner)
     template = provisioner.provider_ref if provisioner is not None else None
     where = f"AWSNodeTemplate {template}" if template else f"the node template of Provisioner {loop.provisioner}"

@@ -1,8 +1,8 @@
-"""Interruption messages: what EventBridge puts in the queue about instances, and what each asks for.
+"""Interruption messages: parse what EventBridge puts into the queue about instances.
 
 Sources: EC2 user guide "Spot Instance interruption notices", "EC2 instance rebalance recommendations", "Monitor
-instance state changes"; AWS Health user guide "Event schema". Kinds, conditions and event reasons are Karpenter v0.27's
-(v0.27). Beyond it, a spot warning has a deadline, two minutes after it was given, that the drain keeps to.
+instance state changes"; AWS Health user guide "Event schema". Kinds, conditions and event reasons are those of
+Karpenter v0.27. In addition, a spot warning sets a deadline for the drain, two minutes after the warning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Interruption:
 
     @property
     def deadline(self) -> float | None:
-        """When the instance will be gone at the latest, Unix seconds; None when nobody says."""
+        """When the instance ends at the latest, Unix seconds; None if that is not announced."""
         return self.at + SPOT_WARNING_SECONDS if self.kind is Kind.SPOT_INTERRUPTION else None
 
     @property
@@ -66,7 +66,7 @@ _NO_OP: Final = Interruption(Kind.NO_OP)
 
 
 def parse_message(body: str) -> Interruption:
-    """A message's body; kinds that are none of ours are no-ops. Raises ValueError for what is no event."""
+    """Parse a message's body; other kinds of events are no-ops. Raises ValueError if it is no EventBridge event."""
     if not body.strip():
         return _NO_OP
     try:

@@ -22,8 +22,8 @@ def launch_token(
 ) -> str:
     """32 hex digits that name a plan item: this Provisioner, this generation of the template, these pods.
 
-    A controller that restarts and plans the same item gets the same token, so that the cloud answers with the
-    instance that was launched already. `taken` are the tokens of nodes that exist: an item that is planned although
+    A controller that restarts and plans the same item gets the same token, so that the cloud returns the instance that
+    was launched already. `taken` are the tokens of nodes that exist: an item that is planned although
     its node is there (the pods turned out not to fit) is another item, and gets the next token.
     """
     parts = [
@@ -42,18 +42,18 @@ def launch_token(
 
 
 def tokens_in_use(snapshot: Snapshot) -> frozenset[str]:
-    """Launch tokens of every node there is, leaving ones too."""
+    """Launch tokens of all nodes, leaving ones included."""
     tokens = (node.node.annotations.get(LAUNCH_TOKEN, "") for node in snapshot.nodes.values())
     return frozenset(token for token in tokens if token)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPolicy:
-    """What the launches of a removal command differ in from those for pending pods."""
+    """How launches for a removal command differ from those for pending pods."""
 
     leaving: frozenset[str] = frozenset()
-    """Nodes that go once the launched ones run: limits and on-demand mix do not count them, and may be exceeded while
-    both run."""
+    """Nodes that are removed once the launched ones run: limits and on-demand mix do not count them, so that both may
+    exceed them together for a while."""
     own_tokens: frozenset[str] = frozenset()
     """Launch tokens that the command has on record: a planned node whose token is among them and whose node exists is
     not launched again."""
@@ -63,7 +63,7 @@ class LaunchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What one planned node may be launched as, the planned offering first; or nothing, and why."""
+    """The offerings that one planned node may be launched as, the planned one first; or none, with the reason."""
 
     planned: PlannedNode
     offerings: tuple[PricedOffering, ...] = ()
@@ -75,9 +75,9 @@ def allot(
 ) -> tuple[Allotment, ...]:
     """Share out what the Provisioner's limits still allow on top of `used` among its planned nodes.
 
-    This is the second gate: the plan kept the limits of the snapshot it saw, which may be some seconds old. Planned
-    types come first, in the order of the plan. What they leave over is shared evenly: an alternative may be larger
-    than the planned type by that share at most, so that whatever the cloud picks, no limit is exceeded.
+    The plan kept the limits of its snapshot, which may be some seconds old; this checks them again. Planned types are
+    granted first, in the order of the plan. The rest is shared evenly: an alternative may exceed the planned type by
+    that share at most, so that no limit is exceeded whichever offering the cloud picks.
     """
     granted: list[PlannedNode] = []
     refused: dict[int, str] = {}

@@ -1,8 +1,7 @@
 """The Node object of a launched instance, and what an existing Node lacks of it.
 
-The controller makes the Node itself, before the kubelet joins (as Karpenter v0.27 does): pods
-are counted on it at once. A kubelet that registers first is not wrong either: the same document then says what to
-add.
+The controller creates the Node before the kubelet joins (as Karpenter v0.27 does), so that pods count on it at once. If
+the kubelet registers first, the same document is used to add what the Node lacks.
 """
 
 from __future__ import annotations
@@ -42,11 +41,10 @@ def taint_document(taint: Taint) -> dict[str, str]:
 def node_labels(
     instance: CloudInstance, provisioner: Provisioner | None, planned: Mapping[str, str] = EMPTY
 ) -> dict[str, str]:
-    """Labels of the instance's Node: what the cloud says wins, then what the plan settled, then the Provisioner's
-    own.
+    """Labels of the instance's Node; the cloud's take precedence, then the plan's, then the Provisioner's.
 
-    The hostname is the node's name, as kubelets on EC2 report it: topology over hostnames counts the node from the
-    start.
+    The hostname is the node's name, as kubelets on EC2 report it, so that topology over hostnames counts the node at
+    once.
     """
     own = provisioner.labels if provisioner else EMPTY
     name = provisioner.name if provisioner else instance.provisioner_name
@@ -63,7 +61,7 @@ def node_document(
     """The Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
     status.
 
-    `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations of ours.
+    `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations.
     """
     annotations = {**provisioner.annotations, **marks}
     token = token or instance.tags.get(LAUNCH_TOKEN, "")
@@ -87,7 +85,7 @@ def node_document(
 def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """A merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
 
-    Labels and annotations that exist keep their value: the kubelet and users know better. Finalizers of others stay.
+    Labels and annotations that exist keep their value. Finalizers of others stay.
     The owner becomes the Provisioner alone (as in Karpenter v0.27). Taints are not added: the kubelet registered with
     them, and one that was removed since was removed on purpose. A patch that replaces a list carries the
     resourceVersion it was made from, so that a list that changed meanwhile is not overwritten.

@@ -1,4 +1,4 @@
-"""What a Provisioner's nodes have together, for status.resources, and what its limits still allow."""
+"""The total capacity of a Provisioner's nodes (status.resources), and whether its limits allow more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.core.state.snapshot import Snapshot
 
 
 def total(parts: Iterable[Resources]) -> Resources:
-    """The sum; resources that come to nothing are left out."""
+    """The sum; resources whose sum is 0 are left out."""
     amounts: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():

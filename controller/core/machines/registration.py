@@ -1,4 +1,4 @@
-"""Registration and initialization: what a joined node still needs, and when it counts as ready for pods."""
+"""Registration and initialization: what a joined node still lacks, and when it may take pods."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def joined(node: Node) -> bool:
 
 
 def needs_instance(node: Node) -> bool:
-    """A node that registered by itself, without what only its instance can tell: labels, and the launch token.
+    """Whether the node registered by itself and lacks what only its instance tells: labels and the launch token.
 
-    The token is what a command knows its replacement by: without it the node would be taken for an empty one.
+    A command recognises its replacements by the token; without it, the node would count as empty.
     """
     unnamed = node.labels.get(INITIALIZED) != "true" and LAUNCH_TOKEN not in node.annotations
     return unnamed or any(key not in node.labels for key in (CAPACITY_TYPE, INSTANCE_TYPE, ZONE))
@@ -54,7 +54,7 @@ def registration_patch(
 ) -> dict[str, Any]:
     """One merge patch with all that the node lacks: finalizer, owner, labels of a self-registered node, initialized.
 
-    `from_instance` is the document of `documents.node_document` when the instance was looked up. Empty: nothing to
+    `from_instance` is the document of `node_documents.node_document` when the instance was looked up. Empty: nothing to
     do.
     """
     wanted = from_instance or {

@@ -1,4 +1,4 @@
-"""What the watches say: one change of one kind, with its objects as decoded JSON."""
+"""A change that a watch reports: its kind and its objects as decoded JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ChangeType(Enum):
     DELETED = "DELETED"
     REPLACED = "REPLACED"
     LEARNED = "LEARNED"
-    """The API server's answer to our own write: known before the watch tells, and kept until it does."""
+    """The API server's response to our own write: known before the watch reports it, and kept until then."""
 
 
 @dataclass(frozen=True, slots=True)

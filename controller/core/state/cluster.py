@@ -1,12 +1,11 @@
-"""The cluster as the watches have told it so far; `snapshot()` gives what everything else reads.
+"""The cluster state: applies the changes that watches report, and publishes immutable snapshots.
 
-One thread owns a `Cluster`: it applies changes and publishes snapshots. A snapshot shares with the one before all that
-did not change: maps of untouched kinds, and StateNodes of untouched nodes. A change of nothing that the controller
-reads (most heartbeats and status updates) gives a snapshot with the new resource versions under the old `version`, so
-that it wakes nobody.
+One thread owns a `Cluster`. A snapshot shares everything unchanged with the one before: maps of kinds, and StateNodes.
+A change of nothing that the controller reads (most heartbeats and status updates) gives a snapshot with new resource
+versions under the old `version`, so that it wakes no loop.
 
-Nominations and deletion marks live here alone, in memory, by node name: they may come before the node is known, they
-survive every update of it, and they go with it.
+Nominations and deletion marks exist only here, in memory, by node name: they may precede the node, survive its updates,
+and end with it.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ class Cluster:
         return tuple(sorted(kind for kind in self._watched if not self._stores[kind].synced))
 
     def apply(self, change: Change) -> tuple[InvalidObject, ...]:
-        """Take a change in. Returns the objects that are refused, each once per error; they raise nothing.
+        """Apply a change. Returns the objects that are refused, each once per error.
 
-        Raises KeyError for a kind that is not in KINDS: the caller's mistake.
+        Raises KeyError for a kind that is not in KINDS.
         """
         store = self._stores[change.kind]
         was_synced = store.synced
@@ -86,7 +85,7 @@ class Cluster:
     def nominate(self, node_name: str, until: float, pods: Iterable[Pod] = ()) -> None:
         """Pods are expected on this node until then (Unix seconds); a later time extends an earlier one.
 
-        With `pods`, the nomination ends as soon as no pod that nodes were nominated for waits any more.
+        With `pods`, the nomination ends as soon as none of the pods of any nomination waits.
         """
         known: Mapping[PodKey, Pod] = self._stores["Pod"].values()
         named = tuple(pods)
@@ -94,18 +93,18 @@ class Cluster:
         self._touch_all(self._nominations.nominate(node_name, until, waiting if named else None))
 
     def expire(self, now: float) -> None:
-        """Forget nominations that ran out by `now` (Unix seconds)."""
+        """End nominations that expired by `now` (Unix seconds)."""
         self._touch_all(self._nominations.expire(now))
 
     def mark_for_deletion(self, names: Iterable[str]) -> None:
-        """These nodes are about to go: they take no more pods."""
+        """Mark nodes that will be removed: they take no more pods."""
         for name in names:
             if name not in self._marked:
                 self._marked.add(name)
                 self._touch(name)
 
     def unmark(self, names: Iterable[str]) -> None:
-        """These nodes stay after all."""
+        """Take the marks of these nodes off again."""
         for name in names:
             if name in self._marked:
                 self._marked.remove(name)
@@ -213,7 +212,7 @@ class Cluster:
             self._note_eviction(delta.new)
 
     def _note_eviction(self, pod: Pod) -> None:
-        """Who of the same owner there is, and how large the disk was that did not suffice."""
+        """Record the eviction with the pods of the same owner and the size of the disk that was too small."""
         node: Node | None = self._stores["Node"].values().get(pod.node_name)
         if node is None or not pod.owners:
             return

@@ -17,7 +17,7 @@ EPHEMERAL_TAINTS = frozenset(
         ("node.kubernetes.io/unreachable", "", "NoSchedule"),
     }
 )
-"""(key, value, effect) of what the node controller puts on and takes off by itself: no reason for one more node."""
+"""(key, value, effect) of taints that the node controller adds and removes: no reason to launch another node."""
 
 
 def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:

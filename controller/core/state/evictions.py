@@ -1,8 +1,8 @@
 """Detect loops of pods that fill their node's disk, are evicted and are created again, by their owner.
 
-A kubelet under disk pressure evicts pods (Kubernetes, "Node-pressure eviction"); their owner makes new ones, and these
-meet the same disk. One eviction proves little. When a pod that did not exist at the first eviction is evicted too, it
-is a loop, and the nodes that were tried are known to be too small for it, whatever the pod requests.
+A kubelet under disk pressure evicts pods (Kubernetes, "Node-pressure eviction"); their owner creates new ones, which
+fill the same disk. A single eviction is no loop. When a pod that did not exist at the first eviction is evicted too, it
+is one, and the nodes tried so far are known to be too small, whatever the pod requests.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from controller.core.api.pod import OwnerReference, Pod
 
 STORAGE = "ephemeral-storage"
 MAX_OWNERS = 1000
-"""Owners remembered; the eldest goes first."""
+"""Owners remembered; the oldest is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLoop:
-    """An owner whose pods were evicted for storage in round after round."""
+    """An owner whose pods were evicted for storage again and again."""
 
     namespace: str
     owner: OwnerReference
@@ -42,7 +42,7 @@ class _Record:
 
 
 class StorageEvictions:
-    """Notes evictions as they are seen. A process that starts anew sees a loop in its next round."""
+    """Record evictions, in memory: a restarted process detects a loop in its next round."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
@@ -54,9 +54,10 @@ class StorageEvictions:
         return self._loops
 
     def note(self, pod: Pod, siblings: Iterable[str], provisioner: str, allocatable_bytes: int) -> bool:
-        """A pod was evicted for storage; whether a loop is new or changed. `siblings` are the uids of its owner's pods.
+        """Record a pod evicted for storage. Returns whether a loop is new or changed.
 
-        Pods without an owner are not made again, and other requests than before are another try.
+        `siblings` are the uids of its owner's pods. Pods without an owner are ignored, since nothing recreates them;
+        changed requests start a new count.
         """
         if not pod.owners or pod.daemon or allocatable_bytes <= 0:
             return False

@@ -17,7 +17,7 @@ class Nominations:
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
         self._by_time: set[str] = set()
-        """Nominated for no pods in particular: these end by time alone."""
+        """Nodes nominated for no pods in particular: only time ends these."""
         self._waiting: dict[PodKey, str] = {}
         """uids of pods that wait, by key."""
 
@@ -39,7 +39,7 @@ class Nominations:
         return (node_name,)
 
     def pod_changed(self, key: PodKey, new: Pod | None) -> tuple[str, ...]:
-        """A pod was bound, ended, was replaced by another of its name, or went."""
+        """Update after a pod was bound, finished, was deleted, or was replaced by another of its name."""
         uid = self._waiting.get(key)
         if uid is None or (new is not None and new.uid == uid and not new.node_name and not new.terminal):
             return ()

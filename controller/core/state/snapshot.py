@@ -64,7 +64,7 @@ class StateNode:
 
 @dataclass(frozen=True, slots=True)
 class InvalidObject:
-    """A Provisioner or node template that breaks rules: it takes no part, and says why."""
+    """A Provisioner or node template that breaks rules and is therefore ignored."""
 
     kind: str
     name: str

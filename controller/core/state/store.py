@@ -1,11 +1,11 @@
-"""The parsed objects of one kind, current in whatever order their events came.
+"""The parsed objects of one kind, kept current whatever the order of events.
 
-The rules of order rest on what Kubernetes promises. A uid never comes back, so an object whose uid was deleted is not
+The rules follow from Kubernetes' guarantees. A uid is never reused, so an object whose uid was deleted is not
 resurrected by a late event. Resource versions of one kind grow, and since v1.35 may be compared as integers
 (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions); where one is not a decimal number,
-the order of arrival holds. A list is the truth: it sets the store, whatever was there (a control plane restored from
-a backup counts from a lower version), but for answers to our own writes that are newer than the list; these outlive
-one list.
+the order of arrival holds. A list replaces the content of the store (a control plane restored from a backup
+counts from a lower version), except for responses to our own writes that are newer than the list; these survive one
+list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _MAX_TOMBSTONES = 20_000
-"""Deleted uids remembered; an event that is later than this many deletions of its kind does not happen."""
+"""Deleted uids remembered; no event arrives later than this many deletions of its kind."""
 
 MALFORMED = (NodelessError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """What a parser raises on a document that is not what its kind says."""
@@ -32,7 +32,7 @@ MALFORMED = (NodelessError, ValueError, TypeError, LookupError, AttributeError, 
 
 @dataclass(slots=True)
 class _Meta:
-    """What tells an object's events apart. `learned`: put by our own write, not yet seen by the watch."""
+    """Identity and version of an object. `learned`: from our own write, not yet reported by the watch."""
 
     uid: str
     resource_version: str
@@ -43,7 +43,7 @@ class _Meta:
 class Delta(Generic[K, V]):
     """One key's value before and after; None: absent, or refused. `reborn`: another object (uid) of the same name.
 
-    `quiet`: nothing differs that the controller reads, but for the resource version (a heartbeat, say).
+    `quiet`: nothing that the controller reads differs except the resource version (such as a heartbeat).
     """
 
     key: K
@@ -90,7 +90,7 @@ class Store(Generic[K, V]):
         return self._frozen
 
     def apply(self, change: Change) -> tuple[list[Delta[K, V]], list[InvalidObject]]:
-        """Take a change in. Returns what became of the values, and the objects that were refused for the first time."""
+        """Apply a change. Returns the changed values, and the objects refused with a new error."""
         deltas: list[Delta[K, V]] = []
         refused: list[InvalidObject] = []
         if change.type is ChangeType.REPLACED:
