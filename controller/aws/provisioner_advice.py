@@ -5,26 +5,17 @@ Karpenter v0.27 silently ignored settings that the user data of an AMI family ca
 
 from __future__ import annotations
 
-from controller.aws.amifamily.family import AMIFamily
+from controller.aws.amifamily.family import KUBELET_MEMBERS, AMIFamily
 from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import KubeletConfiguration, Provisioner
 from controller.settings import Settings
 
 _MEMBERS = {
+    **KUBELET_MEMBERS,
     "clusterDNS": "cluster_dns",
     "containerRuntime": "container_runtime",
-    "cpuCFSQuota": "cpu_cfs_quota",
-    "evictionHard": "eviction_hard",
-    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
-    "evictionSoft": "eviction_soft",
-    "evictionSoftGracePeriod": "eviction_soft_grace_period",
-    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
-    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
-    "kubeReserved": "kube_reserved",
     "maxPods": "max_pods",
-    "podsPerCore": "pods_per_core",
-    "systemReserved": "system_reserved",
 }
 """Member of kubeletConfiguration → attribute."""
 

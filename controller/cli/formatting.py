@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rich.table import Table
 from rich.text import Text
 
 HOURS_A_MONTH = 730.0
@@ -31,6 +34,19 @@ def percent(share: float, digits: int = 0) -> str:
 def count(number: int, noun: str) -> str:
     """1 pod, 2 pods, 1,000 pods."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def tally(counts: Mapping[str, int], separator: str = ", ") -> str:
+    """shop/api ×2, shop/web ×1; sorted by name."""
+    return separator.join(f"{name} ×{number}" for name, number in sorted(counts.items()))
+
+
+def titled_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+    """A table without lines, its title on the left; `right`: columns of numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
 
 
 def bar(share: float, cells: int = BAR_CELLS) -> Text:

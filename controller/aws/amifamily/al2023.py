@@ -5,11 +5,12 @@ Source: awslabs/amazon-eks-ami, nodeadm (API node.eks.aws/v1alpha1). Karpenter v
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
+from controller.aws.amifamily.family import KUBELET_MEMBERS, AMIFamily, Bootstrap, ImageAlias, default_device, needs
 from controller.aws.amifamily.user_data import Part, merge_mime
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.errors import NodeTemplateError
@@ -78,20 +79,10 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def _from_provisioner(kubelet: KubeletConfiguration) -> dict[str, Any]:
-    maps = {
-        "systemReserved": kubelet.system_reserved,
-        "kubeReserved": kubelet.kube_reserved,
-        "evictionHard": kubelet.eviction_hard,
-        "evictionSoft": kubelet.eviction_soft,
-        "evictionSoftGracePeriod": kubelet.eviction_soft_grace_period,
-    }
+    members = {name: getattr(kubelet, attribute) for name, attribute in KUBELET_MEMBERS.items()}
     return {
-        "podsPerCore": kubelet.pods_per_core,
-        **{name: dict(sorted(value.items())) or None for name, value in maps.items()},
-        "evictionMaxPodGracePeriod": kubelet.eviction_max_pod_grace_period,
-        "imageGCHighThresholdPercent": kubelet.image_gc_high_threshold_percent,
-        "imageGCLowThresholdPercent": kubelet.image_gc_low_threshold_percent,
-        "cpuCFSQuota": kubelet.cpu_cfs_quota,
+        name: (dict(sorted(value.items())) or None) if isinstance(value, Mapping) else value
+        for name, value in members.items()
     }
 
 

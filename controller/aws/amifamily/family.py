@@ -15,6 +15,20 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 GIB = 2**30
 
+KUBELET_MEMBERS = {
+    "podsPerCore": "pods_per_core",
+    "systemReserved": "system_reserved",
+    "kubeReserved": "kube_reserved",
+    "evictionHard": "eviction_hard",
+    "evictionSoft": "eviction_soft",
+    "evictionSoftGracePeriod": "eviction_soft_grace_period",
+    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
+    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
+    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
+    "cpuCFSQuota": "cpu_cfs_quota",
+}
+"""Members of kubeletConfiguration that the kubelet's own configuration has too → attribute."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:

@@ -76,10 +76,10 @@ class Batcher(Generic[I, R]):
         else:
             batch.done.wait()
         if batch.error is not None:
-            raise _own(batch.error)
+            raise copy.copy(batch.error)  # threads must not share a traceback
         result = batch.results[item]
         if isinstance(result, CloudError):
-            raise _own(result)
+            raise copy.copy(result)
         return result
 
     def _lead(self, batch: _Batch[I, R]) -> None:
@@ -114,8 +114,3 @@ class Batcher(Generic[I, R]):
         with self._lock:
             if self._open is batch:
                 self._open = None
-
-
-def _own(error: BaseException) -> BaseException:
-    """A copy for one caller: threads must not share a traceback."""
-    return copy.copy(error)

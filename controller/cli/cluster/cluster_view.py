@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.cli.cluster.decision_log import decisions, prices_on_record
-from controller.cli.cluster.node_facts import Prices, capacity_type
+from controller.cli.cluster.node_facts import Prices, offering_of
 from controller.cli.cluster.simulation import node_prices
 from controller.cli.inputs.objects import Objects, kube_client, read_cluster, read_objects
 from controller.cli.inputs.scenario import cluster_of
 from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, RegionCatalog, Source, source_for, unpriced_source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs, CatalogView
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import INSTANCE_TYPE, ZONE
 from controller.core.api.strict import Report
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build
@@ -65,8 +64,7 @@ class ClusterView:
         """$ an hour by (instance type, zone, capacity type), for the catalog and for every existing node."""
         prices = dict(node_prices(self.view.types))
         for node in self.snapshot.nodes.values():
-            labels = node.node.labels
-            key = (labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels))
+            key = offering_of(node)
             if key not in prices and (price := self.source.prices.price(*key)) is not None:
                 prices[key] = price
         return prices

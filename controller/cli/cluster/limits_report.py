@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from controller.cli.cluster.cluster_view import ClusterView
-from controller.cli.cluster.simulation import price_of
+from controller.cli.cluster.node_facts import price_of
 from controller.cli.formatting import money
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND

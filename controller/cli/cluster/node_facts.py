@@ -47,7 +47,7 @@ class NodeFacts:
 def node_facts(node: StateNode, prices: Prices, now: float) -> NodeFacts:
     """The facts of a node; `now` in Unix seconds."""
     labels = node.node.labels
-    kind, zone, capacity = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels)
+    kind, zone, capacity = offering_of(node)
     return NodeFacts(
         name=node.name,
         instance_type=kind or ("fargate" if capacity == FARGATE else "?"),
@@ -56,12 +56,23 @@ def node_facts(node: StateNode, prices: Prices, now: float) -> NodeFacts:
         owner=owner(labels),
         state=state(node),
         age_seconds=now - node.node.created if node.node.created else 0.0,
-        price_per_hour=prices.get((kind, zone, capacity)),
+        price_per_hour=price_of(node, prices),
         pods=len(node.pods),
         allocatable=node.allocatable,
         requested=requested(node.pods),
         labels=labels,
     )
+
+
+def offering_of(node: StateNode) -> tuple[str, str, str]:
+    """(instance type, zone, capacity type) by the node's labels: its key in Prices."""
+    labels = node.node.labels
+    return labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels)
+
+
+def price_of(node: StateNode, prices: Prices) -> float | None:
+    """$/hour of a node; None when unknown."""
+    return prices.get(offering_of(node))
 
 
 def capacity_type(labels: Mapping[str, str]) -> str:

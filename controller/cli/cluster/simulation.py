@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from controller.cli.cluster.node_facts import Prices, price_of
 from controller.cli.inputs.scenario import Scenario
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
-from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.cloud import InstanceType, TypeSource
 from controller.core.provisioning import PlannedNode, SchedulingPlan, SchedulingProblem, solve
@@ -16,7 +15,6 @@ from controller.core.provisioning.bound.gap import Gap, explain_gap
 from controller.core.provisioning.bound.lower_bound import Bound, bound
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import build
-from controller.core.state.snapshot import StateNode
 from controller.runtime.executors import ThreadExecutors
 
 
@@ -90,25 +88,11 @@ def _planned_types(problem: SchedulingProblem, plan: SchedulingPlan) -> Mapping[
 def existing_price(problem: SchedulingProblem) -> float | None:
     """$/hour of the existing nodes; None when the price of one is unknown."""
     prices = node_prices(problem.catalog)
-    total = 0.0
-    for node in problem.nodes:
-        price = price_of(node, prices)
-        if price is None:
-            return None
-        total += price
-    return total
+    known = [price for node in problem.nodes if (price := price_of(node, prices)) is not None]
+    return sum(known) if len(known) == len(problem.nodes) else None
 
 
-def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Mapping[tuple[str, str, str], float]:
-    """$/hour by (instance type, zone, capacity type)."""
-    prices: dict[tuple[str, str, str], float] = defaultdict(float)
-    for types in catalog.values():
-        for each in types:
-            prices.update({(each.name, o.zone, o.capacity_type): o.price for o in each.offerings})
-    return dict(prices)
-
-
-def price_of(node: StateNode, prices: Mapping[tuple[str, str, str], float]) -> float | None:
-    """$/hour of a node; None when unknown."""
-    labels = node.node.labels
-    return prices.get((labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand")))
+def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Prices:
+    """The prices of all offerings in a catalog."""
+    every = (each for types in catalog.values() for each in types)
+    return {(each.name, offer.zone, offer.capacity_type): offer.price for each in every for offer in each.offerings}

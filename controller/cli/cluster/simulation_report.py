@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent
+from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent, tally, titled_table
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning import PlannedNode
@@ -92,9 +92,14 @@ class NodeGroup:
 
     @property
     def zones(self) -> str:
-        """Nodes by zone: `us-east-1a ×2, us-east-1b ×1`, or the only zone."""
-        counts = Counter(node.offering.zone for node in self.nodes)
-        return ", ".join(f"{zone} ×{number}" if len(counts) > 1 else zone for zone, number in sorted(counts.items()))
+        """See `zones_of`."""
+        return zones_of(self.nodes)
+
+
+def zones_of(nodes: Iterable[PlannedNode]) -> str:
+    """Nodes by zone: `us-east-1a ×2, us-east-1b ×1`, or the only zone."""
+    counts = Counter(node.offering.zone for node in nodes)
+    return tally(counts) if len(counts) > 1 else next(iter(counts), "")
 
 
 def groups(simulation: Simulation) -> tuple[NodeGroup, ...]:
@@ -122,7 +127,7 @@ def workload_of(pod: Pod) -> str:
 def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
     """Pods by workload."""
     pods = simulation.pods
-    return dict(sorted(Counter(workload_of(pods[key]) if key in pods else "/".join(key) for key in keys).items()))
+    return Counter(workload_of(pods[key]) if key in pods else "/".join(key) for key in keys)
 
 
 def show(simulation: Simulation, console: Console, *, wide: bool = False) -> None:
@@ -167,13 +172,6 @@ def _closing(simulation: Simulation) -> str:
     return "\n".join(lines)
 
 
-def _table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table
-
-
 def _row(table: Table, *cells: str | Text) -> None:
     """Add cells as plain text: brackets in names are not rich markup."""
     table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
@@ -181,7 +179,7 @@ def _row(table: Table, *cells: str | Text) -> None:
 
 def _nodes_table(simulation: Simulation) -> Table:
     right = ("Nodes", "$/h", "$/month", "Pods")
-    table = _table(
+    table = titled_table(
         "New nodes", "Nodes", "Type", "Capacity", "Provisioner", "Zones", "Pods", "CPU", "Memory", "$/h", "$/month",
         right=right,
     )  # fmt: skip
@@ -202,12 +200,11 @@ def _nodes_table(simulation: Simulation) -> Table:
 
 
 def _wide_table(simulation: Simulation) -> Table:
-    table = _table(
+    table = titled_table(
         "New nodes", "Type", "Capacity", "Zone", "Provisioner", "$/h", "CPU", "Memory", "Pods", right=("$/h",)
     )
     for group in groups(simulation):
         for node in group.nodes:
-            pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(simulation, node.pods).items())
             _row(
                 table,
                 node.offering.instance_type,
@@ -216,16 +213,15 @@ def _wide_table(simulation: Simulation) -> Table:
                 node.provisioner,
                 money(node.offering.price),
                 *(bar(use(simulation, (node,), name)) for name in SHOWN),
-                pods,
+                tally(by_workload(simulation, node.pods)),
             )
     return table
 
 
 def _existing_table(simulation: Simulation) -> Table:
-    table = _table("On existing nodes", "Node", "Pods")
+    table = titled_table("On existing nodes", "Node", "Pods")
     for each in simulation.plan.existing:
-        pods = ", ".join(f"{name} ×{number}" for name, number in by_workload(simulation, each.pods).items())
-        _row(table, each.node, pods)
+        _row(table, each.node, tally(by_workload(simulation, each.pods)))
     return table
 
 
@@ -239,7 +235,7 @@ def unplaced_by_reason(simulation: Simulation) -> tuple[tuple[str, Mapping[str, 
 
 
 def _unplaced_table(simulation: Simulation) -> Table:
-    table = _table("Cannot be placed", "Pods", "Why")
+    table = titled_table("Cannot be placed", "Pods", "Why")
     for reason, workloads in unplaced_by_reason(simulation):
-        _row(table, "\n".join(f"{name} ×{number}" for name, number in workloads.items()), reason)
+        _row(table, tally(workloads, "\n"), reason)
     return table

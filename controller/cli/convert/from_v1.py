@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from controller.cli.convert.to_v1 import (
@@ -12,7 +11,9 @@ from controller.cli.convert.to_v1 import (
     NODE_POOL_LABEL,
     PROVISIONER_LABEL,
     SAME_IN_CLASS,
+    Conversion,
     Converted,
+    name_of,
 )
 from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.duration import duration_seconds
@@ -32,22 +33,19 @@ ANYTHING = {OS: ("linux",), ARCH: ("amd64", "arm64"), CAPACITY_TYPE: ("on-demand
 DEFAULT_EXPIRY = "720h"
 
 
-@dataclass(slots=True)
-class FromV1:
-    """One conversion."""
-
-    losses: list[str] = field(default_factory=list)
+class FromV1(Conversion):
+    """One conversion from v1."""
 
     def convert(self, documents: Iterable[Document]) -> Converted:
         """AWSNodeTemplates, then the Provisioners that refer to them."""
         documents = tuple(documents)
-        classes = {_name(each): each for each in documents if each.get("kind") == "EC2NodeClass"}
+        classes = {name_of(each): each for each in documents if each.get("kind") == "EC2NodeClass"}
         templates = [self._template(name, mapping(each.get("spec"))) for name, each in classes.items()]
         pools = [each for each in documents if each.get("kind") == "NodePool"]
         return Converted((*templates, *(self._provisioner(each, classes) for each in pools)), tuple(self.losses))
 
     def _provisioner(self, pool: Document, classes: Mapping[str, Document]) -> dict[str, Any]:
-        own, spec = f"NodePool {_name(pool)}", mapping(pool.get("spec"))
+        own, spec = f"NodePool {name_of(pool)}", mapping(pool.get("spec"))
         template = mapping(spec.get("template"))
         inner, around = mapping(template.get("spec")), mapping(template.get("metadata"))
         reference = text(mapping(inner.get("nodeClassRef")).get("name"))
@@ -65,9 +63,9 @@ class FromV1:
         if spec.get("weight"):
             converted["weight"] = spec["weight"]
         if spec.get("replicas") is not None:
-            self._lose(own, "replicas: a static pool", "keep nodes by a low-priority Deployment, or headroom")
+            self.lose(own, "replicas: a static pool", "keep nodes by a low-priority Deployment, or headroom")
         if reference not in classes:
-            self._lose(own, f"EC2NodeClass {reference or '(none)'} is not among the files", "convert both")
+            self.lose(own, f"EC2NodeClass {reference or '(none)'} is not among the files", "convert both")
         kubelet = mapping(mapping(classes.get(reference, {}).get("spec")).get("kubelet"))
         if kubelet:
             converted["kubeletConfiguration"] = {k: v for k, v in kubelet.items() if k != "maxPodsExpression"}
@@ -80,10 +78,10 @@ class FromV1:
         if disruption.get("budgets"):
             key = V1ALPHA5.keys.disruption_budgets
             annotations[key] = json.dumps(disruption["budgets"])
-            self._note(own, f"budgets became the annotation {key}, which Karpenter v0.27 does not know")
+            self.lose(own, f"budgets became the annotation {key}, which Karpenter v0.27 does not know")
         if inner.get("terminationGracePeriod"):
             annotations[GRACE_PERIOD_ANNOTATION] = inner["terminationGracePeriod"]
-            self._note(
+            self.lose(
                 own, f"terminationGracePeriod became {GRACE_PERIOD_ANNOTATION}, which Karpenter v0.27 does not know"
             )
         labels = {"labels": meta["labels"]} if meta.get("labels") else {}
@@ -92,11 +90,11 @@ class FromV1:
     def _requirement(self, own: str, given: Document) -> dict[str, Any]:
         key, operator = text(given.get("key")), text(given.get("operator"))
         if given.get("minValues") is not None:
-            self._lose(own, f"minValues of {key}", "aws.spotOfferings asks for a choice of spot offerings")
+            self.lose(own, f"minValues of {key}", "aws.spotOfferings asks for a choice of spot offerings")
         if operator not in OPERATORS:
-            self._lose(own, f"operator {operator} of {key}", f"use one of {', '.join(OPERATORS)}")
+            self.lose(own, f"operator {operator} of {key}", f"use one of {', '.join(OPERATORS)}")
         if "reserved" in (given.get("values") or ()):
-            self._lose(own, "capacity type reserved", "aws.priceRules can make reserved types the cheapest")
+            self.lose(own, "capacity type reserved", "aws.priceRules can make reserved types the cheapest")
         requirement = {name: value for name, value in given.items() if name != "minValues"}
         requirement["key"] = PROVISIONER_LABEL if key == NODE_POOL_LABEL else key
         if "values" in requirement:
@@ -112,15 +110,15 @@ class FromV1:
         if after == "Never":
             return {}
         if after not in ("0s", ""):
-            self._lose(own, f"consolidateAfter {after} with {policy}", "consolidation waits a fixed time here")
+            self.lose(own, f"consolidateAfter {after} with {policy}", "consolidation waits a fixed time here")
         if policy != "WhenEmptyOrUnderutilized":
-            self._lose(own, f"consolidationPolicy {policy}", "see the annotation karpenter.sh/consolidation-threshold")
+            self.lose(own, f"consolidationPolicy {policy}", "see the annotation karpenter.sh/consolidation-threshold")
         return {"consolidation": {"enabled": True}}
 
     def _limits(self, own: str, spec: Document) -> dict[str, Any]:
         limits = dict(mapping(spec.get("limits")))
         if limits.pop("nodes", None) is not None:
-            self._lose(own, "limits.nodes", "limit cpu and memory")
+            self.lose(own, "limits.nodes", "limit cpu and memory")
         return {"limits": {"resources": limits}} if limits else {}
 
     def _whole_seconds(self, own: str, name: str, value: Any) -> int | None:
@@ -129,7 +127,7 @@ class FromV1:
         try:
             return int(duration_seconds(str(value)))
         except ValueError as error:
-            self._lose(own, f"{name}: {error}", "correct it")
+            self.lose(own, f"{name}: {error}", "correct it")
             return None
 
     def _template(self, name: str, spec: Document) -> dict[str, Any]:
@@ -144,12 +142,12 @@ class FromV1:
         converted.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
         if spec.get("role"):
             remedy = "make an instance profile of it, and name it in instanceProfile or aws.defaultInstanceProfile"
-            self._lose(own, f"role {spec['role']}", remedy)
+            self.lose(own, f"role {spec['role']}", remedy)
         if spec.get("instanceStorePolicy"):
-            self._lose(own, "instanceStorePolicy", f"set aws.instanceStorePolicy: {spec['instanceStorePolicy']}")
+            self.lose(own, "instanceStorePolicy", f"set aws.instanceStorePolicy: {spec['instanceStorePolicy']}")
         for key, remedy in UNKNOWN_IN_CLASS.items():
             if spec.get(key) is not None:
-                self._lose(own, key, remedy)
+                self.lose(own, key, remedy)
         metadata, kind = {"name": name}, "AWSNodeTemplate"
         return {"apiVersion": "karpenter.k8s.aws/v1alpha1", "kind": kind, "metadata": metadata, "spec": converted}
 
@@ -158,9 +156,9 @@ class FromV1:
             family, _, version = text(term.get("alias")).partition("@")
             if family:
                 if version not in ("", "latest"):
-                    self._lose(own, f"alias {term['alias']}: the version", "name the image's id in amiSelector")
+                    self.lose(own, f"alias {term['alias']}: the version", "name the image's id in amiSelector")
                 if family not in FAMILIES:
-                    self._lose(own, f"alias {term['alias']}", f"families are {', '.join(ALIASES)}")
+                    self.lose(own, f"alias {term['alias']}", f"families are {', '.join(ALIASES)}")
                 return {"amiFamily": FAMILIES.get(family, "Custom")}
         if not terms:
             return {}
@@ -171,7 +169,7 @@ class FromV1:
             if values:
                 selector[old] = ",".join(values)
         if any(term.get("ssmParameter") for term in terms):
-            self._lose(own, "ssmParameter of amiSelectorTerms", "name the image's id or tags")
+            self.lose(own, "ssmParameter of amiSelectorTerms", "name the image's id or tags")
         return {"amiSelector": selector}
 
     def _selector(self, own: str, name: str, terms: Sequence[Document]) -> dict[str, str]:
@@ -179,25 +177,19 @@ class FromV1:
         ids = [text(term["id"]) for term in terms if term.get("id")]
         if ids:
             if len(ids) < len(terms):
-                self._lose(own, f"{name} by tags beside ids", "select all by id, or all by tag")
+                self.lose(own, f"{name} by tags beside ids", "select all by id, or all by tag")
             return {"aws-ids": ",".join(ids)}
         tags = [{str(k): str(v) for k, v in mapping(term.get("tags")).items()} for term in terms]
         tags = [each for each in tags if each]
         if any(term.get("name") for term in terms) and name == "securityGroupSelectorTerms":
-            self._lose(own, f"{name} by name", "select by tag or id")
+            self.lose(own, f"{name} by name", "select by tag or id")
         if not tags:
             return {}
         differing = {key for each in tags for key in each if any(other.get(key) != each[key] for other in tags)}
         if len(differing) > 1 or any(set(each) != set(tags[0]) for each in tags):
-            self._lose(own, f"{name}: all terms but the first: they differ in several tags", "tag them alike")
+            self.lose(own, f"{name}: all terms but the first: they differ in several tags", "tag them alike")
             return tags[0]
         return {key: ",".join(dict.fromkeys(each[key] for each in tags)) for key in tags[0]}
-
-    def _note(self, subject: str, text: str) -> None:
-        self.losses.append(f"{subject}: {text}")
-
-    def _lose(self, subject: str, what: str, remedy: str) -> None:
-        self.losses.append(f"{subject}: {what}; {remedy}")
 
 
 def _without_defaults(spec: Document) -> list[dict[str, Any]]:
@@ -209,7 +201,3 @@ def _without_defaults(spec: Document) -> list[dict[str, Any]]:
     if INSTANCE_CATEGORY in absent:
         requirements.append({"key": INSTANCE_CATEGORY, "operator": "Exists"})
     return requirements
-
-
-def _name(document: Document) -> str:
-    return text(mapping(document.get("metadata")).get("name"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -37,18 +37,32 @@ class Converted:
     losses: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class ToV1:
-    """One conversion. `role`: the nodes' IAM role, which v1 requires without an instance profile."""
+class Conversion:
+    """Collects what one conversion loses."""
 
-    role: str = ""
-    losses: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.losses: list[str] = []
+
+    def lose(self, subject: str, what: str, remedy: str = "") -> None:
+        """Note a loss, once, with its remedy."""
+        line = f"{subject}: {what}; {remedy}" if remedy else f"{subject}: {what}"
+        if line not in self.losses:
+            self.losses.append(line)
+
+
+class ToV1(Conversion):
+    """One conversion to v1."""
+
+    def __init__(self, role: str = "") -> None:
+        """`role`: the nodes' IAM role, which v1 requires without an instance profile."""
+        super().__init__()
+        self.role = role
 
     def convert(self, documents: Iterable[Document]) -> Converted:
         """EC2NodeClasses, then the NodePools that refer to them."""
         documents = tuple(documents)
         provisioners = [each for each in documents if each.get("kind") == "Provisioner"]
-        templates = {_name(each): each for each in documents if each.get("kind") == "AWSNodeTemplate"}
+        templates = {name_of(each): each for each in documents if each.get("kind") == "AWSNodeTemplate"}
         pools: list[dict[str, Any]] = []
         classes: dict[str, dict[str, Any]] = {}
         for provisioner in provisioners:
@@ -66,14 +80,14 @@ class ToV1:
         self, provisioner: Document, templates: Mapping[str, Document], made: Mapping[str, dict[str, Any]]
     ) -> tuple[str, dict[str, Any]]:
         """(name, EC2NodeClass) for a Provisioner: one class per kubelet configuration that a template is used with."""
-        spec, own = mapping(provisioner.get("spec")), _name(provisioner)
+        spec, own = mapping(provisioner.get("spec")), name_of(provisioner)
         kubelet = spec.get("kubeletConfiguration")
         name = text(mapping(spec.get("providerRef")).get("name"))
         source = mapping(templates.get(name, {}).get("spec"))
         if spec.get("provider") is not None:
             name, source = own, mapping(spec["provider"])
         elif name not in templates:
-            self._lose(
+            self.lose(
                 f"Provisioner {own}", f"AWSNodeTemplate {name or '(none)'} is not among the files", "convert both"
             )
         wanted = self._class(name or own, source, kubelet)
@@ -84,7 +98,7 @@ class ToV1:
         return name or own, wanted
 
     def _pool(self, provisioner: Document, spec: Document, class_name: str) -> dict[str, Any]:
-        meta, own = mapping(provisioner.get("metadata")), f"Provisioner {_name(provisioner)}"
+        meta, own = mapping(provisioner.get("metadata")), f"Provisioner {name_of(provisioner)}"
         annotations = dict(mapping(meta.get("annotations")))
         template: dict[str, Any] = {
             "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": class_name},
@@ -108,7 +122,7 @@ class ToV1:
         if spec.get("weight"):
             pool_spec["weight"] = spec["weight"]
         if annotations.pop(THRESHOLD_ANNOTATION, None) is not None:
-            self._lose(own, f"annotation {THRESHOLD_ANNOTATION}", "see consolidationPolicy Balanced of later releases")
+            self.lose(own, f"annotation {THRESHOLD_ANNOTATION}", "see consolidationPolicy Balanced of later releases")
         metadata = {"name": meta.get("name"), **({"labels": meta["labels"]} if meta.get("labels") else {})}
         kept = {key: value for key, value in annotations.items() if "last-applied-configuration" not in key}
         metadata.update({"annotations": kept} if kept else {})
@@ -124,7 +138,7 @@ class ToV1:
             try:
                 disruption["budgets"] = json.loads(budgets)
             except ValueError:
-                self._lose(
+                self.lose(
                     own, f"annotation {ANNOTATION_KEYS.disruption_budgets}, which is not JSON", "correct it first"
                 )
         return disruption
@@ -140,13 +154,13 @@ class ToV1:
         elif family in ALIASES:
             class_spec["amiSelectorTerms"] = [{"alias": f"{ALIASES[family]}@latest"}]
         else:
-            self._lose(
+            self.lose(
                 own, f"amiFamily {family}: v1 finds no image for it", "name one in amiSelectorTerms, by id or tag"
             )
         for key in ("subnetSelector", "securityGroupSelector", "amiSelector"):
             ids = mapping(spec.get(key)).keys() & ID_KEYS
             if ids and len(mapping(spec.get(key))) > len(ids):
-                self._lose(own, f"tags of {key} beside ids", "an id needs no tags; look whether all of them had those")
+                self.lose(own, f"tags of {key} beside ids", "an id needs no tags; look whether all of them had those")
         class_spec["subnetSelectorTerms"] = list(_terms(mapping(spec.get("subnetSelector"))))
         class_spec["securityGroupSelectorTerms"] = list(_terms(mapping(spec.get("securityGroupSelector"))))
         class_spec.update({key: spec[key] for key in SAME_IN_CLASS if spec.get(key) is not None})
@@ -155,13 +169,13 @@ class ToV1:
                 class_spec["role"] = self.role
             else:
                 remedy = "--role NAME, or set spec.role (aws.defaultInstanceProfile has no counterpart)"
-                self._lose(own, "the nodes' identity: v1 wants a role or an instance profile", remedy)
+                self.lose(own, "the nodes' identity: v1 wants a role or an instance profile", remedy)
         if spec.get("launchTemplate"):
-            self._lose(own, f"launchTemplate {spec['launchTemplate']}: v1 has none", "say the same by the other fields")
+            self.lose(own, f"launchTemplate {spec['launchTemplate']}: v1 has none", "say the same by the other fields")
         if isinstance(kubelet, Mapping) and kubelet:
             class_spec["kubelet"] = {key: value for key, value in kubelet.items() if key != "containerRuntime"}
             if "containerRuntime" in kubelet:
-                self._lose(own, "kubeletConfiguration.containerRuntime", "nothing to do: v1 uses containerd")
+                self.lose(own, "kubeletConfiguration.containerRuntime", "nothing to do: v1 uses containerd")
         return {
             "apiVersion": "karpenter.k8s.aws/v1",
             "kind": "EC2NodeClass",
@@ -169,13 +183,9 @@ class ToV1:
             "spec": class_spec,
         }
 
-    def _lose(self, subject: str, what: str, remedy: str) -> None:
-        line = f"{subject}: {what}; {remedy}"
-        if line not in self.losses:
-            self.losses.append(line)
 
-
-def _name(document: Document) -> str:
+def name_of(document: Document) -> str:
+    """metadata.name, or empty."""
     return text(mapping(document.get("metadata")).get("name"))
 
 

@@ -12,7 +12,7 @@ from controller.cli.cluster.node_facts import NodeFacts, node_facts
 from controller.cli.cluster.simulation_report import workload_of
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
-from controller.cli.formatting import age, money, month, percent
+from controller.cli.formatting import age, money, month, percent, tally
 from controller.cloud.catalogs import template_of
 from controller.core.api.quantity import format_quantity
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -45,7 +45,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
     everyone = candidates(cluster.snapshot, cluster.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
     simulator = Simulator(cluster.snapshot, cluster.view.types, skipped=cluster.view.problems, options=cluster.options)
-    sections = [Section("Runs", tuple(_pods(node)))]
+    sections = [Section("Runs", tuple(tally(Counter(map(workload_of, node.pods)), "\n").splitlines()))]
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
         sections.append(Section("Stays or goes", tuple(_removal(cluster, candidate, everyone, simulator, now))))
@@ -90,11 +90,6 @@ def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
         "state": facts.state,
         "in use": ", ".join(room),
     }
-
-
-def _pods(node: StateNode) -> Iterator[str]:
-    counted = Counter(workload_of(pod) for pod in node.pods)
-    yield from (f"{name} ×{number}" for name, number in sorted(counted.items()))
 
 
 def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:

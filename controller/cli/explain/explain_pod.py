@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.decision_log import decisions
 from controller.cli.cluster.dry_run import DryRun, dry_run
-from controller.cli.cluster.simulation import price_of
+from controller.cli.cluster.node_facts import price_of
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.formatting import age, money

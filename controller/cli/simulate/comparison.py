@@ -13,7 +13,7 @@ from rich.text import Text
 from controller.cli.cluster import simulation_report
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import SHOWN, groups, unplaced_by_reason, use
-from controller.cli.formatting import count, money, month, percent
+from controller.cli.formatting import count, money, month, percent, tally, titled_table
 
 MARKER = "<!-- nodeless simulate -->"
 """First line of every comment, by which a later run finds and replaces it."""
@@ -87,7 +87,7 @@ def show(after: Simulation, before: Simulation, console: Console) -> None:
         console.print(_table("Nodes", changed))
     for label, each in (("before", before), ("after", after)):
         for reason, workloads in unplaced_by_reason(each):
-            console.print(Text(f"\nCannot be placed {label}: {_listed(workloads.items())}", style="bold red"))
+            console.print(Text(f"\nCannot be placed {label}: {tally(workloads)}", style="bold red"))
             console.print(Text(f"  {reason}"))
     console.print()
     for note in dict.fromkeys((*after.notes, *before.notes)):
@@ -95,19 +95,13 @@ def show(after: Simulation, before: Simulation, console: Console) -> None:
 
 
 def _table(title: str, members: Iterable[Row]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in ("Before", "After", "Difference"):
-        table.add_column(name, justify="right")
+    numbers = ("Before", "After", "Difference")
+    table = titled_table(title, "", *numbers, right=numbers)
     for name, one, two, change in members:
         cheaper = change.startswith("−")
         style = "" if change in ("same", "") else "green" if cheaper else "red"
         table.add_row(Text(name), one, two, Text(change, style=style))
     return table
-
-
-def _listed(workloads: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{name} ×{number}" for name, number in workloads)
 
 
 def markdown(after: Simulation, before: Simulation | None) -> str:
@@ -167,7 +161,7 @@ def _closing(after: Simulation, before: Simulation | None) -> Iterable[str]:
     for each in (after, before):
         for reason, workloads in unplaced_by_reason(each) if each is not None else ():
             label = f" {each.name}" if each is not None and before is not None else ""
-            yield f"\n**Cannot be placed{label}:** {_cell(_listed(workloads.items()))}: {_cell(reason)}"
+            yield f"\n**Cannot be placed{label}:** {_cell(tally(workloads))}: {_cell(reason)}"
     yield ""
     for note in dict.fromkeys((*after.notes, *(before.notes if before else ()))):
         yield f"<sub>{_cell(note)}</sub>"

@@ -12,8 +12,8 @@ from html import escape
 from itertools import islice
 
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.cluster.simulation_report import groups, unplaced_by_reason, workload_of
-from controller.cli.formatting import count, money, month, percent
+from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason, workload_of, zones_of
+from controller.cli.formatting import count, money, month, percent, tally
 from controller.cli.simulate import comparison
 from controller.core.api.pod import PodKey
 from controller.core.api.quantity import format_quantity
@@ -137,8 +137,7 @@ def _missing(simulation: Simulation) -> Iterator[str]:
     if simulation.plan.unplaced:
         yield '<h2 class="bad">Cannot be placed</h2>'
     for reason, workloads in unplaced_by_reason(simulation):
-        listed = ", ".join(f"{name} ×{number}" for name, number in workloads.items())
-        yield f"<p><b>{escape(listed)}</b><br>{escape(reason)}</p>"
+        yield f"<p><b>{escape(tally(workloads))}</b><br>{escape(reason)}</p>"
 
 
 def _groups(simulation: Simulation) -> Iterator[str]:
@@ -204,14 +203,13 @@ def _card(
     weight: float,
 ) -> Iterator[str]:
     """The card of equal nodes."""
-    node, number, zones = nodes[0], len(nodes), Counter(node.offering.zone for node in nodes)
+    node, number = nodes[0], len(nodes)
     offering, times = node.offering, f" ×{number}" if number > 1 else ""
-    listed = ", ".join(f"{zone} ×{many}" if len(zones) > 1 else zone for zone, many in sorted(zones.items()))
     width = round(MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * weight)
     yield f'<div class="node" style="width:{width}px"><header><span>{escape(offering.instance_type + times)}</span>'
     yield f"<span>{money(offering.price)}/h{' each' if number > 1 else ''}</span></header>"
     pods_each = f"{count(len(node.pods), 'pod')}{' each' if number > 1 else ''}"
-    place = f"{offering.capacity_type}, {listed}, {node.provisioner}, {pods_each}"
+    place = f"{offering.capacity_type}, {zones_of(nodes)}, {node.provisioner}, {pods_each}"
     yield f'<p class="soft">{escape(place)}</p>'
     pods, allocatable = simulation.pods, simulation.allocatable(node)
     shares: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -244,9 +242,5 @@ def _bar(name: str, shares: Mapping[str, int], total: int, room: int, colours: M
 def _existing(simulation: Simulation) -> Iterator[str]:
     if simulation.plan.existing:
         yield "<h2>On existing nodes</h2>"
-        pods = simulation.pods
-        rows = (
-            (each.node, ", ".join(f"{w} ×{n}" for w, n in Counter(workload_of(pods[k]) for k in each.pods).items()))
-            for each in simulation.plan.existing
-        )
+        rows = ((each.node, tally(by_workload(simulation, each.pods))) for each in simulation.plan.existing)
         yield from _table(("node", "pods"), rows, words=2)

@@ -23,6 +23,8 @@ LEAST_WORKLOAD = 28
 """Least width of a workload's name, in cells."""
 MOST_ROWS = 6
 """Rows of limits and of pending pods on a screen of limited height."""
+TOGGLES = {"p": "pods", "l": "limits", "d": "decisions"}
+"""Part of the screen that a key shows or hides."""
 KEYS = "s sort, r reverse, f owner, j k page, p pods, l limits, d log, e export, q quit"
 
 
@@ -60,12 +62,8 @@ class ScreenState:
             self.first += self.paged
         elif key == "k":
             self.first = max(0, self.first - self.paged)
-        elif key == "p":
-            self.pods = not self.pods
-        elif key == "l":
-            self.limits = not self.limits
-        elif key == "d":
-            self.decisions = not self.decisions
+        elif key in TOGGLES:
+            setattr(self, TOGGLES[key], not getattr(self, TOGGLES[key]))
 
 
 def page(view: View, screen: ScreenState, height: int | None = None, *, keys: bool = False) -> RenderableType:

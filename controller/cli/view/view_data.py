@@ -134,9 +134,7 @@ def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, .
 
 def document(view: View, by: str = "price") -> dict[str, Any]:
     """Everything, as JSON values."""
-    kinds: dict[str, int] = {}
-    for node in view.nodes:
-        kinds[node.capacity_type] = kinds.get(node.capacity_type, 0) + 1
+    kinds = Counter(node.capacity_type for node in view.nodes)
     return {
         "summary": {
             "nodes": len(view.nodes),

@@ -48,7 +48,7 @@ def test_items_of_one_batch_are_merged_without_repeats_and_each_caller_gets_its_
         seen.append(sorted(items))
         return {item: f"answer {item}" for item in items}
 
-    items = ["i-0", "i-1", "i-2", "i-0", "i-1", "i-2"]
+    items = ["i-0", "i-0", "i-1", "i-1", "i-2", "i-2"]
     assert together(items, run) == [f"answer {item}" for item in items]
     assert seen[0] == ["i-0", "i-1", "i-2"]
 

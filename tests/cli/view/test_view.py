@@ -16,14 +16,16 @@ import pytest
 from rich.console import Console
 
 from controller.cli.cluster.limits_report import LimitStatus
-from controller.cli.cluster.node_facts import NodeFacts, capacity_type, owner
+from controller.cli.cluster.node_facts import NodeFacts, capacity_type, owner, price_of
 from controller.cli.view.command import refresh
 from controller.cli.view.node_rows import NodeTable
 from controller.cli.view.screen import KEYS, ScreenState, page
 from controller.cli.view.view_data import View, Waiting, ordered
-from controller.core.api.frozen import FrozenMap
+from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from controller.core.api.node import Node
 from controller.core.decisions.decision import Decision
+from controller.core.state.snapshot import StateNode
 from controller.errors import UnavailableError
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
@@ -242,6 +244,13 @@ def test_on_a_terminal_it_stays_until_q(monkeypatch: pytest.MonkeyPatch) -> None
         thread.join(10)
         assert not thread.is_alive()
     os.close(ours)
+
+
+def test_a_node_of_a_spot_node_group_has_the_price_of_spot() -> None:
+    labels = FrozenMap({INSTANCE_TYPE: "m5.large", ZONE: "a", "eks.amazonaws.com/capacityType": "SPOT"})
+    node = StateNode(Node("n", labels=labels), (), EMPTY, EMPTY, ())
+    prices = {("m5.large", "a", "spot"): 0.04, ("m5.large", "a", "on-demand"): 0.1}
+    assert price_of(node, prices) == 0.04
 
 
 def _read_until(descriptor: int, text: str) -> str:
