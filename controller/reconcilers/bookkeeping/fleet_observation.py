@@ -1,7 +1,7 @@
-"""Measure the fleet: its price, queue lengths, unavailable offerings, and its price against a fresh pack of all pods.
+"""Measure the fleet: its price, queue lengths, unavailable offerings, and its price relative to a fresh pack.
 
-These are metrics only; no decision follows from them. The comparison solves the whole cluster anew, so it is made at
-most every COMPARE_SECONDS, and takes at most SHARE_OF_TIME of one CPU.
+These are metrics only; no decision depends on them. The comparison solves for all pods of the cluster, so it is made at
+most every COMPARE_SECONDS and takes at most SHARE_OF_TIME of one CPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARE_OF_TIME = 0.01
 
 
 class ObservationReconciler:
-    """Measure. Every pass looks for pods that became ready; the rest is measured when it is due."""
+    """Look for pods that became ready in every pass, and measure the rest when it is due."""
 
     name = "observation"
 
@@ -40,10 +40,11 @@ class ObservationReconciler:
         self._clock, self._recorder = context.clock, context.recorder
         self._measure_at = self._compare_at = self._clock.monotonic()
         self._compared: tuple[int, float] | None = None
-        """Version of the snapshot that was compared last, and when."""
+        """Version of the snapshot compared last, and when (monotonic seconds)."""
         self._pending: dict[str, float] = {}
+        """Creation time (Unix seconds) of pods that were seen pending and are not ready yet, by uid."""
         self._awaited: frozenset[str] = frozenset()
-        """Uids of pods that were seen waiting for a new node, and do not run yet."""
+        """Uids of pods that were seen waiting for a new node and are not bound yet."""
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -75,7 +76,7 @@ class ObservationReconciler:
         self._pending = still
 
     def _log_running(self, snapshot: Snapshot) -> None:
-        """Log pods that waited for a new node and run now, node by node."""
+        """Log pods that waited for a new node and are bound now, one line per node."""
         awaited: set[str] = set()
         started: dict[str, list[Pod]] = defaultdict(list)
         for pod in snapshot.pods.values():
@@ -149,7 +150,7 @@ def _state(node: StateNode) -> str:
 
 
 def _unavailable(view: CatalogView) -> dict[tuple[str, ...], float]:
-    """Offerings by capacity type and zone, each counted once however many Provisioners have it."""
+    """Unavailable offerings by (capacity type, zone), each counted once however many Provisioners have it."""
     masked, places = set(), set()
     for types in view.types.values():
         for entry in types:

@@ -1,10 +1,11 @@
-"""The loop of all other methods: each has its turn, and commands on record are carried on."""
+"""Ask the methods of removal other than emptiness in turn, and continue the commands on record."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from controller.cloud.catalogs import CatalogView
 from controller.core.deprovisioning.candidates import candidates
@@ -25,8 +26,8 @@ from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION
 
 @dataclass(frozen=True, slots=True)
 class DeprovisioningTimes:
-    """`plan_seconds` between looks when there was nothing to remove (Karpenter v0.27: 10 s), `again_seconds` after a
-    command was begun. `step_seconds`: how often commands on record are looked at."""
+    """`plan_seconds`: between searches that found nothing to remove (Karpenter v0.27: 10 s). `again_seconds`: after a
+    command was started. `step_seconds`: between steps of commands on record."""
 
     plan_seconds: float = 10.0
     again_seconds: float = 0.2
@@ -35,7 +36,7 @@ class DeprovisioningTimes:
 
 
 class DeprovisioningReconciler:
-    """Does nothing before every watch has delivered its first list and all instances have their Nodes."""
+    """Idle until the first lists of all watches are in and all instances have their Nodes."""
 
     name = "deprovisioning"
 
@@ -46,7 +47,7 @@ class DeprovisioningReconciler:
         executor: CommandExecutor,
         times: DeprovisioningTimes | None = None,
     ) -> None:
-        """`methods` in the order of their turns."""
+        """`methods` in the order in which they are asked."""
         self._informers, self._events = context.informers, RemovalEvents(context.events)
         self._catalogs, self._launcher = context.catalogs, context.launcher
         self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
@@ -58,7 +59,7 @@ class DeprovisioningReconciler:
         self._eligible: dict[str, int] = {}
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Take the next step of commands on record; when it is time, let the methods decide."""
+        """Take the next step of commands on record; when a search is due, ask the methods."""
         if not snapshot.synced or not self._adopted.is_set():
             return self._times.step_seconds
         due = self._clock.monotonic() >= self._due_at
@@ -74,7 +75,7 @@ class DeprovisioningReconciler:
         return max(0.0, min(self._times.step_seconds, until_due) if active else until_due)
 
     def _plan(self, snapshot: Snapshot, view: CatalogView) -> float:
-        """Begin the first command that a method decides; seconds until the next look."""
+        """Start the first command that a method proposes; return the seconds until the next search."""
         if self._launcher.settle(snapshot):
             return self._times.step_seconds
         self._executor.remove_stale_annotations(snapshot)
@@ -109,23 +110,13 @@ class DeprovisioningReconciler:
         self._recorder.observe(EVALUATION_DURATION, self._clock.monotonic() - began, method)
 
     def _start(self, command: Command, view: CatalogView) -> bool:
-        """Whether the command was begun; if not, its method waits and the others go on."""
-        try:
-            self._executor.start(command, view)
-        except NodelessError as error:
-            self._failing.failed(command.method, error, "Command not begun", command=command.text())
-            return False
-        self._failing.succeeded(command.method)
-        return True
+        """Start the command; if that fails, its method backs off and the others go on."""
+        start = partial(self._executor.start, command, view)
+        return self._failing.attempt(command.method, start, "Command not begun", NodelessError, command=command.text())
 
     def _annotate(self, annotations: Sequence[NodeAnnotations]) -> None:
         for one in annotations:
             node = one.node.node
-            if node.deleted_at is not None or not self._failing.ready(node.uid):
-                continue
-            try:
-                self._executor.annotate(one)
-            except KubeError as error:
-                self._failing.failed(node.uid, error, "Hashes not written", node=node.name)
-            else:
-                self._failing.succeeded(node.uid)
+            if node.deleted_at is None and self._failing.ready(node.uid):
+                write = partial(self._executor.annotate, one)
+                self._failing.attempt(node.uid, write, "Hashes not written", KubeError, node=node.name)

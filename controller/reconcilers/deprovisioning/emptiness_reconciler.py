@@ -1,4 +1,4 @@
-"""The loop of emptiness: by itself, so that empty nodes never wait for a search for savings or a command."""
+"""Delete empty nodes in a loop apart, so that they never wait for consolidation or for another command."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from controller.runtime.loops import IDLE_SECONDS, ItemBackoff
 
 
 class EmptinessReconciler:
-    """Does nothing before every watch has delivered its first list, and before the leader has planned once: which nodes
-    pods or headroom are expected on is not known until then."""
+    """Idle until the first lists of all watches are in and the leader has planned once: before that it is not known
+    which nodes pods or headroom are expected on."""
 
     name = "emptiness"
 
@@ -34,7 +34,7 @@ class EmptinessReconciler:
         self._failing = ItemBackoff(self._clock, self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Stamp, clear or delete; seconds until a verdict may change though nothing else does."""
+        """Write or remove emptiness timestamps and delete; return the seconds until the next TTL may expire."""
         if not snapshot.synced or not self._planned.is_set():
             return 1.0
         self._failing.keep({node.node.uid for node in snapshot.nodes.values()})
@@ -44,19 +44,14 @@ class EmptinessReconciler:
         proposal = self._emptiness.decide(MethodInput(Simulator(snapshot, EMPTY), gate, (), now, held_back=held))
         self._events.proposed(proposal, ())
         for stamp in proposal.annotations:
-            self._attempt(stamp.node, partial(self._annotate, stamp))
+            self._write(stamp.node, partial(self._annotate, stamp))
         for command in proposal.commands:
-            self._attempt(command.candidates[0].node, partial(self._delete, command))
+            self._write(command.candidates[0].node, partial(self._delete, command))
         return max(0.1, min(IDLE_SECONDS, proposal.again_seconds, self._failing.next_try_seconds()))
 
-    def _attempt(self, node: StateNode, write: Callable[[], None]) -> None:
-        """Write; if the API server refuses, this node is left alone for a while."""
-        try:
-            write()
-        except KubeError as error:
-            self._failing.failed(node.node.uid, error, "Emptiness could not be written", node=node.name)
-        else:
-            self._failing.succeeded(node.node.uid)
+    def _write(self, node: StateNode, write: Callable[[], None]) -> None:
+        """Write; if the API server refuses, this node backs off."""
+        self._failing.attempt(node.node.uid, write, "Emptiness could not be written", KubeError, node=node.name)
 
     def _annotate(self, stamp: NodeAnnotations) -> None:
         if self._executor.annotate(stamp):

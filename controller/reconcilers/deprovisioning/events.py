@@ -1,4 +1,4 @@
-"""Events of Nodes about their removal."""
+"""Events on Nodes about their removal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from controller.kube.events import EventRecorder, ObjectRef
 
 
 class RemovalEvents:
-    """Publishes them. Safe for several threads, except `proposed`, which belongs to one loop."""
+    """Publish the events. Thread-safe except for `proposed`, which one loop calls."""
 
     def __init__(self, events: EventRecorder) -> None:
         self._events = events
         self._kept: dict[str, str] = {}
-        """The reason that was published last why a node stays, by the node's uid."""
+        """Why a node stays, as last published, by the node's uid."""
 
     def proposed(self, proposal: Proposal, candidates: Iterable[Candidate]) -> None:
-        """Why nodes must not be removed, and why `candidates` that were judged stay: the latter once it changes."""
+        """Publish what blocks nodes from removal, and, when it changes, why the other `candidates` stay."""
         for candidate, reason in proposal.blocked:
             self._publish(candidate.node, "Normal", "DeprovisioningBlocked", f"Cannot be removed: {reason}", reason)
         uids = {candidate.node.node.uid for candidate in candidates}
@@ -33,7 +33,7 @@ class RemovalEvents:
                 self._publish(candidate.node, "Normal", "Unconsolidatable", reason, reason)
 
     def launched(self, replacement: StateNode, text: str) -> None:
-        """It was launched for the command that `text` describes."""
+        """The node was launched for the command that `text` describes."""
         self._publish(replacement, "Normal", "DeprovisioningLaunching", f"Launched to {text}")
 
     def waiting_for_readiness(self, replacement: StateNode, record: Record) -> None:
@@ -42,17 +42,17 @@ class RemovalEvents:
         self._publish(replacement, "Normal", "DeprovisioningWaitingReadiness", message)
 
     def waiting_for_deletion(self, nodes: Iterable[StateNode]) -> None:
-        """These are being drained."""
+        """The nodes are being drained."""
         for node in nodes:
             message = f"Waits until the node is gone; {len(leaving_pods(node))} pods are still to be moved"
             self._publish(node, "Normal", "DeprovisioningWaitingDeletion", message)
 
     def deleted(self, node: StateNode, message: str) -> None:
-        """Its deletion was asked for."""
+        """The node's deletion was requested."""
         self._publish(node, "Normal", "DeprovisioningTerminating", message)
 
     def rolled_back(self, node: StateNode, record: Record, because: str) -> None:
-        """It stays after all."""
+        """The node is not removed after all."""
         message = f"Not removed ({record.method}: {record.reason}): {because}"
         self._publish(node, "Warning", "DeprovisioningFailed", message)
 

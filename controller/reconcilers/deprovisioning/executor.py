@@ -1,8 +1,8 @@
-"""The executor of commands, whichever method decided them.
+"""Execute removal commands, whichever method decided them.
 
-Each pass looks at what the cluster shows of each command on record and takes its next step, without waiting: commands
-run side by side, and one that is held up holds up no other. Every step may be repeated, so that the next leader
-continues where the last one died.
+Each pass compares every command on record with the cluster state and takes its next step, without waiting: commands
+run concurrently, and a blocked one delays no other. Every step is idempotent, so that the next leader continues where
+the last one crashed.
 
     recorded ──► launching ──► waiting ──► concluding ──► committed
         │            │            │            │
@@ -11,18 +11,18 @@ continues where the last one died.
     recorded      the record is on every node of the command, and the nodes are cordoned
     launching     replacements are launched, or launched again under their tokens by the next leader
     waiting       until every replacement is initialized
-    concluding    everything is checked again by what is known now; single replicas are moved by rollouts
-    committed     the nodes are being deleted, and the replacements nominated; there is no way back
+    concluding    the command is validated against the current snapshot; single replicas are moved by rollouts
+    committed     the nodes are being deleted, and the replacements nominated; no rollback any more
     rolled back   unused replacements are deleted, then record and cordon are removed in one patch
 
-Empty nodes whose TTL is over are deleted at once, without a record: there is nothing to launch, to wait for or to roll
-back.
+Empty nodes whose TTL has expired are deleted at once without a record: there is nothing to launch or to roll back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
@@ -51,7 +51,7 @@ from controller.runtime.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZE
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 TORN = "its record is incomplete"
 CRASHED = frozenset({NEVER_LAUNCHED, TORN})
-"""Reasons that follow from a crash: no failure of the method, which therefore does not back off."""
+"""Reasons that follow from a crash: the method has not failed, and so does not back off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class CommandTimes:
 
 @dataclass(slots=True)
 class _Progress:
-    """When this process saw a command first in a state (monotonic seconds); None: not yet."""
+    """When this process first saw a command in each state (monotonic seconds); None: not yet."""
 
     known_since: float
     refused_since: float | None = None
     surging_since: float | None = None
     measured: bool = False
-    """The time that its replacements took is on the metrics page."""
+    """The duration of its replacements was recorded as a metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,10 @@ class _Pass:
 
     @property
     def record(self) -> Record:
-        """Of the command."""
         return self.command.record
 
     @property
     def snapshot(self) -> Snapshot:
-        """Of the pass."""
         return self.simulator.snapshot
 
     @property
@@ -109,7 +107,7 @@ class _Pass:
 
 
 class CommandExecutor:
-    """One for the whole process; used by one loop's thread, except for what is said to be safe in any."""
+    """One per process. Not thread-safe but for the methods whose docstring says so."""
 
     def __init__(
         self, context: ReconcilerContext, methods: Iterable[Method], times: CommandTimes | None = None
@@ -128,7 +126,7 @@ class CommandExecutor:
         self._failing = ItemBackoff(self._clock, "deprovisioning")
 
     def held_back(self, method: str, snapshot: Snapshot) -> frozenset[str]:
-        """Names of nodes that the method leaves alone: its last command for their Provisioner failed recently."""
+        """Names of the nodes in the method's back-off: its last command for their Provisioner failed recently."""
         return held_back(snapshot, method, self._clock.now(), self._times.hold_back.delay_seconds)
 
     def remove_stale_annotations(self, snapshot: Snapshot) -> None:
@@ -142,19 +140,19 @@ class CommandExecutor:
                     self._failing.failed(node.node.uid, error, "Stale annotations not taken off", node=node.name)
 
     def annotate(self, annotations: NodeAnnotations) -> bool:
-        """Write annotations that a method asks for; safe in any thread. False: the node is gone. Raises KubeError."""
+        """Write annotations that a method asks for; False when the node is gone. Thread-safe. Raises KubeError."""
         return self._nodes.annotate(annotations)
 
     def simulator(self, snapshot: Snapshot, catalogs: CatalogView) -> Simulator:
-        """Simulations without the nodes of all commands on record."""
+        """A simulator whose snapshot leaves out the nodes of all commands on record."""
         going = frozenset(node.name for command in recorded_commands(snapshot) for node in command.carriers)
         options, index = self._settings.current.solve_options(), SnapshotIndex(snapshot, catalogs.tables)
         return Simulator(snapshot, catalogs.types, going, FrozenMap(catalogs.problems), options, index)
 
     def delete_at_once(self, command: Command) -> bool:
-        """Delete the one node of a command without replacements, if its method still wants it; safe in any thread.
+        """Delete the one node of a command without replacements, if its method still proposes it. Thread-safe.
 
-        False when it does not, or the node is gone. Raises KubeError; the node then stays as it is.
+        Return False when it does not, or the node is gone. Raises KubeError; the node is then unchanged.
         """
         (candidate,) = command.candidates
         method = self._methods[command.method]
@@ -167,7 +165,7 @@ class CommandExecutor:
         return self._nodes.delete_unrecorded(candidate.node, command, still_wanted)
 
     def start(self, command: Command, catalogs: CatalogView) -> None:
-        """Put the command on record and begin to launch. Raises NodelessError when it cannot begin, and undoes it."""
+        """Record the command and start its launches. Raises NodelessError when it cannot start; nothing is then recorded."""
         snapshot, now = self._informers.snapshot(), self._clock.now()
         going = [candidate.node for candidate in command.candidates]
         record = Record(command.id(now), command.method, command.because, tuple(sorted(n.name for n in going)), (), now)
@@ -202,12 +200,8 @@ class CommandExecutor:
             if not self._failing.ready(record.id):
                 continue
             progress = self._progress.setdefault(record.id, _Progress(self._clock.monotonic()))
-            try:
-                self._advance(_Pass(command, progress, simulator, catalogs))
-            except NodelessError as error:
-                self._failing.failed(record.id, error, "Command held up", nodes=record.nodes)
-            else:
-                self._failing.succeeded(record.id)
+            advance = partial(self._advance, _Pass(command, progress, simulator, catalogs))
+            self._failing.attempt(record.id, advance, "Command held up", NodelessError, nodes=record.nodes)
 
     def _forget_others(self, ids: set[str], snapshot: Snapshot) -> None:
         self._failing.keep({*ids, *(node.node.uid for node in snapshot.nodes.values())})
@@ -248,7 +242,7 @@ class CommandExecutor:
             self._replacements.begin(record.id, launches, record.method, text)
 
     def _failure(self, seen: _Pass) -> str:
-        """Why the command has to be rolled back; empty when it can go on, or when that is not known yet."""
+        """Why the command must be rolled back; empty when it may continue, or when that is not known yet."""
         record, replacements = seen.record, seen.command.replacements
         if self._replacements.under_way(record.id):
             seen.progress.known_since = self._clock.monotonic()
@@ -268,7 +262,7 @@ class CommandExecutor:
         return ""
 
     def _waits(self, command: RecordedCommand) -> bool:
-        """Whether replacements are not launched, not visible or not initialized yet."""
+        """Whether some replacement is not launched, not visible or not initialized yet."""
         if self._replacements.under_way(command.record.id):
             return True
         for node in command.replacements.values():
@@ -278,7 +272,7 @@ class CommandExecutor:
         return len(command.replacements) < len(command.record.replacements)
 
     def _conclude(self, seen: _Pass) -> None:
-        """Check everything again by what is known now, and delete; roll back when it stays refused."""
+        """Validate the command against the current snapshot and delete the nodes; roll back if it stays refused."""
         self._measure(seen)
         progress = seen.progress
         outcome = seen.simulator.simulate(seen.staying)
@@ -294,7 +288,7 @@ class CommandExecutor:
             self._roll_back(seen, refusal)
 
     def _measure(self, seen: _Pass) -> None:
-        """Observe how long the replacements took, once."""
+        """Record once how long the replacements took."""
         if seen.record.replacements and not seen.progress.measured:
             seen.progress.measured = True
             self._recorder.observe(REPLACEMENT_INITIALIZED, max(0.0, self._clock.now() - seen.record.started_at))
@@ -330,7 +324,7 @@ class CommandExecutor:
         return bool(waiting)
 
     def _commit(self, seen: _Pass, outcome: Outcome) -> None:
-        """Delete the nodes: from here on there is no way back. Raises KubeError; the next pass goes on."""
+        """Delete the nodes, after which no rollback is possible. Raises KubeError; the next pass continues."""
         record, now = seen.record, self._clock.now()
         if record.method == CONSOLIDATION:
             moved = {workload(pod) for node in seen.staying for pod in leaving_pods(node)}
@@ -340,9 +334,9 @@ class CommandExecutor:
             self._nodes.nominate(seen.command.replacements.values(), now + self._times.arrival_seconds)
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
-        """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass goes on.
+        """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.
 
-        Replacements are deleted first: while there is a record, the next leader knows that nobody else wants them.
+        Replacements are deleted first: while the record exists, the next leader knows that they are unused.
         """
         record = seen.record
         if not seen.command.committed:

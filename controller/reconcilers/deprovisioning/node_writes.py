@@ -1,4 +1,4 @@
-"""What the executor writes on nodes: records with the cordon, annotations, marks in the cluster state, deletions."""
+"""The executor's writes on nodes: records with the cordon, annotations, marks in the cluster state, deletions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from controller.reconcilers.deprovisioning.events import RemovalEvents
 STATE_TIMEOUT_SECONDS = 5.0
 
 StillRemovable = Callable[[StateNode, Snapshot], bool]
-"""Whether a node that was judged may still be removed by the newest snapshot, which has a node of its name."""
+"""Whether a node that was selected may still be removed, given the newest snapshot, which has a node of its name."""
 
 
 class NodeWrites:
-    """Writes that may be repeated: a node that is gone, or another of its name, is no error. Thread-safe."""
+    """Idempotent writes: a node that is gone, or replaced by one of the same name, is no error. Thread-safe."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._informers, self._events = context.kube, context.informers, RemovalEvents(context.events)
@@ -42,7 +42,7 @@ class NodeWrites:
         self._log = structlog.get_logger("deprovisioning")
 
     def record(self, nodes: Iterable[StateNode], record: Record) -> None:
-        """Write the record on all of them, and cordon them. Raises KubeError; then none of them has it."""
+        """Write the record on all nodes and cordon them. Raises KubeError; then none of them has it."""
         written: list[StateNode] = []
         try:
             for node in nodes:
@@ -67,7 +67,7 @@ class NodeWrites:
             self._log.debug("Node was gone before its record was taken off", node=node.name)
 
     def annotate(self, annotations: NodeAnnotations) -> bool:
-        """Write annotations, or take them off; False when the node is gone. Raises KubeError."""
+        """Write or remove annotations; False when the node is gone. Raises KubeError."""
         try:
             self._patch(annotations.node, annotations.values)
         except (NotFoundError, ConflictError):
@@ -82,15 +82,15 @@ class NodeWrites:
         self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
 
     def rest(self, nodes: Iterable[StateNode], workloads: Collection[str], until: float) -> None:
-        """Note on the nodes that take a command's pods that these workloads cool down. Raises KubeError."""
+        """Record the cool-down of these workloads on the nodes that take their pods. Raises KubeError."""
         now = self._clock.now()
         for node in nodes:
             self.annotate(NodeAnnotations(node, {RESTING_ANNOTATION: write_resting(node, workloads, now, until)}))
 
     def delete(self, nodes: Sequence[StateNode], record: Record) -> bool:
-        """Ask for the deletion of a command's nodes; False when one of them must not go by what is known now.
+        """Delete a command's nodes; False when the current snapshot forbids it for one of them.
 
-        Raises KubeError; those that were not asked for then stay as they are.
+        Raises KubeError; the nodes not deleted until then are unmarked.
         """
         if not self._mark(nodes, self._unchanged):
             return False
@@ -108,7 +108,7 @@ class NodeWrites:
         return True
 
     def delete_unrecorded(self, node: StateNode, command: Command, still_removable: StillRemovable) -> bool:
-        """Ask for the deletion of a node without a record; False when it must not go, or is gone. Raises KubeError."""
+        """Delete a node without a record; False when it may not be removed, or is gone. Raises KubeError."""
         if not self._mark([node], still_removable):
             return False
         try:
@@ -138,7 +138,7 @@ class NodeWrites:
                 self._log.info("Removed unused replacement", id=record.id, node=node.name)
 
     def _delete(self, node: StateNode) -> bool:
-        """Whether there was such a node to delete."""
+        """Delete the node; False when it was gone."""
         try:
             self._kube.delete(NODES, node.name, uid=node.node.uid)
         except (NotFoundError, ConflictError) as error:
@@ -147,7 +147,7 @@ class NodeWrites:
         return True
 
     def skipped(self, node: StateNode, record: Record, because: str, action: str = "") -> None:
-        """Put on the ledger that the node stays after all. `action` where the record does not show it yet."""
+        """Record in the ledger that the node stays. `action` where the record does not imply it yet."""
         self._decided("skip", node, record, f"{record.reason}, but {because}", action)
 
     def _decided(self, kind: Kind, node: StateNode, record: Record, reason: str, action: str = "") -> None:
@@ -164,7 +164,7 @@ class NodeWrites:
         self._ledger.record(decision)
 
     def nominate(self, nodes: Iterable[StateNode], until: float) -> None:
-        """Pods are expected on them until then (Unix seconds), so that they do not count as empty."""
+        """Nominate the nodes until then (Unix seconds), so that they do not count as empty."""
         names = [node.name for node in nodes]
 
         def nominate(cluster: Cluster) -> None:
@@ -174,11 +174,11 @@ class NodeWrites:
         self._informers.submit(nominate)
 
     def wait_until_applied(self) -> None:
-        """Return when the cluster state contains everything that was written before."""
+        """Wait until the cluster state contains everything that was written before."""
         self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS)
 
     def _mark(self, nodes: Sequence[StateNode], still_removable: StillRemovable) -> bool:
-        """Mark all of them for deletion if all may still go: both in the thread that owns the cluster state."""
+        """Mark all nodes for deletion if all are still removable, atomically in the cluster state's thread."""
 
         def decide(cluster: Cluster) -> None:
             present = cluster.snapshot()
@@ -193,7 +193,7 @@ class NodeWrites:
         self._informers.submit(lambda cluster: cluster.unmark(names))
 
     def _unchanged(self, seen: StateNode, present: Snapshot) -> bool:
-        """Whether it is the same node, not being deleted, without further pods, and none are expected on it."""
+        """Whether it is the same node, not being deleted, without new pods and without a nomination."""
         node = present.nodes[seen.name]
         if node.node.uid != seen.node.uid or node.node.deleted_at is not None:
             return False

@@ -1,4 +1,4 @@
-"""Launches of replacements: which ones a command needs, and how those of this process ended."""
+"""Launch a command's replacements, and keep the outcome of the launches of this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORKERS = 10
 
 
 class Replacements:
-    """Launches of this process, by command id. Those of an earlier one are known by the tokens on record only."""
+    """Launches of this process, by command id. Those of an earlier one are known only by the tokens on record."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._informers, self._events, self._ledger = context.informers, RemovalEvents(context.events), context.ledger
@@ -60,7 +60,7 @@ class Replacements:
         return prepared.launches
 
     def begin(self, command_id: str, launches: Iterable[Launch], method: str, text: str) -> None:
-        """Launch all of them side by side. `text`: the command in words."""
+        """Start all launches, concurrently. `text`: the command in words."""
         self._launches[command_id] = self._pipeline.begin(launches, partial(self._launched, method, text))
 
     def began(self, command_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rollouts of single-replica Deployments, so that their pods start elsewhere before a node is removed."""
+"""Restart single-replica Deployments by a rollout, so that their pods start elsewhere before a node is removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.reconcilers.context import ReconcilerContext
 
 
 class Surge:
-    """Begins rollouts, one for each command and Deployment: the command's id is written on the Deployment."""
+    """Start rollouts, one per command and Deployment: the command's id is written on the Deployment."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._events = context.kube, context.events
@@ -27,10 +27,10 @@ class Surge:
         self._owners: dict[str, str] = {}
         """Name of the Deployment by the uid of its ReplicaSet; empty: the ReplicaSet has none."""
         self._settled: set[tuple[str, str]] = set()
-        """(command id, ReplicaSet uid) whose pods are evicted like any others."""
+        """(command id, ReplicaSet uid) of pods that are evicted like any others."""
 
     def waits_for(self, record: Record, nodes: Iterable[StateNode]) -> tuple[str, ...]:
-        """Begin the rollouts that are due; pods that have not started elsewhere yet. Raises KubeError."""
+        """Start the rollouts that are due; return the pods that have not started elsewhere yet. Raises KubeError."""
         waiting: list[str] = []
         for pod in (pod for node in nodes for pod in leaving_pods(node) if may_surge(pod)):
             key = (record.id, pod.owners[0].uid if pod.owners else "")

@@ -1,4 +1,4 @@
-"""Consistency: tells of nodes that are not what they should be, on the node, each at most every ten minutes."""
+"""Publish an event on nodes that fail a consistency check, for each node at most every ten minutes."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ PAUSE_SECONDS = 60.0
 
 
 class ConsistencyReconciler:
-    """One loop over the nodes of ours; it only speaks."""
+    """Check the nodes of known Provisioners. It reports and changes nothing."""
 
     name = "consistency"
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._events, self._catalogs = context.events, context.catalogs
         self._clock, self._recorder = context.clock, context.recorder
-        self._looked_at: dict[str, float] = {}
+        self._checked_at: dict[str, float] = {}
+        """When a node was checked last (monotonic seconds), by its uid."""
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Look at the nodes whose turn it is."""
+        """Check the nodes that are due."""
         if not snapshot.synced:
             return 1.0
         now = self._clock.monotonic()
         uids = {node.node.uid for node in snapshot.nodes.values()}
-        self._looked_at = {uid: at for uid, at in self._looked_at.items() if uid in uids and now - at < AGAIN_SECONDS}
-        due = [node for node in snapshot.nodes.values() if node.node.uid not in self._looked_at]
+        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids and now - at < AGAIN_SECONDS}
+        due = [node for node in snapshot.nodes.values() if node.node.uid not in self._checked_at]
         view = self._catalogs.view(snapshot) if any(node.provisioner_name for node in due) else None
         for node in due:
             provisioner = snapshot.provisioners.get(node.provisioner_name)
             if provisioner is None or view is None or provisioner.name not in view.types:
-                continue  # not ours, or nobody can say what it should be: it is looked at when they can
-            self._looked_at[node.node.uid] = now
+                continue  # not ours, or its catalog is not known yet: the next pass tries again
+            self._checked_at[node.node.uid] = now
             kind = node.node.labels.get(INSTANCE_TYPE, "")
             expected = next((each.capacity for each in view.types[provisioner.name] if each.name == kind), None)
             for issue in issues(node, provisioner, expected, snapshot.budgets.values(), self._clock.now()):
-                self._tell(node, issue)
+                self._report(node, issue)
         return PAUSE_SECONDS
 
-    def _tell(self, node: StateNode, issue: Issue) -> None:
+    def _report(self, node: StateNode, issue: Issue) -> None:
         dedupe = (node.node.uid, issue.message)
         self._events.publish(ObjectRef.of(node.node), "Warning", "FailedConsistencyCheck", issue.message, dedupe)
         self._recorder.count(CONSISTENCY_ERRORS, issue.check)

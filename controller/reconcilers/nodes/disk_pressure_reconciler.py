@@ -23,7 +23,8 @@ class DiskPressureReconciler:
         self._events = context.events
         self._log = structlog.get_logger(self.name)
         self._logged: set[tuple[str, int]] = set()
-        self._told: set[str] = set()
+        """(owner uid, allocatable bytes of the disk)."""
+        self._published: set[str] = set()
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Log each owner and disk size once; publish an event on each of its pending pods."""
@@ -39,16 +40,16 @@ class DiskPressureReconciler:
                     provisioner=loop.provisioner,
                     cure=cure(loop, snapshot),
                 )
-        self._tell(snapshot)
+        self._publish(snapshot)
         return PAUSE_SECONDS
 
-    def _tell(self, snapshot: Snapshot) -> None:
+    def _publish(self, snapshot: Snapshot) -> None:
         waiting = {pod.uid: (pod, loop) for pod, loop in _waiting(snapshot)} if snapshot.storage_loops else {}
         for uid, (pod, loop) in waiting.items():
-            if uid not in self._told:
+            if uid not in self._published:
                 message = cure(loop, snapshot)
                 self._events.publish(ObjectRef.of(pod), "Warning", "DiskPressureLoop", message, (pod.uid,))
-        self._told = set(waiting)
+        self._published = set(waiting)
 
 
 def _waiting(snapshot: Snapshot) -> list[tuple[Pod, StorageLoop]]:

@@ -1,7 +1,7 @@
-"""Garbage collection and adoption: instances without a Node, Nodes without an instance.
+"""Collect instances without a Node and Nodes without an instance; adopt the launches of an earlier process.
 
-The first pass of a new leader finds what the one before had launched and not yet recorded, and lets provisioning
-begin only when all of it is in the cluster state. Later passes keep instances and Nodes in step.
+The first pass of a new leader adopts what its predecessor launched without creating the Node yet; provisioning begins
+once all of it is in the cluster state. Later passes keep instances and Nodes consistent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GOING = frozenset({"shutting-down", "terminated"})
 
 @dataclass(frozen=True, slots=True)
 class GarbageTimes:
-    """A pass every `first_seconds` for `first_passes`, then every `then_seconds` (as in later Karpenter)."""
+    """`first_passes` passes, one every `first_seconds`; then one every `then_seconds` (as in later Karpenter)."""
 
     first_seconds: float = 10.0
     first_passes: int = 20
@@ -39,11 +39,11 @@ class GarbageTimes:
     """Between passes while instances are still being adopted after a start."""
     collection: CollectionTimes = field(default_factory=CollectionTimes)
     sight_seconds: float = 10.0
-    """How long EC2 may not show an instance that was launched. Shorter than the lease, which others wait for."""
+    """How long EC2 may not list a new instance (eventual consistency). Shorter than the lease that others wait for."""
 
 
 class GarbageCollectionReconciler:
-    """One loop; it is woken by changes like the others, and looks when its time has come."""
+    """Compare the cloud's instances with the Nodes when a pass is due; changes in between do nothing."""
 
     name = "garbagecollection"
 
@@ -60,11 +60,11 @@ class GarbageCollectionReconciler:
         self._due_at = self._clock.monotonic()
 
     def wait_until_visible(self) -> None:
-        """A process died a moment ago: what it launched last may not be seen yet, and nobody plans before it is."""
+        """Delay planning: a process crashed just now, and EC2 may not list its last launches yet."""
         self._sure_at = self._clock.monotonic() + self._times.sight_seconds
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """One pass when it is due; seconds until the next one is."""
+        """Make one pass when it is due; return the seconds until the next."""
         now = self._clock.monotonic()
         if not snapshot.synced:
             return self._times.retry_seconds
@@ -90,35 +90,29 @@ class GarbageCollectionReconciler:
 
     def _carry_out(self, plan: CollectionPlan, snapshot: Snapshot) -> None:
         for instance in plan.adopt:
-            self._safely(instance.provider_id, "Adoption failed", partial(self._adopt, instance, snapshot))
+            self._attempt(instance.provider_id, "Adoption failed", partial(self._adopt, instance, snapshot))
         for removal in self._still_without_node(plan.terminate):
-            self._safely(removal.provider_id, "Termination failed", partial(self._terminate, removal, snapshot))
+            self._attempt(removal.provider_id, "Termination failed", partial(self._terminate, removal, snapshot))
         for removal in plan.delete_nodes:
-            self._safely(removal.provider_id, "Node not deleted", partial(self._delete_node, removal, snapshot))
+            self._attempt(removal.provider_id, "Node not deleted", partial(self._delete_node, removal, snapshot))
 
     def _still_without_node(self, removals: tuple[Removal, ...]) -> list[Removal]:
-        """Those that have no Node by the API server's own word either: the cache may lag behind."""
+        """Removals whose Node the API server does not have either: the cache may lag behind."""
         if not removals:
             return []
         present = [parse_node(entry) for entry in self._kube.list(NODES)]
         known = {node.provider_id for node in present} | {node.name for node in present}
         return [entry for entry in removals if entry.provider_id not in known and entry.name not in known]
 
-    def _safely(self, key: str, message: str, act: Callable[[], None]) -> None:
-        if not self._items.ready(key):
-            return
-        try:
-            act()
-        except (KubeError, CloudError, ValueError) as error:
-            self._items.failed(key, error, message, provider_id=key)
-        else:
-            self._items.succeeded(key)
+    def _attempt(self, key: str, message: str, act: Callable[[], None]) -> None:
+        if self._items.ready(key):
+            self._items.attempt(key, act, message, KubeError, CloudError, ValueError, provider_id=key)
 
     def _adopt(self, listed: CloudInstance, snapshot: Snapshot) -> None:
         try:
             instance = self._cloud.get(listed.provider_id)
         except InstanceNotFoundError:
-            return  # it went while we looked
+            return  # terminated since it was listed
         provisioner = snapshot.provisioners.get(instance.provisioner_name)
         if instance.state not in ADOPTABLE or provisioner is None:
             return
@@ -153,7 +147,7 @@ class GarbageCollectionReconciler:
         node = seen.node
         gone = "instance does not exist" in removal.reason
         if gone and self._exists(removal.provider_id):
-            return  # not by our tags, but it exists: not ours to remove
+            return  # the instance lacks our tags but exists: its Node is not ours to delete
         try:
             self._kube.delete(NODES, node.name, uid=node.uid)
         except (NotFoundError, ConflictError):

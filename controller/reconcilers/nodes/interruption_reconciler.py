@@ -1,4 +1,4 @@
-"""Interruption: nodes whose instances AWS is about to take are drained at once, against the clock."""
+"""Drain nodes whose instances AWS announces to interrupt, stop or terminate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from controller.runtime.metrics import (
 
 
 class InterruptionReconciler:
-    """One loop; the queue's long poll is its pace."""
+    """Handle the messages of the interruption queue; its long poll paces the loop."""
 
     name = "interruption"
 
@@ -42,10 +42,10 @@ class InterruptionReconciler:
         self._cloud = context.cloud
         self._log = structlog.get_logger(self.name)
         self.counts: Counter[str] = Counter()
-        """Messages by kind; those that could not be read are under `malformed`."""
+        """Messages by kind; unreadable ones are counted as `malformed`."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Take what is in the queue. Messages are deleted when all that they ask for is done."""
+        """Receive and handle messages. A message is deleted once everything that follows from it is done."""
         if not snapshot.synced:
             return 1.0
         messages = self._cloud.interruptions.receive()
@@ -57,7 +57,7 @@ class InterruptionReconciler:
         return 0.0
 
     def _handled(self, message: QueueMessage, nodes: dict[str, StateNode]) -> bool:
-        """Whether the message is done with; one whose handling failed comes again."""
+        """Handle a message; False if that failed, and the queue is to deliver it again."""
         try:
             interruption = parse_message(message.body)
         except ValueError as error:
@@ -98,10 +98,10 @@ class InterruptionReconciler:
             self._annotate(node, DEADLINE_ANNOTATION, stamp)
         if node.node.deleted_at is not None:
             return
-        self._say(node, "Warning", interruption.reason, f"AWS announced it: {interruption.kind.value}")
+        self._publish(node, "Warning", interruption.reason, f"AWS announced it: {interruption.kind.value}")
         self._kube.delete(NODES, node.name, uid=node.node.uid)
         text = f"Deleting node because of {interruption.kind.value}"
-        self._say(node, "Warning", "NodeTerminatingOnInterruption", text)
+        self._publish(node, "Warning", "NodeTerminatingOnInterruption", text)
         self._log.info("Deleted node", node=node.name, because=interruption.kind.value, state=interruption.state)
         reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
         self._ledger.record(
@@ -109,8 +109,8 @@ class InterruptionReconciler:
         )
 
     def _rebalance(self, interruption: Interruption, node: StateNode) -> None:
-        """An instance at risk: where its Provisioner asks for it, the node expires now, which replaces it first."""
-        self._say(node, "Normal", interruption.reason, "The instance is at an elevated risk of interruption")
+        """On a rebalance recommendation, expire the node (replacement first) if its Provisioner asks for that."""
+        self._publish(node, "Normal", interruption.reason, "The instance is at an elevated risk of interruption")
         provisioner = self._informers.snapshot().provisioners.get(node.provisioner_name)
         wanted = provisioner is not None and provisioner.disruption.replace_at_risk
         key = V1ALPHA5.keys.voluntary_disruption
@@ -122,7 +122,7 @@ class InterruptionReconciler:
             written = self._kube.patch(NODES, node.name, {"metadata": {"annotations": {key: value}}})
             self._informers.learn(NODES, written)
 
-    def _say(self, node: StateNode, kind: str, reason: str, message: str) -> None:
+    def _publish(self, node: StateNode, kind: str, reason: str, message: str) -> None:
         self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid,))
 
 

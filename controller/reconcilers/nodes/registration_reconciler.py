@@ -1,4 +1,4 @@
-"""Registration and initialization: what a joined node lacks is added, and a node ready for pods is marked so."""
+"""Registration and initialization: add the metadata that a joined node lacks, and label it once it is initialized."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from controller.runtime.loops import ItemBackoff
 
 CATALOG_RETRY_SECONDS = 5.0
 UNSEEN: dict[str, Any] = {}
-"""Instead of a document: the cloud does not know the instance. It may not show it yet; if it is gone, garbage
-collection removes the node."""
+"""In place of a document: the cloud does not list the instance (yet). If it is gone, garbage collection deletes the
+node."""
 
 
 class RegistrationReconciler:
-    """One loop over the nodes of usable Provisioners that are not being deleted."""
+    """Patch nodes that are not being deleted, nor their Provisioner."""
 
     name = "registration"
 
@@ -48,11 +48,11 @@ class RegistrationReconciler:
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
         for node in owned:
             if self._nodes.ready(node.node.uid):
-                self._bring_up(node.node, snapshot.provisioners[node.provisioner_name], view)
+                self._update(node.node, snapshot.provisioners[node.provisioner_name], view)
         waiting_for_catalog = any(name not in view.types for name in starting)
         return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
 
-    def _bring_up(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
+    def _update(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
         try:
             document = self._instance_document(node, provisioner)
             patch = _patch(node, provisioner, view, document)
@@ -76,7 +76,7 @@ class RegistrationReconciler:
             self._log.info("Registered node", node=node.name, provisioner=provisioner.name)
 
     def _instance_document(self, node: Node, provisioner: Provisioner) -> dict[str, Any] | None:
-        """The labels that only the instance can tell, for a kubelet that registered before its Node was made."""
+        """Labels known from the instance alone, for a kubelet that registered before its Node was created."""
         if not node.provider_id or not needs_instance(node):
             return None
         try:
@@ -86,7 +86,7 @@ class RegistrationReconciler:
 
 
 def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None) -> dict[str, Any]:
-    """What to write. A node is not called initialized on half the evidence: what it offers, and what it is for."""
+    """The patch. A node is not labelled initialized while its instance or its expected capacity is unknown."""
     if provisioner.name not in view.types or document is UNSEEN:
         return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
     return registration_patch(node, provisioner, _expected(node, view), document)

@@ -1,8 +1,7 @@
-"""Termination: a Node with our finalizer that is being deleted is cordoned, drained, and its instance terminated.
+"""Cordon and drain Nodes that are being deleted and have our finalizer, then terminate their instances.
 
-Each step is taken from what the API server and the cloud say now, and may be repeated: a controller that died in the
-middle is followed by one that goes on at the same place. A drain that a PodDisruptionBudget holds back holds back
-itself alone.
+Each step follows from the current state of API server and cloud and is idempotent: after a crash the next leader
+continues at the same step. A drain that a PodDisruptionBudget blocks delays no other.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from controller.runtime.metrics import TERMINATION_TIME
 from controller.telemetry.structured_logging import pod_names
 
 GOING = frozenset({"shutting-down", "terminated"})
-"""Instance states from which there is no way back."""
+"""Instance states that end in termination."""
 WORKERS = 10
-"""Nodes worked on at a time."""
+"""Nodes handled concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminationTimes:
-    """`poll_seconds`: how often a drain is looked at (Karpenter: 1 s). `instance_check_seconds`: how often, while a
-    node drains, the cloud is asked whether its instance still exists. `detach_seconds`: how long a drained node waits
-    for its volumes at most. Eviction retries follow `eviction`. `pass_seconds`: how long a pass waits for
-    its slowest node, which goes on alone after that."""
+    """`poll_seconds`: between steps of a drain (Karpenter: 1 s). `instance_check_seconds`: between checks, while a
+    node drains, whether its instance still exists. `eviction`: back-off of evictions. `detach_seconds`: how long a
+    drained node waits at most for its volumes. `pass_seconds`: how long a pass waits for its slowest node, whose step
+    then continues in the background."""
 
     poll_seconds: float = 1.0
     instance_check_seconds: float = 10.0
@@ -56,7 +55,7 @@ class TerminationTimes:
 
 
 class TerminationReconciler:
-    """One loop; nodes are worked on side by side."""
+    """Take the steps of all nodes concurrently."""
 
     name = "termination"
 
@@ -71,11 +70,11 @@ class TerminationReconciler:
         self._checked_at: dict[str, float] = {}
         self._drained_at: dict[str, float] = {}
         self._under_way: dict[str, Job[None]] = {}
-        """Steps that have not ended, by the node's uid."""
+        """Unfinished steps, by the node's uid."""
         self._executor = context.executors.executor("terminate", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """One step for every node that is being deleted."""
+        """Take one step for every node that is being deleted."""
         if not snapshot.synced:
             return self._times.poll_seconds
         leaving = [node for node in snapshot.nodes.values() if finalizing(node.node)]
@@ -99,9 +98,9 @@ class TerminationReconciler:
         try:
             self._step(node, snapshot)
         except (NotFoundError, ConflictError) as error:
-            # Somebody wrote the node meanwhile, or it is gone: the next snapshot says which.
+            # The node was changed meanwhile or is gone: the next snapshot shows which.
             self._log.debug("Node changed during its termination", node=node.name, error=str(error))
-        except Exception as error:  # noqa: BLE001 - one node never stops the others; it is logged and tried again
+        except Exception as error:  # noqa: BLE001 - one node never stops the others; logged and retried
             self._nodes.failed(node.node.uid, error, "Termination failed", node=node.name)
         else:
             self._nodes.succeeded(node.node.uid)
@@ -126,9 +125,9 @@ class TerminationReconciler:
             return
         present = [parse_pod(each) for each in self._kube.list(PODS, field_selector=f"spec.nodeName={node.name}")]
         if not next_step(present, now, until).drained:
-            return  # the API server knows of a pod that the watch has not told of: it must not lose its node
+            return  # the API server has a pod that the watch has not delivered yet
         if until is not None and now >= until:
-            self._say_cut_off(node.node, [pod for pod in present if holds(pod, now)])
+            self._report_deadline(node.node, [pod for pod in present if holds(pod, now)])
         elif self._waits_for_volumes(node.node, present, snapshot):
             return
         if self._instance_terminated(node.node):
@@ -149,17 +148,17 @@ class TerminationReconciler:
             grace = grace_period_seconds(pod, until, self._clock.now())
             self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
-            return  # gone, or another pod has the name: either way this one holds nothing
+            return  # the pod is gone, or another one has its name
         except NamespaceTerminatingError:
-            return  # whatever is in it is deleted, within seconds
+            return  # its pods are deleted with it
         except KubeError as error:
-            self._say_blocked(node, pod, error)
+            self._report_blocked(node, pod, error)
             return
-        self._evictions.postpone(pod.uid)  # the watch will tell that it terminates; ask again only if it does not
+        self._evictions.postpone(pod.uid)  # ask again only if the watch does not show its termination
         self._events.publish(ObjectRef.of(pod), "Normal", "Evicted", "Evicted pod", (pod.uid,))
 
     def _delete(self, node: Node, pod: Pod, until: float | None) -> None:
-        """Past all budgets: just its own grace period is left until the node's deadline."""
+        """Delete a pod regardless of PodDisruptionBudgets: only its grace period is left until the node's deadline."""
         grace = grace_period_seconds(pod, until, self._clock.now())
         try:
             self._kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_period_seconds=grace)
@@ -169,7 +168,7 @@ class TerminationReconciler:
         self._events.publish(ObjectRef.of(pod), "Warning", "Evicted", message, (pod.uid, "deadline"))
         self._log.warning("Deleted pod at its node's deadline", pod=f"{pod.namespace}/{pod.name}", node=node.name)
 
-    def _say_cut_off(self, node: Node, pods: list[Pod]) -> None:
+    def _report_deadline(self, node: Node, pods: list[Pod]) -> None:
         if pods:
             first = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
             message = f"The node's deadline is over; its instance goes with {len(pods)} pods on it: {first}"
@@ -179,7 +178,7 @@ class TerminationReconciler:
             self._log.warning(text, node=node.name, pods=pod_names(keys), pod_count=len(keys))
 
     def _waits_for_volumes(self, node: Node, pods: list[Pod], snapshot: Snapshot) -> bool:
-        """Whether the instance must stay a little longer, so that volumes are detached from it in order."""
+        """Whether the instance must stay until its volumes are detached."""
         since = self._drained_at.setdefault(node.uid, self._clock.monotonic())
         if not snapshot.volumes:
             return False
@@ -197,8 +196,8 @@ class TerminationReconciler:
         self._log.warning("Volumes are not detached in time; the instance goes", node=node.name, volumes=named)
         return False
 
-    def _say_blocked(self, node: Node, pod: Pod, error: KubeError) -> None:
-        """A 429 is a PodDisruptionBudget's refusal (several budgets on one pod come as a 500): no error of ours."""
+    def _report_blocked(self, node: Node, pod: Pod, error: KubeError) -> None:
+        """Back off and publish why. A 429 is a PodDisruptionBudget's refusal, no error; several budgets give a 500."""
         if isinstance(error, TooManyRequestsError):
             self._evictions.postpone(pod.uid)
         else:
@@ -208,7 +207,7 @@ class TerminationReconciler:
             self._events.publish(ref, "Warning", "FailedDraining", message, (node.name, pod.uid))
 
     def _instance_gone(self, node: Node) -> bool:
-        """Whether the cloud does not know the instance any more; asked now and then while the node drains."""
+        """Whether the instance no longer exists; asked every `instance_check_seconds` while the node drains."""
         now = self._clock.monotonic()
         if now - self._checked_at.get(node.uid, float("-inf")) < self._times.instance_check_seconds:
             return False
@@ -222,7 +221,7 @@ class TerminationReconciler:
         return False
 
     def _instance_terminated(self, node: Node) -> bool:
-        """Ask for termination; whether the cloud has begun it, or knows the instance no more."""
+        """Ask for termination; return whether it has begun, or the instance no longer exists."""
         provider_id = node.provider_id
         try:
             return self._terminate(provider_id)
@@ -248,7 +247,7 @@ class TerminationReconciler:
             return True
 
     def _release(self, node: Node) -> None:
-        """Take our finalizer off, and no other's. Raises ConflictError when the node changed meanwhile."""
+        """Remove our finalizer and no other. Raises ConflictError when the node changed meanwhile."""
         try:
             present = parse_node(self._kube.get(NODES, node.name))
             if present.uid != node.uid or not finalizing(present):
@@ -260,11 +259,11 @@ class TerminationReconciler:
             return
         self._log.info("Terminated node", node=node.name, provider_id=node.provider_id)
         if node.deleted_at is not None:
-            # The API server sets it to the end of the grace period, which is none for nodes.
+            # deletionTimestamp is the end of the grace period, which nodes do not have.
             took = max(0.0, self._clock.now() - node.deleted_at)
             self._recorder.observe(TERMINATION_TIME, took, node.labels.get(PROVISIONER_NAME, ""))
 
 
 def finalizing(node: Node) -> bool:
-    """Being deleted, and waiting for us."""
+    """Whether the node is being deleted and has our finalizer."""
     return node.deleted_at is not None and TERMINATION_FINALIZER in node.finalizers

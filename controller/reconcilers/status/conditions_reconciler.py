@@ -13,7 +13,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CHECK_SECONDS = 30.0
-"""How often a Provisioner's catalog is checked again: what its selectors match may change."""
+"""Between two checks of the catalogs: what selectors match may change."""
 
 RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEMPLATES)}
 
@@ -29,7 +29,9 @@ class ConditionsReconciler:
         self._log = structlog.get_logger(self.name)
         self._items = ItemBackoff(self._clock, self.name)
         self._written: dict[tuple[str, str], tuple[str, int, str]] = {}
+        """By (kind, name): uid, generation and problem as last written."""
         self._checked: tuple[object, ...] = ()
+        """The generations of all objects at the last check."""
         self._due_at = 0.0
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -92,7 +94,7 @@ class ConditionsReconciler:
 
 
 def _generations(snapshot: Snapshot) -> tuple[object, ...]:
-    """Changes with the Provisioners and node templates, but not with their status."""
+    """A value that changes with the Provisioners and node templates, but not with their status."""
     return (
         tuple((entry.uid, entry.generation) for entry in snapshot.provisioners.values()),
         tuple((entry.uid, entry.generation, entry.deleted_at) for entry in snapshot.node_templates.values()),

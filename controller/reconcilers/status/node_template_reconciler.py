@@ -1,6 +1,6 @@
 """Write the status of node templates: the subnets and security groups that the selectors match, or why none.
 
-Fields that AWS does not answer keep their value; such a template is tried again with a growing pause.
+Fields for which AWS gives no answer keep their value; such a template is retried with exponential back-off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 REFRESH_SECONDS = 300.0
-"""Karpenter v0.27's interval; a changed template is resolved at once."""
+"""Between two reads of an unchanged template (Karpenter v0.27's interval)."""
 
 
 class NodeTemplatesReconciler:
@@ -34,7 +34,7 @@ class NodeTemplatesReconciler:
         self._log = structlog.get_logger(self.name)
         self._templates = ItemBackoff(self._clock, self.name)
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
-        """By name: uid and generation, and when it is due again."""
+        """By name: uid and generation, and when it is due again (monotonic seconds)."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Resolve templates that changed, and all of them every REFRESH_SECONDS."""
@@ -75,7 +75,7 @@ class NodeTemplatesReconciler:
         self._seen[template.name] = ((template.uid, template.generation), due_at)
 
     def _write(self, template: AWSNodeTemplate, status: TemplateStatus) -> bool:
-        """Write what differs; returns whether the condition does."""
+        """Write what differs; return whether the condition does."""
         present = self._kube.get(AWS_NODE_TEMPLATES, template.name).get("status") or {}
         wanted: dict[str, Any] = {
             key: value for key, value in _document(status).items() if (present.get(key) or []) != value
