@@ -1,4 +1,4 @@
-"""The catalog of every usable Provisioner, and why others have none: one that fails never stops the others."""
+"""The instance types of every usable Provisioner, and why others have none; one failure never stops the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CatalogView:
     """`types` compiled for the solver: computed when the first solve asks, and again when `types` change."""
 
     def briefly(self) -> Mapping[str, str]:
-        """The problems as a pod's event has room for: the first of each, and where the rest stands."""
+        """The problems, short enough for a pod's event: the first of each Provisioner, and where to read the rest."""
         return {name: _brief(name, problem) for name, problem in self.problems.items()}
 
 
@@ -65,13 +65,14 @@ def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate
 
 
 class Catalogs:
-    """Asks the cloud for the instance types of Provisioners, several at a time. The provider caches, this does not."""
+    """Ask the cloud for the instance types of Provisioners, concurrently. The provider caches them, not this class."""
 
     def __init__(self, cloud: TypeSource, executor: Executor = INLINE) -> None:
         self._cloud = cloud
         self._executor = executor
         self._tables = TableCache()
         self._verdicts: dict[str, tuple[Provisioner, tuple[InstanceType, ...], str]] = {}
+        """By Provisioner: what the verdict was computed from, and the verdict (empty: usable)."""
 
     def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
         """The catalogs of these Provisioners (None: of all that are not being deleted), by name."""
@@ -102,7 +103,7 @@ class Catalogs:
         return types
 
     def _unusable(self, provisioner: Provisioner, types: tuple[InstanceType, ...]) -> str:
-        """The verdict is worked out anew only for another Provisioner or another catalog."""
+        """Why the Provisioner can launch nothing; recomputed only when its requirements or its types change."""
         known = self._verdicts.get(provisioner.name)
         if known is not None and known[1] is types and known[0].requirements == provisioner.requirements:
             return known[2]

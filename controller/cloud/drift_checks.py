@@ -1,4 +1,4 @@
-"""Drift over the cloud: what node templates select now, and whether a node is still what would be launched."""
+"""Compare nodes with what their Provisioner and node template would launch now, by the cloud's answers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from controller.runtime.clock import Clock
 from controller.runtime.loops import ItemBackoff
 
 NETWORK_SECONDS = 60.0
-"""How old an answer about networks may be: subnets of instances do not change, security groups seldom."""
+"""Maximum age of answers about networks: an instance's subnet never changes, its security groups rarely."""
 _INSTANCES = ("instances",)
-"""The key under which failures to list instances are counted; templates are counted by name."""
+"""Back-off key of failures to list instances; templates are keyed by name."""
 
 
 class DriftChecks:
-    """Whether a node is still what its Provisioner and node template would launch now."""
+    """Drift reasons from images, subnets and security groups. An answer that is missing never makes a node drift."""
 
     def __init__(self, cloud: CloudProvider, clock: Clock) -> None:
         self._cloud = cloud
@@ -30,6 +30,7 @@ class DriftChecks:
         self._instances: Mapping[str, CloudInstance] = {}
         self._listed_at = float("-inf")
         self._selected: dict[tuple[str, int], tuple[float, tuple[Collection[str], Collection[str]]]] = {}
+        """By template (uid, generation): when it was asked (monotonic seconds); ids of subnets and security groups."""
 
     def reason(self, candidate: Candidate, snapshot: Snapshot) -> str:
         """Why the node has drifted; empty when it has not, or when its template is not usable."""
@@ -41,7 +42,7 @@ class DriftChecks:
         return stated or self._network_reason(node.provider_id, template)
 
     def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> dict[str, str]:
-        """Annotations that the node should get."""
+        """Hash annotations that the node lacks."""
         template = self._template(candidate, snapshot)
         return missing_hashes(candidate.node.node, candidate.provisioner, template) if template else {}
 
@@ -52,7 +53,7 @@ class DriftChecks:
             return None  # the Provisioner's condition says why
 
     def _images_of(self, template: AWSNodeTemplate) -> Collection[str] | None:
-        """None while they are not known: no node is removed because an answer is missing."""
+        """The template's image ids; None while they are not known."""
         if template.launch_template or not self._failing.ready(template.name):
             return None
         try:
@@ -75,7 +76,7 @@ class DriftChecks:
     def _selection(self, template: AWSNodeTemplate) -> tuple[Collection[str], Collection[str]]:
         """Ids of the subnets and security groups that the template selects, empty where they are not known.
 
-        Asked once a minute for each version of a template, however many nodes it has and whatever the answer was.
+        Asked every NETWORK_SECONDS for each version of a template, however many nodes it has, and also after failures.
         """
         now, key = self._clock.monotonic(), (template.uid, template.generation)
         if now - self._selected.get(key, (float("-inf"), ((), ())))[0] >= NETWORK_SECONDS:
@@ -88,7 +89,7 @@ class DriftChecks:
         return self._selected[key][1]
 
     def _listed(self) -> Mapping[str, CloudInstance]:
-        """The instances by provider id; the list that was while there is no newer one."""
+        """The instances by provider id; the last list while a newer one cannot be read."""
         now = self._clock.monotonic()
         if now - self._listed_at >= NETWORK_SECONDS and self._failing.ready(_INSTANCES):
             try:

@@ -1,7 +1,7 @@
-"""From planned nodes to Nodes: what is requested, the launches side by side, and what came of them.
+"""Launch planned nodes: build the requests, launch concurrently, report the outcomes.
 
-Provisioning and removal commands share this pipeline. What they differ in is a `LaunchPolicy`, the guards, and what
-they do with refusals, outcomes and failures.
+Provisioning and removal commands share this pipeline. They differ in their `LaunchPolicy` and guards, and in how they
+handle refusals, outcomes and failures.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`mixed` has each Provisioner with its nodes as planned and as the on-demand mix changed them, in one order."""
+    """Launches, refusals, and by Provisioner its nodes before and after the on-demand mix, in the same order."""
 
     launches: tuple[Launch, ...]
     refused: tuple[Refusal, ...]
@@ -57,7 +57,7 @@ def prepare(
     policy: LaunchPolicy,
     guards: Guards | None = None,
 ) -> Prepared:
-    """What to launch for planned nodes, by the newest `snapshot`; `pods` are those that the plan was made for."""
+    """Build the launches of planned nodes against the newest `snapshot`; `pods`: those that the plan was made for."""
     in_use = tokens_in_use(snapshot)
     taken = in_use - policy.own_tokens
     launches: list[Launch] = []
@@ -99,7 +99,7 @@ def _launchable(name: str, snapshot: Snapshot) -> tuple[Provisioner, AWSNodeTemp
 
 
 class LaunchPipeline:
-    """Launches of one loop, as many at a time as `executor` has workers."""
+    """Launches of one loop, as many concurrently as `executor` has workers."""
 
     def __init__(self, launcher: Launcher, executor: Executor, stop: Flag) -> None:
         self._launcher = launcher
@@ -109,9 +109,9 @@ class LaunchPipeline:
     def begin(
         self, launches: Iterable[Launch], launched: Callable[[Launch, LaunchOutcome], None]
     ) -> tuple[Job[None], ...]:
-        """Begin all of them; `launched` is called by the worker once a launch's Node is made.
+        """Start all launches; the worker calls `launched` once a launch's Node is created.
 
-        A job raises what `Launcher.launch` or `launched` raised, and StoppingError where it did not begin any more.
+        A job raises what `Launcher.launch` or `launched` raised, and StoppingError if the process stops before it.
         """
         return tuple(self._executor.submit(self._launch, launch, launched) for launch in launches)
 

@@ -1,8 +1,8 @@
-"""Launches: an instance, then its Node object, then the certainty that the cluster state counts it.
+"""Launch an instance, create its Node, and wait until the cluster state contains it.
 
-Between these steps the process may die. The instance's tags are the write-ahead record: `adopt` makes the Node of an
-instance that another process launched. Within one process a launch stays *unsettled* until the watch has shown its
-Node, and nobody plans while a launch is unsettled, so that no pod gets a second node.
+The process may crash between these steps. The instance's tags are the write-ahead record: `adopt` creates the Node of
+an instance that another process launched. Within one process a launch is *unsettled* until the watch has delivered its
+Node; no plan is made while a launch is unsettled, so that no pod gets a second node.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from controller.runtime.loops import ItemBackoff
 
 @dataclass(frozen=True, slots=True)
 class LaunchTimes:
-    """`confirm_seconds`: a Node that the watch has not shown by then is asked for. `blocking_seconds`: after so long
-    an unsettled launch holds nobody back any more (its instance stays on record, and garbage collection finds it)."""
+    """`confirm_seconds`: when a created Node that the watch has not delivered is read from the API server.
+    `blocking_seconds`: how long an unsettled launch blocks planning (later, garbage collection adopts its instance).
+    `consistency_seconds`: how long EC2 may not show a new instance."""
 
     confirm_seconds: float = 5.0
     blocking_seconds: float = 60.0
@@ -61,7 +62,7 @@ class _Launch:
 
 
 class Launcher:
-    """Thread-safe; one for the whole process."""
+    """One per process. Thread-safe."""
 
     def __init__(
         self,
@@ -82,14 +83,13 @@ class Launcher:
         self._lock = Lock()
         self._unsettled: dict[str, _Launch] = {}
         self._asked: set[str] = set()
-        """Launch tokens for which the cloud has not answered yet."""
+        """Launch tokens of calls that the cloud has not answered yet."""
 
     def launch(self, request: LaunchRequest) -> CloudInstance:
-        """Launch one instance and make its Node.
+        """Launch one instance and create its Node.
 
-        Raises CloudError when the launch failed, and KubeError when the instance runs but its Node could not be made
-        yet: then `settle` goes on with it. A Node that the API server calls invalid has its instance terminated at
-        once.
+        Raises CloudError when the launch failed, and KubeError when the instance runs but its Node could not be created
+        yet: `settle` retries that. If the API server rejects the Node as invalid, the instance is terminated at once.
         """
         with self._lock:
             self._asked.add(request.token)
@@ -105,7 +105,7 @@ class Launcher:
         return self._register(launch)
 
     def in_hand(self, instance: CloudInstance) -> bool:
-        """Whether a launch of this process is still to make the instance's Node."""
+        """Whether a launch of this process is still to create the instance's Node."""
         with self._lock:
             return instance.provider_id in self._unsettled or instance.tags.get(LAUNCH_TOKEN) in self._asked
 
@@ -134,13 +134,13 @@ class Launcher:
             )
 
     def adopt(self, instance: CloudInstance, provisioner: Provisioner) -> None:
-        """Make the Node of an instance that has none. Raises KubeError."""
+        """Create the Node of an instance that has none. Raises KubeError."""
         launch = _Launch(instance, provisioner, EMPTY, "", self._clock.monotonic())
         self._note(launch)
         self._register(launch)
 
     def settle(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Go on with launches that are not complete. Returns the instances that nobody may plan without, by id."""
+        """Continue incomplete launches; return the ids of the instances that block planning."""
         with self._lock:
             launches = list(self._unsettled.values())
         now = self._clock.monotonic()
@@ -161,7 +161,7 @@ class Launcher:
             try:
                 self._kube.get(NODES, name)
             except NotFoundError:
-                self._forget(launch)  # deleted since: there is nothing left to count
+                self._forget(launch)  # deleted since
                 return True
             except KubeError as error:
                 self._backoff.failed(instance_id, error, "Node of a launch not confirmed yet", node=name)
@@ -188,7 +188,7 @@ class Launcher:
         return launch.instance
 
     def _with_name(self, launch: _Launch) -> _Launch:
-        """The same with the node name that the cloud knows by now. Raises CloudError while it does not."""
+        """The launch with the node name that the cloud has assigned. Raises CloudError while it has not."""
         instance_id = launch.instance.id
         try:
             instance = self._cloud.get(launch.instance.provider_id)
@@ -215,7 +215,7 @@ class Launcher:
                 f"the Node of {instance.id} is made when that one is gone"
             )
         patch = missing_metadata(node, document)
-        if token := document["metadata"]["annotations"].get(LAUNCH_TOKEN):  # a registration knows but the tag
+        if token := document["metadata"]["annotations"].get(LAUNCH_TOKEN):  # a registration knows the tag alone
             patch = _with_token(patch, node, token)
         return self._kube.patch(NODES, name, patch) if patch else present
 
@@ -237,7 +237,7 @@ class Launcher:
 
 
 def _with_token(patch: dict[str, Any], node: Node, token: str) -> dict[str, Any]:
-    """The patch, and the launch's own token where the node has another: that of a call that many launches shared."""
+    """Add the launch's own token to the patch where the node has that of a call shared by several launches."""
     if node.annotations.get(LAUNCH_TOKEN) == token:
         return patch
     metadata = patch.get("metadata", {})

@@ -1,4 +1,4 @@
-"""Have the audit judge plans before anything of them is launched (docs/adr/0040)."""
+"""Audit plans before any of their nodes is launched (docs/adr/0040)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ AUDIT_FAILED: Final = "audit-failed"
 
 
 class PlanJudge:
-    """Judges the plans of one loop; `method` names the loop in logs and metrics."""
+    """Audit the plans of one loop; `method` names the loop in logs and metrics."""
 
     def __init__(self, method: str, recorder: Recorder) -> None:
         self._method = method
         self._recorder = recorder
         self._log = structlog.get_logger(method)
-        for result in (VIOLATION, AUDIT_FAILED):  # alerts see an increase only from a series that exists
+        for result in (VIOLATION, AUDIT_FAILED):  # an alert sees an increase only in an existing series
             recorder.count(PLAN_AUDIT_VIOLATIONS, method, result, amount=0.0)
 
     def permitted(self, plan: SchedulingPlan, problem: SchedulingProblem) -> SchedulingPlan:
         """The plan without the nodes that break a rule: their pods are unplaced, with the rule as the reason.
 
-        An audit that fails itself permits the whole plan: a fault of the judge must not keep pods pending.
+        If the audit itself fails, the whole plan is permitted: a bug of the audit must not keep pods pending.
         """
         try:
             verdict = judge(plan, problem)
-        except Exception:  # noqa: BLE001 - logged with its trace; plans do not depend on the audit
+        except Exception:  # noqa: BLE001 - logged with its trace; see above
             self._recorder.count(PLAN_AUDIT_VIOLATIONS, self._method, AUDIT_FAILED)
             self._log.exception("Audit of a plan failed; the plan is carried out", plan=digest(problem))
             return plan

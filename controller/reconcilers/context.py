@@ -19,7 +19,7 @@ from controller.telemetry.decision_ledger import Ledger
 
 @dataclass(slots=True)
 class LiveSettings:
-    """The settings that hold now. Loops read `current` in each pass; `operator.configuration` replaces it."""
+    """The current settings. Loops read `current` in each pass; `operator.configuration` replaces it."""
 
     current: Settings
 
@@ -49,5 +49,5 @@ class ReconcilerContext:
 
     @property
     def recorder(self) -> Recorder:
-        """Takes the measurements."""
+        """The metrics of the process."""
         return self.ledger.recorder

@@ -165,7 +165,7 @@ class CommandExecutor:
         return self._nodes.delete_unrecorded(candidate.node, command, still_wanted)
 
     def start(self, command: Command, catalogs: CatalogView) -> None:
-        """Record the command and start its launches. Raises NodelessError when it cannot start; nothing is recorded then."""
+        """Record the command and start its launches. Raises NodelessError, and undoes the record, when it cannot."""
         snapshot, now = self._informers.snapshot(), self._clock.now()
         going = [candidate.node for candidate in command.candidates]
         record = Record(command.id(now), command.method, command.because, tuple(sorted(n.name for n in going)), (), now)

@@ -18,12 +18,14 @@ from controller.runtime.metrics import GUARD_REFUSALS, HEADROOM_UNITS, Recorder
 
 
 class GuardEvents:
+    """Publish the events and metrics of one loop."""
+
     def __init__(self, events: EventRecorder, recorder: Recorder) -> None:
         self._events = events
         self._recorder = recorder
 
     def refused(self, guards: Guards, snapshot: Snapshot) -> None:
-        """Tell of launches that limits refused."""
+        """Report launches that a limit refused."""
         for guard, name, refusal in guards.refused:
             self._recorder.count(GUARD_REFUSALS, guard, name)
             message = f"A node was not launched: {refusal}"
@@ -31,7 +33,7 @@ class GuardEvents:
             self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
 
     def mixed(self, provisioner: Provisioner, planned: Sequence[PlannedNode], mixed: Sequence[PlannedNode]) -> None:
-        """Tell of nodes that only the mix makes on-demand: `planned` before it, `mixed` after it, in the same order."""
+        """Report nodes that only the mix makes on-demand: `planned` before it, `mixed` after it, in the same order."""
         turned = sum(one.offering != other.offering for one, other in zip(planned, mixed, strict=True))
         mix = mix_of(provisioner)
         if not turned or mix is None:
@@ -43,13 +45,13 @@ class GuardEvents:
         self._events.publish(ObjectRef.of(provisioner), kind, "OnDemandMix", message, (provisioner.uid, message))
 
     def unreadable_headroom(self, provisioner: Provisioner, error: ValueError) -> None:
-        """Tell of an annotation that cannot be parsed: it reserves nothing until it is corrected."""
+        """Report an annotation that cannot be parsed: it reserves nothing until it is corrected."""
         message = f"annotation {HEADROOM_ANNOTATION}: {error}"
         ref = ObjectRef.of(provisioner)
         self._events.publish(ref, "Warning", "HeadroomInvalid", message, (provisioner.name, message))
 
     def headroom(self, units: Mapping[PodKey, Pod], plan: SchedulingPlan, snapshot: Snapshot) -> None:
-        """Measure how much of the headroom is kept, and tell why the rest cannot be."""
+        """Measure how much of the headroom is kept, and report why the rest is not."""
         wanted = Counter(map(_owner, units.values()))
         kept = Counter(_owner(units[key]) for placement in plan.existing for key in placement.pods)
         counts: dict[tuple[str, ...], float] = {(name, "wanted"): wanted[name] for name in wanted}

@@ -1,8 +1,7 @@
 """Log plans: for which pods each was made, and to which node each pod goes or why it stays pending.
 
-A pod can be followed by its name to a node's name, by that to the instance (`Launched instance`), through `Registered
-node` and `Initialized node` to `Pods run`. Pods that are planned for in several rounds are named
-again only when their outcome changes.
+A pod's name leads to a node's name, and that to the instance (`Launched instance`), through `Registered node` and
+`Initialized node` to `Pods run`. A pod that several plans contain is named again only when its outcome changes.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ class PlanLog:
         self._log = structlog.get_logger(name)
         self._counts: tuple[int, ...] = ()
         self._lock = Lock()
-        self._said: LRUCache[PodKey, str] = LRUCache(MOST_REMEMBERED)
+        self._logged: LRUCache[PodKey, str] = LRUCache(MOST_REMEMBERED)
         """The last outcome logged for a pod: its node, or why it stays pending."""
 
     def computed(self, pods: Sequence[Pod], plan: SchedulingPlan, now: float) -> None:
         """Log the plan, at level info if it differs from the last one in its counts. `now` in Unix seconds."""
         counts = (len(pods), len(plan.new_nodes), len(plan.existing), len(plan.unplaced))
-        news = bool(plan.new_nodes) or counts != self._counts
+        changed = bool(plan.new_nodes) or counts != self._counts
         self._counts = counts
         oldest = min((pod.created for pod in pods), default=now)
-        (self._log.info if news else self._log.debug)(
+        (self._log.info if changed else self._log.debug)(
             "Computed plan",
             pods=pod_names([pod.key for pod in pods]),
             pod_count=len(pods),
@@ -61,21 +60,21 @@ class PlanLog:
 
     def on_its_way(self, node: str, pods: Sequence[PodKey]) -> None:
         """Log that a node was launched for the pods."""
-        self._news(pods, node)
+        self._changed(pods, node)
         self._log.info("Pods have a node on its way", node=node, pods=pod_names(pods), pod_count=len(pods))
 
     def have_room(self, node: str, pods: Iterable[PodKey]) -> None:
         """Log which pods fit on an existing node, unless that was logged last."""
-        if news := self._news(pods, node):
-            self._log.info("Pods have room on a node", node=node, pods=pod_names(news), pod_count=len(news))
+        if changed := self._changed(pods, node):
+            self._log.info("Pods have room on a node", node=node, pods=pod_names(changed), pod_count=len(changed))
 
     def stay_pending(self, pods: Iterable[PodKey], because: str) -> None:
         """Log why pods get no node now. Reasons that differ in numbers alone count as the same."""
-        if news := self._news(pods, _NUMBER.sub("#", because)):
-            self._log.info("Pods stay pending", pods=pod_names(news), pod_count=len(news), because=because)
+        if changed := self._changed(pods, _NUMBER.sub("#", because)):
+            self._log.info("Pods stay pending", pods=pod_names(changed), pod_count=len(changed), because=because)
 
-    def _news(self, pods: Iterable[PodKey], text: str) -> list[PodKey]:
+    def _changed(self, pods: Iterable[PodKey], text: str) -> list[PodKey]:
         with self._lock:
-            news = [key for key in pods if self._said.get(key) != text]
-            self._said.update(dict.fromkeys(news, text))
-        return news
+            changed = [key for key in pods if self._logged.get(key) != text]
+            self._logged.update(dict.fromkeys(changed, text))
+        return changed

@@ -31,7 +31,7 @@ class PlanRecord:
 
     @cached_property
     def _price(self) -> float:
-        """$ an hour of our nodes when the plan was made, without those whose removal is on record."""
+        """$ per hour of our nodes when the plan was made, without those whose removal is on record."""
         standing = Standing(self._problem.snapshot, self._problem.catalog, "")
         return sum(standing.prices(self._ledger.removed()).values())
 

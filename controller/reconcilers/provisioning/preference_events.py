@@ -1,4 +1,4 @@
-"""Emit one event per workload about soft preferences: those dropped for cost, those that hinder consolidation."""
+"""Emit one event per workload about soft preferences: dropped for cost, or hindering consolidation."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ REMEMBERED = 10_000
 
 
 class PreferenceEvents:
-    """Publishes the events and remembers them. Used by one thread."""
+    """Publish each event once. Not thread-safe."""
 
     def __init__(self, events: EventRecorder, logger: str) -> None:
         self._events = events
-        self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        self._published: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._log = structlog.get_logger(logger)
 
     def hindering(self, problem: SchedulingProblem) -> None:
         """Warn of preferred anti-affinity, which can keep nodes from consolidation."""
         for pod in hindering(problem.pending, problem.provisioners):
-            if self._news(pod, "PreferredAntiAffinity"):
+            if self._first(pod, "PreferredAntiAffinity"):
                 message = "Preferred pod anti-affinity can prevent consolidation of the node that it is placed on"
                 self._log.warning(message, pod=f"{pod.namespace}/{pod.name}")
                 self._events.publish(ObjectRef.of(pod), "Warning", "PreferredAntiAffinity", message)
 
     def too_dear(self, snapshot: Snapshot, plan: SchedulingPlan, premium: float | None) -> None:
-        """Tell which preferences were dropped for their price; `premium`: what they may cost (preferencePremium)."""
+        """Report preferences dropped for their price; `premium`: what they may cost (preferencePremium)."""
         for dear in plan.too_dear:
             for key in dear.pods:
                 pod = snapshot.pods.get(key)
-                if pod is not None and self._news(pod, dear.preference):
+                if pod is not None and self._first(pod, dear.preference):
                     message = dear.said(premium)
                     self._events.publish(ObjectRef.of(pod), "Normal", "PreferenceTooDear", message)
 
-    def _news(self, pod: Pod, what: str) -> bool:
+    def _first(self, pod: Pod, what: str) -> bool:
         key = f"{pod.owners[0].uid if pod.owners else pod.uid} {what}"
-        known = key in self._told
-        self._told[key] = True
+        known = key in self._published
+        self._published[key] = True
         return not known

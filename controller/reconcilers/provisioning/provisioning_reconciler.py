@@ -1,4 +1,4 @@
-"""Provisioning: pending pods are batched and solved, and nodes are launched for them."""
+"""Provisioning: batch pending pods, solve, and launch nodes for them."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.telemetry.structured_logging import pod_names
 
 LAUNCH_WORKERS = 100
-"""Launches at a time. The cloud provider may merge as many that ask for the same into one call."""
+"""Concurrent launches. The cloud provider may merge equal requests into one call."""
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
-"""How often room for pods to come is looked after, while none waits."""
+"""Between two checks of the headroom while no pod waits."""
 STATE_TIMEOUT_SECONDS = 10.0
 TRIED_AGAIN = "it is tried again in a while, or when it changes"
 
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningTimes:
-    """`retrigger_seconds`: a pod that is still pending after so long opens the batch window again.
-    `hold_back`: how long a Provisioner whose launch failed is passed over; a lack of capacity is no such failure."""
+    """`retrigger_seconds`: a pod still pending after this long opens the batch window again.
+    `hold_back`: back-off of a Provisioner whose launch failed for another reason than a lack of capacity."""
 
     retrigger_seconds: float = 10.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
 
 
 class ProvisioningReconciler:
-    """One loop. Plans only when the caches are synced, `adopted` is set and no launch is unsettled."""
+    """Plan when the caches are synced, `adopted` is set and no launch is unsettled."""
 
     name = "provisioning"
 
@@ -94,13 +94,15 @@ class ProvisioningReconciler:
         self._judge = PlanJudge(self.name, context.recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Look for waiting pods; when their window has closed, schedule them."""
+        """Observe pending pods; when their batch window has closed, schedule them."""
         if not snapshot.synced or not self._adopted.is_set() or self._launcher.settle(snapshot):
             return NOT_READY_SECONDS
         now, times = self._clock.monotonic(), self._batch_times()
         self._window = self._window.observe(now, _waiting(snapshot), times)
         closes_at = self._window.closes_at(times)
-        first = self._scheduled and not self._planned.is_set()  # others wait for it: it does not wait for a quiet time
+        first = (
+            self._scheduled and not self._planned.is_set()
+        )  # other loops wait for `planned`: do not wait until no pod is pending
         if (closes_at is None or first) and now >= self._headroom_at:
             self._headroom_at = now + HEADROOM_SECONDS
             self._keep_headroom(snapshot)
@@ -119,7 +121,7 @@ class ProvisioningReconciler:
         return BatchTimes(settings.batch_idle_duration_seconds, settings.batch_max_duration_seconds, retrigger_seconds)
 
     def _keep_headroom(self, snapshot: Snapshot) -> None:
-        """Keep the headroom that Provisioners ask for: launch what is missing, nominate the nodes that have it."""
+        """Keep the headroom that Provisioners ask for: launch missing nodes, nominate the nodes that have room."""
         units: dict[PodKey, Pod] = {}
         for provisioner in snapshot.provisioners.values():
             try:
@@ -144,7 +146,7 @@ class ProvisioningReconciler:
             self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
 
     def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
-        """Leave out Provisioners whose last launch failed recently, so that others get their pods."""
+        """Leave out Provisioners in back-off after a failed launch, so that others get their pods."""
         keys = {name: _version(provisioner) for name, provisioner in snapshot.provisioners.items()}
         self._held_back.keep(set(keys.values()))
         self._failures = {key: why for key, why in self._failures.items() if key in keys.values()}
@@ -157,7 +159,7 @@ class ProvisioningReconciler:
         return replace(view, types=types, problems=problems)
 
     def _teach_state(self, snapshot: Snapshot, view: CatalogView) -> Snapshot:
-        """Give the cluster state new instance types, for nodes that have not registered; the snapshot that has them."""
+        """Set new instance types in the cluster state, for nodes not yet registered; return the updated snapshot."""
         for name, types in view.types.items():
             if self._known_types.get(name) != types:
                 teach = partial(_set_instance_types, name=name, types=types)
@@ -166,7 +168,7 @@ class ProvisioningReconciler:
         return snapshot
 
     def _schedule(self, snapshot: Snapshot, view: CatalogView) -> tuple[str, ...]:
-        """Solve and act; the uids of pods to try again at once."""
+        """Solve and launch; return the uids of pods to retry at once."""
         problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
         if not problem.pending:
             return ()
@@ -196,7 +198,7 @@ class ProvisioningReconciler:
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
     ) -> tuple[str, ...]:
-        """Launch the plan's new nodes; the uids of pods to try again at once."""
+        """Launch the plan's new nodes; return the uids of pods to retry at once."""
         fresh = self._informers.snapshot()
         limits = self._settings.current.launch_limits or LaunchLimits()
         guards = Guards(limits, fresh, view.types, self._clock.now())
@@ -232,7 +234,7 @@ class ProvisioningReconciler:
         provisioner: Provisioner,
         error: BaseException,
     ) -> list[str]:
-        """Report the failure; the uids of the node's pods if they are to be tried again at once."""
+        """Report the failure; return the uids of the node's pods if they are to be retried at once."""
         if not isinstance(error, NodelessError):
             self._log.error("Launch failed with an unexpected error", provisioner=provisioner.name, exc_info=error)
             self._skip(snapshot, record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
@@ -255,13 +257,13 @@ class ProvisioningReconciler:
             return [pod.uid for pod in _known(snapshot, planned.pods)]
         self._failures[_version(provisioner)] = f"its last launch failed ({error})"
         self._held_back.postpone(_version(provisioner))
-        return []  # the window opens again by itself, when the pods have waited for a while
+        return []  # the batch window opens again after retrigger_seconds
 
     def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
         window_seconds = self._settings.current.batch_max_duration_seconds
-        until = self._clock.now() + max(10.0, 2 * window_seconds)  # as long as Karpenter v0.27 leaves the node alone
+        until = self._clock.now() + max(10.0, 2 * window_seconds)  # Karpenter v0.27's nomination window
         expected = _known(snapshot, pods)
-        # Pods that still run on a node that leaves arrive when they are evicted: then time alone ends the nomination.
+        # Pods that still run on a node being removed arrive when they are evicted: only time ends that nomination.
         waiting = () if any(pod.node_name for pod in expected) else expected
         self._informers.submit(lambda cluster: cluster.nominate(node_name, until, waiting))
         for pod in expected:
@@ -269,7 +271,7 @@ class ProvisioningReconciler:
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
 
     def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
-        """Pods that get no node now."""
+        """Record, log and publish that these pods get no node now."""
         record.skipped(pods, reason)
         self._plans.stay_pending(pods, reason)
         for pod in _known(snapshot, pods):
@@ -277,12 +279,12 @@ class ProvisioningReconciler:
 
 
 def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
-    """What a failed launch is about: its instance type if it lacks capacity, else its Provisioner."""
+    """Key of a launch failure: Provisioner, and the instance type if it lacks capacity."""
     return (planned.provisioner, planned.offering.instance_type if lacking else "")
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:
-    """The uids of pods that need a place."""
+    """The uids of pending pods."""
     return {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
 
 
@@ -291,7 +293,7 @@ def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
 
 
 def _version(provisioner: Provisioner) -> tuple[str, int]:
-    """Key of a Provisioner's back-off: a changed Provisioner is tried at once."""
+    """Key of a Provisioner's back-off: a changed Provisioner is retried at once."""
     return (provisioner.uid, provisioner.generation)
 
 
