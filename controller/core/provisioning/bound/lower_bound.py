@@ -142,14 +142,14 @@ class _Bounder:
     def _find_rules(self) -> _Rules:
         rules = _Rules({}, defaultdict(list), set())
         for position, ladder in enumerate(self.ladders):
-            for involved in self.topology.involvements(ladder.pod_class, ladder.steps[-1][0]):
-                index = involved.group.index
-                if involved.group.key.kind is RuleKind.AFFINITY:
+            for rule in self.topology.rules(ladder.pod_class, ladder.steps[-1][0]):
+                index = rule.group.index
+                if rule.group.key.kind is RuleKind.AFFINITY:
                     continue
-                rules.groups[index] = involved.group
-                if involved.owner and involved.matched and involved.required:
+                rules.groups[index] = rule.group
+                if rule.owned and rule.matched:
                     rules.members[index].append(position)
-                elif involved.matched:
+                elif rule.matched:
                     rules.loose.add(index)
         return rules
 

@@ -1,4 +1,4 @@
-"""Which rows satisfy a requirement: evaluated once per distinct label value, then looked up by array.
+"""Evaluate requirements on many rows: once per distinct label value, then by array look-up.
 
 A row is a node option or an existing node. Its label value for a key is what the label is or may become: one value, no
 label, or a set of values if the Provisioner leaves the label open.
@@ -28,7 +28,7 @@ def value_accepts(value: LabelValue, requirement: Requirement) -> bool:
 
 
 def settle(requirement: Requirement) -> LabelValue:
-    """The simplest label value for a requirement: its only value, or None if it demands absence."""
+    """Simplify a requirement to a label value: its only value, or None if it requires the label's absence."""
     if not requirement.complement and not requirement.contradiction:
         if not requirement.values:
             return None
@@ -41,7 +41,7 @@ class LabelColumns:
     """Label values of `rows` rows by key, read on demand from `values_of(key)`, and cached answers to requirements."""
 
     def __init__(self, rows: int, values_of: Callable[[str], Sequence[LabelValue]], most: int | None = None) -> None:
-        """`most`: at most so many columns, and so many answers, are cached at a time (None: all)."""
+        """`most`: columns and answers that are cached; when there are more, all are dropped (None: no limit)."""
         self._rows = rows
         self._most = most
         self._values_of = values_of
@@ -73,7 +73,7 @@ class LabelColumns:
 
 
 def encode(values: Sequence[T]) -> tuple[Ints, list[T]]:
-    """Codes of values in order of first appearance, and the distinct values."""
+    """Replace values by codes, numbered in order of first appearance; the codes, and the distinct values."""
     index: dict[T, int] = {}
     codes = np.fromiter((index.setdefault(value, len(index)) for value in values), np.int64, len(values))
     return codes, list(index)

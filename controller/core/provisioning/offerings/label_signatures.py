@@ -1,6 +1,6 @@
-"""Requirements of a node's pods on labels that its Provisioner leaves open, interned as small integers (signatures).
+"""Signatures: requirements of a node's pods on labels that its Provisioner leaves open, interned as small integers.
 
-If every node option has one value per label (the usual case) all signatures are 0 and cost nothing.
+If every node option has one value per label (the usual case), all signatures are 0 and cost nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOTHING = Requirements()
 class LabelSignatures:
     """Interned requirement sets over the catalog's open keys. 0: no requirement; -1: a contradiction.
 
-    base: T signatures, what the Provisioner and instance type of each node option leave possible.
+    base: T signatures of the values that Provisioner and instance type of a node option leave possible.
     """
 
     def __init__(self, catalog: CompiledCatalog) -> None:
@@ -26,22 +26,24 @@ class LabelSignatures:
         self._ids: dict[Requirements, int] = {NOTHING: 0}
         self._sets: list[Requirements] = [NOTHING]
         self._merged: dict[tuple[int, int], int] = {}
-        self.base: Ints = np.zeros(len(catalog), dtype=np.int64)
-        self._find_bases()
+        self.base = self._bases()
 
-    def _find_bases(self) -> None:
-        known: dict[tuple[int, ...], int] = {}
-        columns = [self._catalog.columns.column(key) for key in sorted(self._catalog.open_keys)]
-        if not columns:
-            return
+    def _bases(self) -> Ints:
         keys = sorted(self._catalog.open_keys)
+        columns = [self._catalog.columns.column(key) for key in keys]
+        signatures = np.zeros(len(self._catalog), dtype=np.int64)
+        if not columns:
+            return signatures
+        # Node options with equal codes of all open labels (T x labels) have one signature.
+        known: dict[tuple[int, ...], int] = {}
         for row, codes in enumerate(np.stack([codes for codes, _ in columns], axis=1).tolist()):
             signature = known.get(tuple(codes))
             if signature is None:
                 values = [values[code] for (_, values), code in zip(columns, codes, strict=True)]
                 parts = [_as_requirement(key, value) for key, value in zip(keys, values, strict=True)]
                 signature = known[tuple(codes)] = self._intern(Requirements(parts))
-            self.base[row] = signature
+            signatures[row] = signature
+        return signatures
 
     def _intern(self, requirements: Requirements) -> int:
         signature = self._ids.get(requirements)

@@ -1,8 +1,8 @@
 """Indices over one snapshot's nodes and running pods, computed once and shared by many solves.
 
-Consolidation simulates the removal of one node after the other, and each simulation needs the same: free resources,
-pods with anti-affinity, pods by labels. All of it depends on the snapshot alone, so plans are the same whether an index
-is shared or built anew. Arrays have one entry for each of the C nodes, in the order of `nodes` (sorted by name).
+Consolidation simulates the removal of one node after the other, and each simulation needs free resources, pods with
+anti-affinity and pods by labels. These depend on the snapshot alone, so plans are the same whether an index is shared
+or built anew. Arrays have one entry for each of the C nodes, in the order of `nodes` (sorted by name).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SnapshotIndex:
     """Computed on first use. Everything in it is shared: do not change it."""
 
     def __init__(self, snapshot: Snapshot, tables: TableCache | None = None) -> None:
-        """`tables`: compiled catalogs, kept by whoever solves again on later snapshots; None: for this index alone."""
+        """`tables`: compiled catalogs, shared with solves on other snapshots; None: for this index alone."""
         self.snapshot = snapshot
         self.tables = TableCache() if tables is None else tables
         self.nodes: tuple[StateNode, ...] = tuple(sorted(snapshot.nodes.values(), key=lambda node: node.name))
@@ -122,7 +122,7 @@ class SnapshotIndex:
         daemons: Iterable[Daemon],
         slots: Callable[[ResourceSpace, StateNode], Floats],
     ) -> ExistingNodes:
-        """The nodes at these places, with what is free once their daemons all run.
+        """Return the nodes at these places, with what is free once all their daemons run.
 
         slots: what is left of a node's slots (host ports, volume attachments), as a vector of R.
         """

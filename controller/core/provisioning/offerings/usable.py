@@ -1,4 +1,4 @@
-"""Whether any instance type meets a Provisioner's requirements, and if not, which requirement none meets."""
+"""Check that some instance type meets a Provisioner's requirements, and say which requirement none meets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 
 def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
-    """Why no type can be a node of this Provisioner; empty if one can.
+    """Explain why no instance type meets the Provisioner's requirements; empty if one does.
 
-    Offerings without capacity at the moment count as well.
+    Offerings without capacity at the moment count, too.
     """
     requirements = Requirements.of(provisioner.requirements)
     types = tuple(types)
@@ -29,7 +29,7 @@ def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
 
 
 def meets(requirement: Requirement, kind: InstanceType) -> bool:
-    """Whether some offering of the type meets one requirement, whatever the others say."""
+    """Whether some offering of the type meets one requirement, the others ignored."""
     if requirement.key == ZONE:
         return any(requirement.has(offering.zone) for offering in kind.offerings)
     if requirement.key == CAPACITY_TYPE:

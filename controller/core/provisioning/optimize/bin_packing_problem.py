@@ -20,8 +20,8 @@ from controller.core.provisioning.optimize.fill import ItemArrays
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
-from controller.core.provisioning.topology.bundles import UnitRule
-from controller.core.provisioning.topology.groups import RuleKind
+from controller.core.provisioning.topology.bundles import summed
+from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 
 SHORT = 150
 """Up to this many bin types, the shortlist is all of them."""
@@ -189,12 +189,15 @@ class BinPackingProblem:
         for mask in masks:
             signature = self.packer.signatures.merge(signature, mask.signature)
         bits = np.bitwise_and.reduce([mask.bits for mask in masks])
+        # Affinity over hosts is left out: the unit brings the pods that it asks for.
+        pairs = ((rule, count) for item, count in held for rule in item.rules)
+        rules = summed((rule, count) for rule, count in pairs if rule.group.key.kind is not RuleKind.AFFINITY)
         self.item_types.append(
             ItemType(
                 parts=tuple(Part(item, count) for item, count in held),
                 request=np.sum([item.request * count for item, count in held], axis=0),
                 access=Access(bits, np.zeros_like(masks[0].existing), signature),
-                rules=_joined_rules(held),
+                rules=tuple(rules),
                 count=1,
             )
         )
@@ -373,21 +376,3 @@ def _takes(rule: UnitRule) -> float:
 def _cap(rule: UnitRule) -> float:
     """What an empty node has of the column of a host rule."""
     return 1.0 if rule.group.key.kind is RuleKind.ANTI_AFFINITY else float(rule.group.key.max_skew)
-
-
-def _joined_rules(held: list[tuple[Item, int]]) -> tuple[UnitRule, ...]:
-    """The rules of items that stay together, without affinity over hosts: the unit brings the pods it asks for."""
-    groups: dict[int, UnitRule] = {}
-    for item, count in held:
-        for rule in item.rules:
-            if rule.group.key.kind is RuleKind.AFFINITY:
-                continue
-            before = groups.get(rule.group.index)
-            matched, owned = rule.matched * count, rule.owned * count
-            groups[rule.group.index] = UnitRule(
-                rule.group,
-                matched + (before.matched if before else 0),
-                owned + (before.owned if before else 0),
-                rule.obeys or (before is not None and before.obeys),
-            )
-    return tuple(groups.values())

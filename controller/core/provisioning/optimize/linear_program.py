@@ -1,4 +1,4 @@
-"""Linear and integer programs, solved by HiGHS: a matrix in, values and duals out. Only this module uses highspy."""
+"""Linear and integer programs, solved by HiGHS. No other module uses highspy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ INTEGER_GAP = 1e-8
 
 
 class UnsolvedProgramError(ArithmeticError):
-    """HiGHS found no optimum: the program has none, or numbers too far apart."""
+    """HiGHS returned no optimum: the program has none, or its coefficients differ too much in magnitude."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinearSolution:
-    """An optimum: its objective, a value per column, and a dual per row (how the objective grows with the row)."""
+    """An optimum: its objective, a value per column, and a dual per row (objective per unit of the row's bound)."""
 
     objective: float
     values: Floats
@@ -31,8 +31,10 @@ class LinearSolution:
 
 @dataclass(frozen=True, slots=True)
 class IntegerSolution:
-    """The best solution found: its objective, and a value per column (None: none was found). No solution has a lower
-    objective than `bound`."""
+    """The incumbent of a branch and bound: its objective, and a value per column (None: no incumbent).
+
+    bound: no solution's objective is lower.
+    """
 
     objective: float
     values: Floats | None
@@ -42,7 +44,7 @@ class IntegerSolution:
 class LinearProgram:
     """Minimise costs @ x subject to lower <= A x <= upper and 0 <= x <= ceiling; built block by block.
 
-    Columns and rows are added in blocks and addressed by the numbers that `columns` and `rows` answer.
+    `columns` and `rows` return the numbers by which `entries` addresses what they added.
     """
 
     def __init__(self) -> None:
@@ -55,7 +57,7 @@ class LinearProgram:
         self.row_count = 0
 
     def columns(self, costs: Floats, ceilings: Floats | float = INFINITY) -> Ints:
-        """Add a column per cost; their numbers."""
+        """Add a column per cost; return their numbers."""
         first = self.column_count
         self._costs.append(costs)
         self._ceilings.append(np.broadcast_to(np.asarray(ceilings, dtype=np.float64), costs.shape))
@@ -63,7 +65,7 @@ class LinearProgram:
         return np.arange(first, self.column_count)
 
     def rows(self, lower: Floats, upper: Floats) -> Ints:
-        """Add a row per pair of bounds; their numbers."""
+        """Add a row per pair of bounds; return their numbers."""
         first = self.row_count
         self._lower.append(lower)
         self._upper.append(upper)
@@ -76,7 +78,7 @@ class LinearProgram:
         self._entries.append((rows, columns, spread))
 
     def solve_integers(self, nodes: int) -> IntegerSolution:
-        """The best whole-number solution of a branch and bound of at most `nodes` nodes."""
+        """Solve with whole numbers, by a branch and bound of at most `nodes` nodes."""
         solver = self._solver()
         solver.setOptionValue("mip_max_nodes", nodes)
         for costly in ("mip_allow_restart", "mip_heuristic_run_rins", "mip_heuristic_run_rens"):
@@ -93,7 +95,7 @@ class LinearProgram:
         return IntegerSolution(float(info.objective_function_value), values, float(info.mip_dual_bound))
 
     def solve(self) -> LinearSolution:
-        """The optimum. Raises UnsolvedProgramError when HiGHS finds none."""
+        """Solve to optimality. Raises UnsolvedProgramError if HiGHS returns no optimum."""
         solver = self._solver()
         if self.column_count > MANY:
             solver.setOptionValue("solver", "ipm")
@@ -119,9 +121,8 @@ class LinearProgram:
         return solver
 
     def _model(self) -> highspy.HighsLp:
-        rows = np.concatenate([entry[0] for entry in self._entries])
-        columns = np.concatenate([entry[1] for entry in self._entries])
-        values = np.concatenate([entry[2] for entry in self._entries])
+        # Entries as triplets (row, column, value), sorted into compressed columns.
+        rows, columns, values = map(np.concatenate, zip(*self._entries, strict=True))
         order = np.lexsort((rows, columns))
         model = highspy.HighsLp()
         model.num_col_ = self.column_count

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.resource_space import Floats
 from controller.core.provisioning.topology.allocation import Allocation
-from controller.core.provisioning.topology.bundles import UnitRule
+from controller.core.provisioning.topology.groups import UnitRule
 
 
 @dataclass(slots=True)

@@ -193,11 +193,11 @@ class Rounds:
         return request
 
     def _rules(self, members: tuple[BundleMember, ...]) -> RuleSet:
-        """The rules of one pod of a class; classes with the same involvements share them."""
-        involved = self.topology.involvements(members[0].pod_class, members[0].number)
-        rules = self._rule_sets.get(id(involved))
+        """The rules of one pod of a class; classes with the same rules share the set."""
+        own = self.topology.rules(members[0].pod_class, members[0].number)
+        rules = self._rule_sets.get(id(own))
         if rules is None:
-            rules = self._rule_sets[id(involved)] = RuleSet.of(unit_rules(self.topology, members))
+            rules = self._rule_sets[id(own)] = RuleSet.of(unit_rules(self.topology, members))
         return rules
 
     def _find_universes(self, bundles: list[Bundle]) -> None:

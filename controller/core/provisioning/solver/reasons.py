@@ -20,8 +20,7 @@ from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.pods.slots import is_slot
 from controller.core.provisioning.resource_space import Bools, Floats
-from controller.core.provisioning.topology.bundles import UnitRule
-from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup
+from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup, UnitRule
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 

@@ -18,9 +18,9 @@ import numpy as np
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler, Tolerations
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.pods.relaxation import Choice
-from controller.core.provisioning.topology.bundles import Bundle, UnitRule
+from controller.core.provisioning.topology.bundles import Bundle
 from controller.core.provisioning.topology.domains import Domains
-from controller.core.provisioning.topology.groups import RuleKind
+from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 ABSENT = "\0absent"

@@ -179,10 +179,10 @@ class Bundler:
         waiting, there = list(bundle.members), set[int]()
         while waiting:
             for member in waiting:
-                involved = self.topology.involvements(member.pod_class, member.number)
-                asked = [one for one in involved if one.owner and one.group.key.kind is RuleKind.AFFINITY]
-                if all(one.group.has_matched or one.group.index in there or one.matched for one in asked):
-                    there.update(one.group.index for one in involved if one.matched)
+                rules = self.topology.rules(member.pod_class, member.number)
+                asked = [rule for rule in rules if rule.obeys and rule.group.key.kind is RuleKind.AFFINITY]
+                if all(rule.group.has_matched or rule.group.index in there or rule.matched for rule in asked):
+                    there.update(rule.group.index for rule in rules if rule.matched)
                     waiting.remove(member)
                     break
             else:
@@ -195,12 +195,12 @@ class Bundler:
         matched: dict[int, int] = defaultdict(int)
         alone: dict[int, bool] = {}
         for member in bundle.members:
-            for one in self.topology.involvements(member.pod_class, member.number):
-                index = one.group.index
-                if one.group.key.kind is RuleKind.ANTI_AFFINITY:
-                    owners[index] += member.pods * one.owner
-                    matched[index] += member.pods * one.matched
-                    alone[index] = one.owner and one.matched
+            for rule in self.topology.rules(member.pod_class, member.number):
+                if rule.group.key.kind is RuleKind.ANTI_AFFINITY:
+                    index = rule.group.index
+                    owners[index] += member.pods * rule.obeys
+                    matched[index] += member.pods * rule.matched
+                    alone[index] = rule.obeys and rule.matched > 0
         return any(
             owners[index] and matched[index] and not (owners[index] == matched[index] == 1 and alone[index])
             for index in owners

@@ -5,16 +5,15 @@ A unit is what is placed as a whole: usually one pod; for pods that must share a
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from controller.core.api import labels
 from controller.core.api.pod import Toleration
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
-from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup
+from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup, UnitRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,37 +23,6 @@ class BundleMember:
     pod_class: PodClass
     pods: int
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnitRule:
-    """What one unit means to one topology group.
-
-    matched: pods of the unit that the group's selector counts. owned: its pods that have the rule as a required one.
-    obeys: the unit may only go where the rule holds. unconstrained: no topology rule restricts the unit, so
-    kube-scheduler may bind it at any time, also after all others.
-    """
-
-    group: TopologyGroup
-    matched: int
-    owned: int
-    obeys: bool
-    unconstrained: bool = False
-
-    @property
-    def host(self) -> bool:
-        """Whether the group counts by node instead of by label value."""
-        return self.group.key.key == labels.HOSTNAME
-
-    @property
-    def bootstraps(self) -> bool:
-        """Whether it is an affinity over hosts without a matching pod so far: the first one may go to any host."""
-        return self.host and self.group.key.kind is RuleKind.AFFINITY and not self.group.has_matched
-
-    @property
-    def identity(self) -> tuple[int, int, int, bool, bool]:
-        """Equal for equal rules."""
-        return (self.group.index, self.matched, self.owned, self.obeys, self.unconstrained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +105,26 @@ class Bundle:
 
 
 def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[UnitRule, ...]:
-    """The rules of a unit: those of its members, their pods summed per group."""
-    matched: dict[int, int] = defaultdict(int)
-    owned: dict[int, int] = defaultdict(int)
-    obeys: set[int] = set()
+    """The rules of a unit, sorted by group."""
+    rules = ((rule, member.pods) for member in members for rule in topology.rules(member.pod_class, member.number))
+    return tuple(sorted(summed(rules), key=lambda rule: rule.group.index))
+
+
+def summed(rules: Iterable[tuple[UnitRule, int]]) -> list[UnitRule]:
+    """Join rules with the number of units that have each, into one per group."""
     groups: dict[int, TopologyGroup] = {}
-    for member in members:
-        for one in topology.involvements(member.pod_class, member.number):
-            index = one.group.index
-            groups[index] = one.group
-            matched[index] += member.pods * one.matched
-            owned[index] += member.pods * (one.owner and one.required)
-            if one.owner:
-                obeys.add(index)
-    return tuple(
-        UnitRule(group, matched[index], owned[index], index in obeys, not obeys)
-        for index, group in sorted(groups.items())
-    )
+    matched, owned = Counter[int](), Counter[int]()
+    obeyed: set[int] = set()
+    for rule, units in rules:
+        index = rule.group.index
+        groups[index] = rule.group
+        matched[index] += units * rule.matched
+        owned[index] += units * rule.owned
+        if rule.obeys:
+            obeyed.add(index)
+    return [
+        UnitRule(group, matched[index], owned[index], index in obeyed, not obeyed) for index, group in groups.items()
+    ]
 
 
 def host_rules(rules: tuple[UnitRule, ...], *, colocated: bool) -> tuple[UnitRule, ...]:

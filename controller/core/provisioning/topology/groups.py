@@ -1,7 +1,7 @@
-"""Topology groups: the spread constraints and pod (anti-)affinity terms that pods share, with counts by domain.
+"""Topology groups: spread constraints and pod (anti-)affinity terms that pods share, with counts by domain.
 
-Groups over kubernetes.io/hostname are counted by node (`HostCounts`); all others by label value, here.
-Rules as in kube-scheduler 1.34, plugins PodTopologySpread and InterPodAffinity.
+Groups over kubernetes.io/hostname are counted per node (`HostCounts`), all others per label value, here. Rules as in
+kube-scheduler 1.34, plugins PodTopologySpread and InterPodAffinity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.core.provisioning.topology.running_pods import RunningPods, term
 
 
 class RuleKind(Enum):
-    """What a group asks of its owners."""
+    """The kind of rule that a group has for its owners."""
 
     SPREAD = "spread"
     AFFINITY = "affinity"
@@ -45,7 +45,7 @@ EVERY_NODE = NodeFilter()
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """What two pods' rules must have in common to be one group. `selectors`: a counted pod matches all of them."""
+    """Equal for rules that form one group. selectors: numbers in the SelectorIndex; a counted pod matches all."""
 
     kind: RuleKind
     key: str
@@ -57,11 +57,12 @@ class GroupKey:
 
 @dataclass(slots=True)
 class TopologyGroup:
-    """One topology rule and its counts. For label keys other than kubernetes.io/hostname, counts are by label value.
+    """One topology rule, with pods counted per domain.
 
-    `max_matched` and `min_matched` bound the number of matched pods of a domain: a planned pod whose node may or may
-    not pass the group's node filter counts in `max_matched` alone. `owners` are the pods that have the rule (for
-    anti-affinity: as a required term, since only these repel).
+    max_matched, min_matched: bounds on the matched pods; a planned pod whose node may or may not pass the group's node
+    filter counts in `max_matched` alone. unconstrained: those of `max_matched` that are planned and that no rule binds:
+    kube-scheduler may bind them after all others. owners: pods that have the rule (anti-affinity: as a required term,
+    since only these repel).
     """
 
     index: int
@@ -70,7 +71,6 @@ class TopologyGroup:
     min_matched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     owners: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unconstrained: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Planned pods among `max_matched` that no rule binds: kube-scheduler may bind them after all others."""
     domains: frozenset[str] = frozenset()
     """Spread: the values over which kube-scheduler takes the minimum, those of planned nodes included."""
     batch_owners: int = 0
@@ -94,14 +94,34 @@ class TopologyGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Involvement:
-    """What a group means to a class: `owner` if the class has the rule, `matched` if the rule counts its pods."""
+class UnitRule:
+    """What one unit (a pod, or pods that share a host) means to one topology group.
+
+    matched: pods of the unit that the group's selector counts. owned: its pods that have the rule as a required one.
+    obeys: the unit may only go where the rule holds. unconstrained: no topology rule restricts the unit, so
+    kube-scheduler may bind it at any time, also after all others.
+    """
 
     group: TopologyGroup
-    owner: bool
-    matched: bool
-    required: bool
-    """The owner's rule is required, not a preference."""
+    matched: int
+    owned: int
+    obeys: bool
+    unconstrained: bool = False
+
+    @property
+    def host(self) -> bool:
+        """Whether the group counts by node instead of by label value."""
+        return self.group.key.key == labels.HOSTNAME
+
+    @property
+    def bootstraps(self) -> bool:
+        """Whether it is an affinity over hosts without a matching pod so far: the first one may go to any host."""
+        return self.host and self.group.key.kind is RuleKind.AFFINITY and not self.group.has_matched
+
+    @property
+    def identity(self) -> tuple[int, int, int, bool, bool]:
+        """Equal for equal rules."""
+        return (self.group.index, self.matched, self.owned, self.obeys, self.unconstrained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +139,14 @@ _RulesKey = tuple[int, str, FrozenMap[str, str] | None]
 
 def _asks_own_labels(level: RelaxationLevel) -> bool:
     """Whether a rule depends on the labels of the pod that has it (matchLabelKeys, mismatchLabelKeys)."""
-    if not (level.spread or level.affinity or level.anti_affinity):
-        return False
     terms = (*level.affinity, *level.anti_affinity)
-    return any(
-        [c.match_label_keys for c in level.spread] + [t.match_label_keys or t.mismatch_label_keys for t in terms]
+    return any(constraint.match_label_keys for constraint in level.spread) or any(
+        term.match_label_keys or term.mismatch_label_keys for term in terms
     )
 
 
 class Topology:
-    """All groups of the batch. Add every class at every level first, then ask for involvements."""
+    """All topology groups of a batch. Call `add` for every class and level before `rules`."""
 
     def __init__(self, running_pods: RunningPods) -> None:
         self.running_pods = running_pods
@@ -137,12 +155,12 @@ class Topology:
         self._of_selector: dict[int, list[TopologyGroup]] = defaultdict(list)
         self._rules: dict[_RulesKey, _OwnRules] = {}
         self._own: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
-        self._involved: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[Involvement, ...]] = {}
+        self._unit_rules: dict[tuple[frozenset[int], tuple[tuple[int, bool], ...]], tuple[UnitRule, ...]] = {}
         self._listed: list[TopologyGroup] = []
         self._add_repelling()
 
     def _add_repelling(self) -> None:
-        """Add the groups of running pods' required anti-affinity; `seed` counts their owners."""
+        """Add the groups of running pods' required anti-affinity, whose owners `seed` counts."""
         self.repelling: list[tuple[TopologyGroup, int]] = []
         for one, term in self.running_pods.repelling():
             number = term_selector(self.index, term, one.pod.namespace, one.pod.labels)
@@ -218,24 +236,27 @@ class Topology:
     def _selector(self, pod_class: PodClass, term: PodAffinityTerm) -> int:
         return term_selector(self.index, term, pod_class.namespace, pod_class.labels)
 
-    def involvements(self, pod_class: PodClass, number: int) -> tuple[Involvement, ...]:
-        """Every group that the class owns at this level or is matched by. Equal classes get the same tuple object."""
+    def rules(self, pod_class: PodClass, number: int) -> tuple[UnitRule, ...]:
+        """The rules of one pod of a class at a level: every group that it owns or is matched by, sorted by index.
+
+        Classes with equal rules get the same tuple object.
+        """
         matching = self.index.matching(pod_class.namespace, pod_class.labels)
         key = (matching, self._own[(pod_class.index, number)])
-        involved = self._involved.get(key)
-        if involved is None:
-            involved = self._involved[key] = self._involve(*key)
-        return involved
+        rules = self._unit_rules.get(key)
+        if rules is None:
+            rules = self._unit_rules[key] = self._find_rules(*key)
+        return rules
 
-    def _involve(self, matching: frozenset[int], owned: tuple[tuple[int, bool], ...]) -> tuple[Involvement, ...]:
-        own: dict[int, bool] = {}
-        for index, required in owned:
-            own[index] = own.get(index, False) or required
-        groups = {index: self._listed[index] for index in own}
+    def _find_rules(self, matching: frozenset[int], owned: tuple[tuple[int, bool], ...]) -> tuple[UnitRule, ...]:
+        required: dict[int, bool] = {}
+        for index, is_required in owned:
+            required[index] = required.get(index, False) or is_required
+        groups = {index: self._listed[index] for index in required}
         for selector in matching:
             groups.update((group.index, group) for group in self._of_selector.get(selector, ()))
         return tuple(
-            Involvement(group, index in own, matching.issuperset(group.key.selectors), own.get(index, False))
+            UnitRule(group, int(matched), int(required.get(index, False)), index in required, not required)
             for index, group in sorted(groups.items())
-            if index in own or matching.issuperset(group.key.selectors)
+            if (matched := matching.issuperset(group.key.selectors)) or index in required
         )

@@ -1,9 +1,8 @@
-"""Rules over kubernetes.io/hostname: per group, the matched pods and the owners on each node.
+"""Count pods per node for the topology groups over kubernetes.io/hostname, and say what they allow.
 
 The global minimum of a hostname spread is 0, as in Karpenter v0.27: a node that is just launched is an empty domain.
-Pods that a spread counts without being theirs to obey are held to its maxSkew too, on nodes with owners: the plan then
-holds in whatever order kube-scheduler binds pods. Plans with `constrained_first` assume that unconstrained pods are
-bound last.
+Pods that a spread counts but does not bind are held to its maxSkew too, on nodes with owners: the plan then holds in
+whatever order kube-scheduler binds pods. Plans with `constrained_first` assume that unconstrained pods are bound last.
 """
 
 from __future__ import annotations
@@ -11,18 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
-from controller.core.provisioning.topology.bundles import UnitRule
-from controller.core.provisioning.topology.groups import RuleKind
+from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 
 
 class HostCounts:
-    """Counts by group. Each array has `room` entries, one per row of the NodeTable, and grows with it; unit: pods."""
+    """Pods per row of the NodeTable, by group: arrays of `room` entries, which grow with the table.
+
+    _matched, _owners: pods that the group counts / whose rule it is. _unconstrained: with `constrained_first`, the
+    matched pods that no rule binds, which do not count for the spread then.
+    """
 
     def __init__(self, room: int, *, constrained_first: bool = False) -> None:
         self._room = room
         self._constrained_first = constrained_first
         self._unconstrained: dict[int, Floats] = {}
-        """With `constrained_first`: matched pods that no rule restricts. (The rest counts for the spread.)"""
         self._matched: dict[int, Floats] = {}
         self._owners: dict[int, Floats] = {}
 
@@ -63,10 +64,8 @@ class HostCounts:
             return nobody & (owners == 0) if rule.matched else nobody
         if not self._limits(rule):
             return None
-        if self._constrained_first:
-            matched = matched - self._array(self._unconstrained, rule.group.index)[rows]
-        level = matched <= key.max_skew - rule.matched
-        return level if rule.obeys else level | (owners == 0)
+        within = self._binding(rule, rows) <= key.max_skew - rule.matched
+        return within if rule.obeys else within | (owners == 0)
 
     def cap(self, rule: UnitRule, rows: Ints) -> Floats | float:
         """How many units the rule allows on each of these rows, all of which it admits one unit to."""
@@ -77,11 +76,15 @@ class HostCounts:
             return 1.0 if rule.obeys or rule.owned else np.inf
         if not self._limits(rule):
             return np.inf
+        left: Floats = np.floor((key.max_skew - self._binding(rule, rows)) / rule.matched)
+        return left if rule.obeys else np.where(self._array(self._owners, rule.group.index)[rows] > 0, left, np.inf)
+
+    def _binding(self, rule: UnitRule, rows: slice | Ints) -> Floats:
+        """Per row, the matched pods that count for a spread."""
         matched = self._array(self._matched, rule.group.index)[rows]
         if self._constrained_first:
             matched = matched - self._array(self._unconstrained, rule.group.index)[rows]
-        left: Floats = np.floor((key.max_skew - matched) / rule.matched)
-        return left if rule.obeys else np.where(self._array(self._owners, rule.group.index)[rows] > 0, left, np.inf)
+        return matched
 
     def _limits(self, rule: UnitRule) -> bool:
         """Whether a spread limits the unit: the unit obeys it, or would break it for pods that do."""

@@ -1,4 +1,4 @@
-"""Running pods as topology rules see them: their nodes, the selectors that match them, their anti-affinity."""
+"""Running pods for topology rules: their nodes, the selectors that match them, their required anti-affinity."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunningPods:
                 yield one, term
 
     def matched(self, selector: int) -> list[RunningPod]:
-        """The running pods that a selector matches. Call it once all selectors are in the index."""
+        """The running pods that a selector matches. To be called after all selectors were added to the index."""
         if self._matched is None:
             by_selector: dict[int, list[RunningPod]] = defaultdict(list)
             for (namespace, labels), running in self._around.alike.items():
@@ -66,7 +66,7 @@ def term_selector(index: SelectorIndex, term: PodAffinityTerm, namespace: str, l
 
 
 def selector_keys(specs: Iterable[PodSpec]) -> frozenset[str]:
-    """The pod label keys that selectors of these specs look at."""
+    """The pod label keys that selectors of these specs refer to."""
     keys: set[str] = set()
     for spec in specs:
         terms = [*spec.required_pod_affinity, *spec.required_pod_anti_affinity]
