@@ -84,3 +84,14 @@ def test_solves_that_are_handed_the_same_cache_compile_a_catalog_once() -> None:
     cache = TableCache()
     assert compiled(cache, pods=1) is compiled(cache, pods=2)
     assert compiled(cache, pods=1) is not compiled(TableCache(), pods=1), "the process itself keeps nothing"
+
+
+def test_options_are_split_where_a_set_holds_some_of_their_offerings() -> None:
+    """A daemon of spot nodes alone: each type becomes an option on spot and one on demand, all offerings kept."""
+    compiled = table(TableCache(), provisioner(), (instance_type(),))
+    spot = compiled.term_bits(Requirements((Requirement.of(keys.CAPACITY_TYPE, "In", (keys.SPOT,)),)))
+    parts = compiled.split([spot])
+    assert len(parts) == 2
+    assert int(parts.available[0]) ^ int(parts.available[1]) == int(compiled.available[0])
+    assert int(spot[0]) in parts.available.tolist()
+    assert compiled.split([compiled.available]) is compiled

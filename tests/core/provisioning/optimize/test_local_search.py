@@ -29,54 +29,54 @@ KINDS = [
 ]
 
 
-def stock_of(posed: SchedulingProblem) -> BinPackingProblem:
+def bin_packing_of(posed: SchedulingProblem) -> BinPackingProblem:
     """The units that a first plan placed."""
     rounds = Solver(compile_problem(posed, SolveOptions())).attempt(PackingStyle())
     return BinPackingProblem(rounds.packer, [])
 
 
-def scattered(stock: BinPackingProblem, cheapest_type: str) -> Packing:
+def scattered(bin_packing: BinPackingProblem, cheapest_type: str) -> Packing:
     """Each unit in a node of its own."""
-    types = [stock.catalog.types[option].name for option in stock.bin_types.option.tolist()]
+    types = [bin_packing.catalog.types[option].name for option in bin_packing.bin_types.option.tolist()]
     number = types.index(cheapest_type)
     bins = []
-    for lot, count in enumerate(stock.counts.tolist()):
-        units = np.zeros(len(stock.counts))
-        units[lot] = 1.0
+    for item_type, count in enumerate(bin_packing.counts.tolist()):
+        units = np.zeros(len(bin_packing.counts))
+        units[item_type] = 1.0
         bins += [Bin(False, number, units.copy()) for _ in range(int(count))]
-    return Packing(bins, np.zeros(len(stock.counts)))
+    return Packing(bins, np.zeros(len(bin_packing.counts)))
 
 
-def searched(stock: BinPackingProblem, start: Packing, seconds: float = 5.0) -> Packing:
+def searched(bin_packing: BinPackingProblem, start: Packing, seconds: float = 5.0) -> Packing:
     """The search's packing; it holds what the start held, within every bin's room."""
-    better = Search(stock, start, STRATEGIES, WorkBudget(seconds)).run()
+    better = Search(bin_packing, start, STRATEGIES, WorkBudget(seconds)).run()
     held = np.sum([one.units for one in better.bins], axis=0) + better.left
     assert held.tolist() == (np.sum([one.units for one in start.bins], axis=0) + start.left).tolist()
     for one in better.bins:
         assert not one.existing
-        assert (one.units @ stock.requests <= stock.capacity[one.number] + 1e-6).all()
-        assert stock.allowed[one.number][one.units > 0].all()
+        assert (one.units @ bin_packing.requests <= bin_packing.capacity[one.number] + 1e-6).all()
+        assert bin_packing.allowed[one.number][one.units > 0].all()
     return better
 
 
 def test_nodes_that_hold_one_pod_each_are_merged() -> None:
     """Eight cpus on eight nodes of $0.10: one node of 8 cpus costs $0.32."""
-    stock = stock_of(problem(pending=pending_pods(8, requests={"cpu": "1"}), catalog=KINDS))
-    start = scattered(stock, "c5.large")
-    assert start.cost(stock) == pytest.approx(8 * 0.102)
-    assert searched(stock, start).cost(stock) == pytest.approx(0.322)
+    bin_packing = bin_packing_of(problem(pending=pending_pods(8, requests={"cpu": "1"}), catalog=KINDS))
+    start = scattered(bin_packing, "c5.large")
+    assert start.cost(bin_packing) == pytest.approx(8 * 0.102)
+    assert searched(bin_packing, start).cost(bin_packing) == pytest.approx(0.322)
 
 
 def test_no_work_allowed_leaves_the_packing_as_it_was() -> None:
-    stock = stock_of(problem(pending=pending_pods(8, requests={"cpu": "1"}), catalog=KINDS))
-    start = scattered(stock, "c5.large")
-    assert searched(stock, start, 0.0).cost(stock) == start.cost(stock)
+    bin_packing = bin_packing_of(problem(pending=pending_pods(8, requests={"cpu": "1"}), catalog=KINDS))
+    start = scattered(bin_packing, "c5.large")
+    assert searched(bin_packing, start, 0.0).cost(bin_packing) == start.cost(bin_packing)
 
 
 def test_pods_kept_apart_are_not_merged() -> None:
     pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), labels=WEB)
-    stock = stock_of(problem(pending=pods, catalog=KINDS))
-    assert len(searched(stock, scattered(stock, "c5.large")).bins) == 4
+    bin_packing = bin_packing_of(problem(pending=pods, catalog=KINDS))
+    assert len(searched(bin_packing, scattered(bin_packing, "c5.large")).bins) == 4
 
 
 def test_limits_hold_for_what_is_merged() -> None:
@@ -86,19 +86,19 @@ def test_limits_hold_for_what_is_merged() -> None:
         provisioners=[provisioner(limits={"cpu": "8"})],
         catalog=[*KINDS, instance_type(name="c5.9xlarge", cpu=36, price=0.01, capacity_types=(keys.ON_DEMAND,))],
     )
-    stock = stock_of(posed)
-    merged = searched(stock, scattered(stock, "c5.large"))
-    (limit,) = stock.limits
+    bin_packing = bin_packing_of(posed)
+    merged = searched(bin_packing, scattered(bin_packing, "c5.large"))
+    (limit,) = bin_packing.limits
     assert sum(float(limit.takes[one.number]) for one in merged.bins) <= limit.left
-    assert merged.cost(stock) < 4 * 0.102
+    assert merged.cost(bin_packing) < 4 * 0.102
 
 
 def test_the_same_start_and_work_give_the_same_packing() -> None:
     pods = [
         pending_pod(requests={"cpu": f"{200 + 130 * (n % 7)}m", "memory": f"{300 * (n % 5 + 1)}Mi"}) for n in range(40)
     ]
-    stock = stock_of(problem(pending=pods, catalog=KINDS))
-    one, two = (searched(stock, scattered(stock, "c5.large"), 0.05) for _ in range(2))
+    bin_packing = bin_packing_of(problem(pending=pods, catalog=KINDS))
+    one, two = (searched(bin_packing, scattered(bin_packing, "c5.large"), 0.05) for _ in range(2))
     assert [(b.number, b.units.tolist()) for b in one.bins] == [(b.number, b.units.tolist()) for b in two.bins]
 
 
@@ -126,8 +126,8 @@ def test_pods_that_want_cpu_and_pods_that_want_memory_are_paired_across_nodes() 
         *pending_pods(4, requests={"cpu": "3", "memory": "1Gi"}),
         *pending_pods(4, requests={"cpu": "500m", "memory": "13Gi"}),
     ]
-    stock = stock_of(problem(pending=pods, catalog=[kind]))
-    assert len(searched(stock, scattered(stock, "m5.xlarge")).bins) == 4
+    bin_packing = bin_packing_of(problem(pending=pods, catalog=[kind]))
+    assert len(searched(bin_packing, scattered(bin_packing, "m5.xlarge")).bins) == 4
 
 
 def test_existing_nodes_get_what_each_of_them_is_rich_in() -> None:
@@ -143,25 +143,25 @@ def test_existing_nodes_get_what_each_of_them_is_rich_in() -> None:
     assert solved(problem(pending=pods, nodes=rich, catalog=KINDS), SolveOptions()).new_nodes == ()
 
 
-def many_sorts() -> BinPackingProblem:
-    """Thirty sorts of pods, four of each: a build of many nodes, and of room on two that exist."""
+def thirty_item_types() -> BinPackingProblem:
+    """Thirty item types of four units each, for many new nodes and room on two existing ones."""
     pods = [pending_pod(requests={"cpu": f"{300 + 20 * (n // 4)}m", "memory": f"{200 + 40 * n}Mi"}) for n in range(120)]
     nodes = [
         state_node(node=node(name=f"old-{n}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"}))
         for n in range(2)
     ]
-    return stock_of(problem(pending=pods, catalog=KINDS, nodes=nodes))
+    return bin_packing_of(problem(pending=pods, catalog=KINDS, nodes=nodes))
 
 
 def built(most: float) -> tuple[Packing | None, float]:
-    """A build that may do so much work, and what it did."""
-    stock, work = many_sorts(), WorkBudget(1.0)
-    lefts = [limit.left for limit in stock.limits]
-    return Builder(stock, stock.counts, lefts, work, most).build(STRATEGIES[0]), work.done
+    """A build with a work budget, and the work that it did."""
+    bin_packing, work = thirty_item_types(), WorkBudget(1.0)
+    lefts = [limit.left for limit in bin_packing.limits]
+    return Builder(bin_packing, bin_packing.counts, lefts, work, most).build(STRATEGIES[0]), work.done
 
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_a_build_that_takes_more_work_than_it_may_is_given_up(part: float) -> None:
+def test_a_build_that_exceeds_its_work_budget_is_given_up(part: float) -> None:
     """One more node may be opened, and one linear program solved, before that is seen."""
     _, whole = built(math.inf)
     packing, done = built(part * whole)
@@ -169,12 +169,12 @@ def test_a_build_that_takes_more_work_than_it_may_is_given_up(part: float) -> No
     assert done <= (part + 0.2) * whole
 
 
-def test_a_build_that_will_take_too_much_is_given_up_before_it_did() -> None:
+def test_a_build_projected_to_exceed_its_budget_is_given_up_early() -> None:
     _, whole = built(math.inf)
     assert built(0.9 * whole)[1] < 0.7 * whole
 
 
-def test_a_build_that_may_do_more_work_than_it_takes_is_the_one_without_end() -> None:
+def test_a_build_within_its_budget_is_the_one_without_a_budget() -> None:
     packing, whole = built(math.inf)
     again, done = built(3.0 * whole)
     assert packing is not None
@@ -185,10 +185,10 @@ def test_a_build_that_may_do_more_work_than_it_takes_is_the_one_without_end() ->
 
 def test_where_a_build_is_given_up_the_search_begins_with_the_first_plan() -> None:
     """A hundredth of a second is too little for a build of all: the plan still is whole, and no dearer."""
-    stock, work = many_sorts(), WorkBudget(0.01)
-    best = cheapest(stock, work)
+    bin_packing, work = thirty_item_types(), WorkBudget(0.01)
+    best = cheapest(bin_packing, work)
     assert not best.left.any()
-    assert best.cost(stock) <= first_packing(stock).cost(stock)
+    assert best.cost(bin_packing) <= first_packing(bin_packing).cost(bin_packing)
     assert work.done < 4 * work.allowed
 
 
