@@ -9,6 +9,7 @@ or a percentage of the pool's nodes, rounded up), and optionally `reasons`, and 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -139,18 +140,28 @@ def _budget(entry: dict[str, Any]) -> Budget:
     wanted = frozenset(str(each).lower() for each in reasons) if isinstance(reasons, list) else frozenset({"?"})
     if wanted - set(REASONS):
         raise ValueError(f".reasons: {reasons!r} is not a list of {', '.join(REASONS)}")
-    if ("schedule" in entry) != ("duration" in entry):
-        raise ValueError(": schedule and duration go together; set both or neither")
-    if "schedule" not in entry:
-        return Budget(count, share, wanted)
     try:
-        duration = duration_seconds(str(entry["duration"]))
-        schedule = parse_schedule(str(entry["schedule"]))
+        window = parse_window(entry)
     except ValueError as error:
-        raise ValueError(f".schedule, .duration: {error}") from None
-    if not 60 <= duration <= _MAX_DURATION_SECONDS:
-        raise ValueError(f".duration: {entry['duration']!r} is not between 1m and 168h")
-    return Budget(count, share, wanted, Window(schedule, duration))
+        raise ValueError(f".{error}") from None
+    if window is not None and window.duration_seconds > _MAX_DURATION_SECONDS:
+        raise ValueError(f".duration: {entry['duration']!r} is above 168h")
+    return Budget(count, share, wanted, window)
+
+
+def parse_window(entry: Mapping[str, Any]) -> Window | None:
+    """The window of a JSON object's `schedule` and `duration`; None without both. Raises ValueError."""
+    if ("schedule" in entry) != ("duration" in entry):
+        raise ValueError("schedule and duration go together; set both or neither")
+    if "schedule" not in entry:
+        return None
+    try:
+        schedule, seconds = parse_schedule(str(entry["schedule"])), duration_seconds(str(entry["duration"]))
+    except ValueError as error:
+        raise ValueError(f"schedule, duration: {error}") from None
+    if seconds < 60:
+        raise ValueError(f"duration {entry['duration']!r} is below 1m")
+    return Window(schedule, seconds)
 
 
 def _nodes(value: object) -> tuple[int | None, float]:

@@ -1,4 +1,4 @@
-"""A pool: what nodes may be launched for which pods, and when they go. Spelled by a front end (core.api.front_end)."""
+"""A pool: which nodes may be launched for which pods, and when they may be removed. Read by a front end (front_end)."""
 
 from __future__ import annotations
 

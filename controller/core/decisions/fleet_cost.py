@@ -12,8 +12,8 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`prices` in $ an hour by node, leaving ones too: they are paid for until they are gone. `unpriced` are nodes
-    of ours whose price is not known."""
+    """`prices` in $ an hour by node, leaving ones too: they are paid for until they are gone. `unpriced` are
+    those of our nodes whose price is not known."""
 
     prices: Mapping[str, float]
     unpriced: tuple[str, ...] = ()

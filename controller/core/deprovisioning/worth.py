@@ -140,7 +140,7 @@ def _spot_refusal(
 ) -> str:
     """Why spot nodes must not be replaced by spot nodes of so few offerings; empty when they may be.
 
-    SPOT_FLEXIBILITY offerings must remain, or half of those that would do where there are fewer than twice as many.
+    SPOT_FLEXIBILITY offerings must remain, or half of the suitable ones where there are fewer than twice as many.
     """
     if not all(candidate.capacity_type == SPOT for candidate in removed):
         return ""

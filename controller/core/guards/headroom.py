@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.core.api import quantity
-from controller.core.api.disruption import Window, parse_schedule
-from controller.core.api.duration import duration_seconds
+from controller.core.api.disruption import Window, parse_window
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.pod import Pod, PodKey, PodSpec, Resources, Toleration
@@ -105,7 +104,7 @@ def _pod(provisioner: str, name: str, amounts: Resources, now: float) -> Pod:
 def _entry(entry: Mapping[str, Any]) -> Headroom:
     if unknown := sorted(set(entry) - _MEMBERS):
         raise ValueError(f"unknown member {', '.join(unknown)}; known are {', '.join(sorted(_MEMBERS))}")
-    when = _when(entry)
+    when = parse_window(entry)
     if "percent" in entry:
         if {"cpu", "memory", "count"} & set(entry):
             raise ValueError("has percent and a unit: write one of them")
@@ -114,17 +113,6 @@ def _entry(entry: Mapping[str, Any]) -> Headroom:
     if not given:
         raise ValueError("has neither a unit nor percent")
     return Headroom(quantity.resources(given), _number({"count": 1, **entry}, "count", MOST_UNITS), when=when)
-
-
-def _when(entry: Mapping[str, Any]) -> Window | None:
-    if ("schedule" in entry) != ("duration" in entry):
-        raise ValueError("schedule and duration go together; set both or neither")
-    if "schedule" not in entry:
-        return None
-    schedule, seconds = parse_schedule(str(entry["schedule"])), duration_seconds(str(entry["duration"]))
-    if seconds < 60:
-        raise ValueError(f"duration {entry['duration']!r} is below 1m")
-    return Window(schedule, seconds)
 
 
 def _number(entry: Mapping[str, Any], name: str, most: int) -> int:

@@ -21,7 +21,7 @@ class Requirement:
     """The values that one label key may have.
 
     `complement` False: exactly `values` (none: the label must be absent, DoesNotExist; or, if `contradiction`, nothing
-    will do). True: every value but `values`, and the label must be there unless `absent_ok` (NotIn accepts a node
+    satisfies it). True: every value but `values`, and the label must be there unless `absent_ok` (NotIn accepts a node
     without the label, as Kubernetes does). Bounds are exclusive and hold for base-10 integers alone.
     """
 

@@ -1,7 +1,7 @@
 """Resources and taints that scheduling may assume of a node that is not initialized yet.
 
 As in Karpenter v0.27: until one of our nodes is initialized, its instance type stands in for what the kubelet
-has not reported, and its Provisioner's startup taints will go by themselves.
+has not reported, and its Provisioner's startup taints are expected to be removed.
 """
 
 from __future__ import annotations
