@@ -1,4 +1,4 @@
-"""Orders in which a first plan gives topology domains to pods."""
+"""Packing styles: orders in which a first plan allocates topology domains to pods."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PackingStyle:
-    """How the allocator decides.
-
-    constrained_first: allocate domains to pods with a topology rule before pods that rules only count; it may place
-    more, but relies on kube-scheduler binding pods in that order. prefer_counted: pods that a spread counts on some
-    nodes alone go to such nodes where they can, so that its counts are certain.
-    """
+    """How the allocator orders pods and chooses nodes for them."""
 
     constrained_first: bool = False
+    """Pods with a topology rule come before pods that rules only count. It may place more pods, but relies on
+    kube-scheduler binding them in that order."""
     prefer_counted: bool = False
+    """Pods that a spread counts only on some nodes (its node filter) go to such nodes if possible, so that the counts
+    are certain."""
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
-    """Orders that may place pods which the usual one left. `unsettled`: the counts of some spread were uncertain."""
+    """Styles that may place pods which the default one left out. unsettled: counts of some spread were uncertain."""
     first = PackingStyle(constrained_first=True)
     if not unsettled:
         return (first,)

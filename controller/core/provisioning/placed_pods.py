@@ -1,4 +1,4 @@
-"""The pods that a plan puts on one node, as slices of classes; keys are looked up and sorted on first use."""
+"""The pods that a plan places on one node, as slices of classes; their keys are computed on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.core.provisioning.problem import pod_key
 
 @dataclass(slots=True)
 class PodSlice:
-    """`count` pods of a class from place `first` on, in the order of `PodClass.pods`."""
+    """`PodClass.pods[first : first + count]`."""
 
     pod_class: PodClass
     first: int
@@ -22,7 +22,7 @@ class PodSlice:
 
 
 class PlacedPods(Sequence[PodKey]):
-    """Sorted pod keys. Equal to a tuple of the same keys, with the same hash."""
+    """Sorted pod keys. Equal to a tuple of the same keys, and with the same hash."""
 
     __slots__ = ("_keys", "parts")
 
@@ -40,7 +40,7 @@ class PlacedPods(Sequence[PodKey]):
 
     @property
     def turn(self) -> tuple[int, int]:
-        """Sort key of nodes: the index of the first class and the place of its first pod."""
+        """Sort key of nodes: the index of the first class, and the position of its first pod here."""
         return min([(each.pod_class.index, each.first) for each in self.parts])
 
     def workloads(self) -> dict[str, int]:
@@ -80,5 +80,5 @@ class PlacedPods(Sequence[PodKey]):
 
 
 def workloads(pods: Sequence[PodKey]) -> Mapping[str, int]:
-    """Number of planned pods per workload; empty for plain keys, which do not tell the workload."""
+    """Number of planned pods per workload; empty for a plain sequence of keys, which does not tell workloads."""
     return pods.workloads() if isinstance(pods, PlacedPods) else EMPTY

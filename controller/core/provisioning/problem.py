@@ -33,7 +33,7 @@ def provisionable(pod: Pod) -> bool:
 
 
 def reschedulable(pod: Pod) -> bool:
-    """Whether a bound pod must be placed again when its node is removed."""
+    """Whether a bound pod must be placed elsewhere when its node is removed."""
     return not (pod.daemon or pod.static or pod.terminal or pod.terminating)
 
 
@@ -55,10 +55,10 @@ def build(
     without_nodes: frozenset[str] = frozenset(),
     skipped: Mapping[str, str] | None = None,
 ) -> SchedulingProblem:
-    """The problem of placing `pods` (None: every provisionable pod, and those of leaving nodes).
+    """The problem of placing `pods` (None: all that `waiting` yields).
 
-    without_nodes: treated as leaving: they take no pods, and theirs are placed. skipped: by name, why a Provisioner
-    cannot be used; Provisioners without instance types are added.
+    without_nodes: nodes treated as leaving: they take no pods, and theirs are to be placed. skipped: why Provisioners
+    cannot be used, by name; those that are being deleted, invalid or without instance types are added.
     """
     reasons = dict(skipped or {})
     usable = tuple(sorted(_usable(snapshot, catalog, reasons), key=lambda p: (-p.weight, p.name)))

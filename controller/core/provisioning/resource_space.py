@@ -1,7 +1,8 @@
-"""Resource names as columns, so that requests and capacities become vectors.
+"""Number the resources of a batch, so that requests and capacities become vectors.
 
-Values are float64: exact up to 2**53, which is 9 PB in bytes; a quotient of two such numbers never rounds over an
-integer.
+Values are float64 of integers: exact up to 2**53 (9 PB in bytes), and a quotient of two such
+numbers never rounds up to an integer.
+Units are those of the API's parser: millicores for cpu, bytes for memory and storage, counts for the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ Bits = NDArray[np.uint64]
 
 
 class ResourceSpace:
-    """R resources, each a column: those that some pod requests, slots included. Others cannot constrain a plan."""
+    """The R resources that some pod requests, slots included; other resources cannot constrain a plan.
+
+    names: R, sorted. column: the index of each name. Arrays of many nodes or node options are R x nodes: one contiguous
+    row per resource, as packing compares one resource over all nodes.
+    """
 
     def __init__(self, requests: Iterable[Mapping[str, int]]) -> None:
         self.names = tuple(sorted({name for request in requests for name, amount in request.items() if amount > 0}))
@@ -30,7 +35,7 @@ class ResourceSpace:
         return len(self.names)
 
     def vector(self, resources: Mapping[str, int]) -> Floats:
-        """Amounts by column, 0 where absent; other resources are left out."""
+        """R amounts, 0 where absent; other resources are left out."""
         values = np.zeros(len(self.names))
         for name, amount in resources.items():
             column = self.column.get(name)
@@ -39,7 +44,7 @@ class ResourceSpace:
         return values
 
     def matrix(self, rows: Iterable[Mapping[str, int]]) -> Floats:
-        """R x rows."""
+        """R x len(rows) amounts."""
         columns = [[row.get(name, 0) for name in self.names] for row in rows]
         return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.names)).T.copy()
 

@@ -1,4 +1,4 @@
-"""Clusters that hypothesis makes up: few types, all sorts of Provisioners, nodes, daemons and deployments.
+"""Hypothesis strategies for clusters: few instance types, varied Provisioners, nodes, DaemonSets and deployments.
 
 `clusters(...)` draws a whole problem. `rules` names which sorts of constraint its pods may carry, so that a property
 can be stated where it holds: "labels", "ports", "spread", "affinity", "wishes", "volumes", "limits", and "own": rules
@@ -85,12 +85,12 @@ OF_PODS = [
     requirement("team", "DoesNotExist"),
     requirement("undefined", "NotIn", "x"),
 ]
-TERMS = st.lists(st.sampled_from(OF_PODS), max_size=2).map(lambda found: NodeSelectorTerm(tuple(found)))
+TERMS = st.lists(st.sampled_from(OF_PODS), max_size=2).map(lambda expressions: NodeSelectorTerm(tuple(expressions)))
 TOPOLOGY = st.sampled_from([keys.ZONE, keys.ZONE, keys.HOSTNAME, keys.CAPACITY_TYPE, "team"])
 
 
 def affinity_terms(apps: tuple[str, ...]) -> st.SearchStrategy[PodAffinityTerm]:
-    """Terms towards one of these apps, now and then in the other namespace."""
+    """Terms that select one of these apps, sometimes in the other namespace."""
     spaces = st.sampled_from([(), (), ("other",), NAMESPACES])
     return st.builds(
         lambda key, app, where: PodAffinityTerm(key, selector(app=app), where), TOPOLOGY, st.sampled_from(apps), spaces
@@ -114,7 +114,7 @@ def spreads(app: str, *, soft: bool, own: bool) -> st.SearchStrategy[TopologySpr
 
 
 def few(strategy: st.SearchStrategy[Any], most: int = 1) -> st.SearchStrategy[tuple[Any, ...]]:
-    """None up to `most` of a thing."""
+    """Tuples of at most `most` elements."""
     return st.lists(strategy, max_size=most).map(tuple)
 
 
@@ -155,7 +155,7 @@ def replica(template: Pod, name: str, **fields: Any) -> Pod:
 
 @st.composite
 def deployments(draw: st.DrawFn, rules: Collection[str], most: int) -> list[Pod]:
-    """Pending replicas of one to three deployments, some with a claim of their own."""
+    """Pending replicas of one to three deployments, some with a volume claim."""
     pods: list[Pod] = []
     for number in range(draw(st.integers(1, 3))):
         template = draw(templates(rules, APPS[number] if "own" in rules else ""))
@@ -168,7 +168,7 @@ def deployments(draw: st.DrawFn, rules: Collection[str], most: int) -> list[Pod]
 
 @st.composite
 def pools(draw: st.DrawFn, rules: Collection[str]) -> tuple[Provisioner, ...]:
-    """One to three Provisioners; with taints, labels, requirements, weights and, if the rules say so, limits."""
+    """One to three Provisioners with taints, labels, requirements, weights and, with the rule "limits", limits."""
     return tuple(
         provisioner(
             name=f"pool-{number}",
@@ -189,8 +189,8 @@ TEAMS = requirement("team", "In", "red", "blue")
 
 
 @st.composite
-def standing_nodes(draw: st.DrawFn, rules: Collection[str], found: list[DaemonSet]) -> tuple[StateNode, ...]:
-    """Up to three nodes, ours or a stranger's, with pods; some on their way out, some with their daemons running."""
+def existing_nodes(draw: st.DrawFn, rules: Collection[str], daemons: list[DaemonSet]) -> tuple[StateNode, ...]:
+    """Up to three nodes, of a Provisioner or not, with pods; some being deleted, some with DaemonSet pods."""
     made = []
     for number in range(draw(st.integers(0, 3))):
         name = f"node-{number}"
@@ -200,7 +200,7 @@ def standing_nodes(draw: st.DrawFn, rules: Collection[str], found: list[DaemonSe
         ]
         small = FrozenMap(pod_requests({"cpu": "100m"}))
         running = [replace(each, spec=replace(each.spec, requests=small, host_ports=())) for each in running]
-        for daemon in found if draw(st.booleans()) else ():
+        for daemon in daemons if draw(st.booleans()) else ():
             running.append(replica(daemon.template, f"{daemon.name}-{number}", node_name=name, phase="Running"))
         each = node(
             name=name,
@@ -254,12 +254,12 @@ def clusters(
     draw: st.DrawFn, *, rules: Collection[str] = EVERY_RULE, replicas: int = 4, zonal_daemons: bool = True
 ) -> SchedulingProblem:
     """A whole problem; at most three deployments of `replicas` pods."""
-    found = draw(daemon_sets(zonal=zonal_daemons))
+    daemons = draw(daemon_sets(zonal=zonal_daemons))
     return problem(
         pending=draw(deployments(rules, replicas)),
-        nodes=draw(standing_nodes(rules, found)),
+        nodes=draw(existing_nodes(rules, daemons)),
         provisioners=draw(pools(rules)),
         catalog=TYPES,
-        daemon_sets={(each.namespace, each.name): each for each in found},
+        daemon_sets={(each.namespace, each.name): each for each in daemons},
         **storage(),
     )

@@ -1,4 +1,4 @@
-"""What the tests of this folder pose, and what they ask of a plan."""
+"""Parts of problems for the tests of this folder, and checks and views of plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.factories import node_affinity, pod, requirement, selector
 
 DEFAULTS = SolveOptions()
 WEB = {"app": "web"}
-"""Labels of the pods that `spread` and `near` look for, unless they are told of others."""
+"""Labels of the pods that `spread` and `near` select by default."""
 OF_WEB = selector(**WEB)
 SMALL = {"cpu": "100m"}
 FIRST = SolveOptions(budget_seconds=0.0)
@@ -33,12 +33,12 @@ FIRST = SolveOptions(budget_seconds=0.0)
 
 
 def solved(posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
-    """The plan, judged."""
+    """The plan, after `judged`."""
     return judged(solve(posed, options), posed, options)
 
 
 def judged(plan: SchedulingPlan, posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
-    """The same plan: the auditor found nothing wrong with it, and it is no cheaper than the bound of what it places."""
+    """Assert that the audit passes and that the plan is no cheaper than the bound of what it places; return it."""
     assert [str(violation) for violation in audit(plan, posed)] == []
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
     least = bound(posed, options, left_out)
@@ -86,12 +86,12 @@ def daemon_sets(**fields: Any) -> dict[tuple[str, str], DaemonSet]:
 
 def homes(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) -> dict[PodKey, str]:
     """The domain of each placed pod; for the hostname, a name per node."""
-    found: dict[PodKey, str] = {}
+    domains: dict[PodKey, str] = {}
     nodes = {node.name: node.node for node in posed.nodes}
     for placement in plan.existing:
         node = nodes[placement.node]
         value = placement.node if key == keys.HOSTNAME else node.labels[key]
-        found.update(dict.fromkeys(placement.pods, value))
+        domains.update(dict.fromkeys(placement.pods, value))
     for number, planned in enumerate(plan.new_nodes):
         value = {
             keys.HOSTNAME: f"new-{number}",
@@ -99,8 +99,8 @@ def homes(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) 
             keys.CAPACITY_TYPE: planned.offering.capacity_type,
             keys.INSTANCE_TYPE: planned.offering.instance_type,
         }.get(key) or planned.labels.get(key, "")
-        found.update(dict.fromkeys(planned.pods, value))
-    return found
+        domains.update(dict.fromkeys(planned.pods, value))
+    return domains
 
 
 def skew(plan: SchedulingPlan, posed: SchedulingProblem, key: str = keys.ZONE) -> list[int]:

@@ -1,8 +1,8 @@
-"""A slow, obvious scheduler: one pod at a time, every node asked, no arrays, no classes, nothing cached.
+"""A slow, obvious reference scheduler: one pod at a time against every node, without arrays, classes or caches.
 
-It shares nothing with the solver but the values. Rules are kube-scheduler's; new nodes are every offering there is.
-Domains of a spread are those of nodes there are and of every node that the pod's selectors would allow (as the solver
-has it, and Karpenter v0.27); a hostname's least count is 0. Preferences are nothing to it.
+It shares only values with the solver. Rules are kube-scheduler's; every offering is a possible new node. Domains of a
+spread are those of existing nodes and of every node that the pod's selectors allow (as in the solver and in Karpenter
+v0.27); the minimum count over hostnames is 0. It ignores preferences.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Machine:
     room: Mapping[str, int]
     pods: list[Pod] = field(default_factory=list)
     pool: Provisioner | None = None
-    """What it is, or would be, launched by; None: it stands."""
+    """The Provisioner that launches it; None: an existing node."""
     kind: InstanceType | None = None
     price: float = 0.0
     leaving: bool = False
-    """It takes no pods; those that it has count as long as they stand."""
+    """It takes no pods; topology counts the pods it has."""
 
 
 class Reference:
@@ -58,13 +58,13 @@ class Reference:
         self.machines += [replace(machine, leaving=True) for machine in leaving]
 
     def existing(self, node: StateNode) -> Machine:
-        """A node, with room kept for the daemons that it will run."""
-        found = Machine(node.name, node.node.labels, node.taints, node.allocatable, list(node.pods))
+        """A node, with room reserved for the daemons that it will run."""
+        machine = Machine(node.name, node.node.labels, node.taints, node.allocatable, list(node.pods))
         running = {owner.uid for pod in node.pods for owner in pod.owners}
-        return self.keeping(found, [d for d in self.daemons if d.owners[0].uid not in running])
+        return self.reserving(machine, [d for d in self.daemons if d.owners[0].uid not in running])
 
-    def keeping(self, machine: Machine, daemons: Iterable[Pod]) -> Machine:
-        """The machine less what its daemons take."""
+    def reserving(self, machine: Machine, daemons: Iterable[Pod]) -> Machine:
+        """The machine with its room reduced by its daemons' requests."""
         for daemon in daemons:
             if selected(machine, daemon) and all(tolerated(taint, daemon) for taint in machine.taints):
                 taken = daemon.spec.requests
@@ -73,15 +73,15 @@ class Reference:
 
     def placed(self) -> set[PodKey]:
         """The pods that found a place: largest first, and again as long as one more finds one."""
-        found: set[PodKey] = set()
+        placed: set[PodKey] = set()
         waiting = sorted(self.problem.pending, key=lambda p: (-p.spec.requests["cpu"], p.name))
         while waiting:
             left = [pod for pod in waiting if not self.place(pod)]
-            found |= {pod.key for pod in waiting if pod not in left}
+            placed |= {pod.key for pod in waiting if pod not in left}
             if len(left) == len(waiting):
                 break
             waiting = left
-        return found
+        return placed
 
     def plan(self) -> SchedulingPlan:
         """Its own placement as a plan, for the auditor to judge."""
@@ -125,7 +125,7 @@ class Reference:
             self.machines.append(machine)
 
     def fits_anywhere(self, pod: Pod) -> bool:
-        """Whether some machine, standing or new, would take the pod now."""
+        """Whether some machine, existing or new, would take the pod now."""
         machines = [*self.machines, *self.affordable()]
         return any(self.accepts(machine, pod) and not crowds(machine, pod) for machine in machines)
 
@@ -160,7 +160,7 @@ class Reference:
                     }
                     if offering.available and all(holds(r, labels) for r in pool.requirements):
                         made = Machine(name, labels, pool.taints, kind.allocatable, [], pool, kind, offering.price)
-                        yield self.keeping(made, self.daemons)
+                        yield self.reserving(made, self.daemons)
 
     def accepts(self, machine: Machine, pod: Pod) -> bool:
         """Every filter of kube-scheduler that the problem's pods can touch."""

@@ -1,4 +1,4 @@
-"""A plan says how many pods of a class a node gets; which they are is found when asked for, and is always the same."""
+"""A plan says how many pods of a class a node gets; which ones follows on first use, always the same."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ REPLICAS = st.lists(
 
 
 def only_class(pods: list[Pod]) -> PodClass:
-    """The class of pods that differ in name, age and owner alone."""
-    (found,) = classify(Pods.of(pods).groups, frozenset(), {})
-    return found
+    """The class of pods that differ only in name, age and owner."""
+    (pod_class,) = classify(Pods.of(pods).groups, frozenset(), {})
+    return pod_class
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(REPLICAS, st.data())
-def test_slices_are_what_handing_out_one_by_one_gives(pods: list[Pod], data: st.DataObject) -> None:
-    """Oldest first, then by name, whatever order they came in; and whose they are."""
+def test_slices_equal_assigning_pods_one_by_one(pods: list[Pod], data: st.DataObject) -> None:
+    """Oldest first, then by name, whatever order they came in; workloads are counted with them."""
     eager = sorted(pods, key=lambda each: (each.created, each.name))
-    found = only_class(data.draw(st.permutations(pods)))
+    pod_class = only_class(data.draw(st.permutations(pods)))
     first = data.draw(st.integers(0, len(pods) - 1))
     count = data.draw(st.integers(0, len(pods) - first))
-    lazy, chosen = PlacedPods([PodSlice(found, first, count)]), eager[first : first + count]
+    lazy, chosen = PlacedPods([PodSlice(pod_class, first, count)]), eager[first : first + count]
     assert len(lazy) == count
     assert workloads(lazy) == Counter(each.owners[0].uid for each in chosen if each.owners)
     assert lazy == tuple(sorted(each.key for each in chosen))
@@ -52,10 +52,13 @@ def test_slices_are_what_handing_out_one_by_one_gives(pods: list[Pod], data: st.
 
 
 def test_nodes_with_the_same_pods_are_equal_however_they_were_put_together() -> None:
-    found = only_class([made(number, 0, None) for number in range(4)])
-    whole, parts = PlacedPods([PodSlice(found, 0, 3)]), PlacedPods([PodSlice(found, 2, 1), PodSlice(found, 0, 2)])
+    pod_class = only_class([made(number, 0, None) for number in range(4)])
+    whole, parts = (
+        PlacedPods([PodSlice(pod_class, 0, 3)]),
+        PlacedPods([PodSlice(pod_class, 2, 1), PodSlice(pod_class, 0, 2)]),
+    )
     assert whole == parts
-    assert whole != PlacedPods([PodSlice(found, 1, 3)])
+    assert whole != PlacedPods([PodSlice(pod_class, 1, 3)])
     assert ("default", "pod-001") in whole
     assert whole[0] == ("default", "pod-000")
 
@@ -63,14 +66,14 @@ def test_nodes_with_the_same_pods_are_equal_however_they_were_put_together() -> 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.permutations([("b", "x"), ("a", "z"), ("a", "y"), ("b", "w"), ("b", "v")]))
 def test_classes_are_numbered_by_their_first_names_in_whatever_order_pods_came(keys: list[tuple[str, str]]) -> None:
-    """Those of one namespace are a class here; one whose pods ask for more comes by its own first name."""
+    """Pods of one namespace are a class here; a class with larger requests is numbered by its own first name."""
     pods = [pod(namespace=space, name=name, requests={"cpu": "2"} if name == "v" else SMALL) for space, name in keys]
-    found = classify(Pods.of(pods).groups, frozenset(), {})
-    assert [(each.index, each.name, len(each)) for each in found] == [(0, "a/y", 2), (1, "b/v", 1), (2, "b/w", 2)]
+    classes = classify(Pods.of(pods).groups, frozenset(), {})
+    assert [(each.index, each.name, len(each)) for each in classes] == [(0, "a/y", 2), (1, "b/v", 1), (2, "b/w", 2)]
 
 
 def test_a_class_has_waited_as_long_as_its_oldest_pod() -> None:
-    """Beside the youngest pod of the whole batch, in turns of a minute."""
+    """Relative to the youngest pod of the batch, in whole minutes."""
     old = [made(1, 0, None), made(2, 300, None)]
     young = pod(name="young", requests={"cpu": "2"}, pod_fields={"created": 300.0})
     assert [each.waited for each in classify(Pods.of([*old, young]).groups, frozenset(), {})] == [5, 0]

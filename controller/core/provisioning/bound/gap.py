@@ -1,8 +1,8 @@
-"""Why a plan costs more than the lower bound: the gap, taken apart by what causes it.
+"""Split the gap between a plan's price and the lower bound by cause.
 
-The rules are taken away one after the other (pod affinity, then spread and anti-affinity, then limits), and plan and
-bound are made anew each time. What the price falls by beyond what the bound falls by is that rule's part of the gap;
-what is left when no rule is left is integrality: pods and nodes come whole. The parts add up to the gap, to the cent.
+Kinds of rules are removed one after the other (pod affinity, then spread and anti-affinity, then limits), with a new
+plan and a new bound each time. A rule's part is what the gap shrinks by; the rest is integrality, since pods and nodes
+are not divisible. The parts add up to the gap exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLEXIBILITY = "flexibility"
 
 @dataclass(frozen=True, slots=True)
 class GapPart:
-    """What one cause adds, in $/hour; a little below 0 where the search happened to do better with the rule."""
+    """What one cause adds, in $/hour; slightly negative if the search happened to do better with the rule."""
 
     cause: str
     price_per_hour: float
@@ -34,27 +34,27 @@ class GapPart:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A plan's price beside the bound, both in $/hour. `parts` add up to `price_per_hour - bound_per_hour`.
-
-    `expected_per_hour` is what the plan is expected to cost; what it is above the price, `flexibility` says.
-    """
+    """A plan's price and the bound, in $/hour."""
 
     price_per_hour: float
     expected_per_hour: float
+    """What the plan is expected to cost, given EC2's choice among offerings."""
     bound_per_hour: float
     parts: tuple[GapPart, ...]
+    """They add up to `price_per_hour - bound_per_hour`."""
     flexibility: GapPart
+    """Expected cost less price."""
 
     @property
     def ratio(self) -> float:
-        """Price over bound; 1 where both are 0."""
+        """Price over bound; 1 if the bound is 0."""
         return self.price_per_hour / self.bound_per_hour if self.bound_per_hour > 0 else 1.0
 
 
 def explain_gap(
     problem: SchedulingProblem, plan: SchedulingPlan, options: SolveOptions, snapshot_index: SnapshotIndex | None = None
 ) -> Gap:
-    """Take the gap of `plan` apart. Costs a solve and a bound for each kind of rule that the problem has."""
+    """Split the gap of `plan`. Takes a solve and a bound for each kind of rule that the problem has."""
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
     index = snapshot_index if snapshot_index is not None else SnapshotIndex(problem.snapshot)
     price, least = plan.price_per_hour, bound(problem, options, left_out, index).price_per_hour
@@ -99,7 +99,7 @@ def _without_limits(problem: SchedulingProblem) -> SchedulingProblem:
 
 
 def _changed(problem: SchedulingProblem, change: Callable[[PodSpec], PodSpec]) -> SchedulingProblem:
-    """The problem with other specs; the same problem where none of them is another."""
+    """The problem with each pod's spec changed; the same object if no spec changes."""
     known: dict[PodSpec, PodSpec] = {}
 
     def changed(pod: Pod) -> Pod:

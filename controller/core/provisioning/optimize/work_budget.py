@@ -2,7 +2,8 @@
 
 One unit of work is what one core at about 3 GHz does in one second. The coefficients were fitted to CPU times measured
 there: seconds for each call, for each step, and for each element of the arrays that a call goes through. On another
-machine the same work takes more or less time, and gives the same plan.
+machine the same work takes more or less time, and gives the same plan: a core half as fast takes twice the seconds.
+Where that is too long, or a faster core has time to spare, change `SolveOptions.budget_seconds`, not the coefficients.
 """
 
 from __future__ import annotations

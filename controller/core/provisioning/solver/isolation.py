@@ -1,7 +1,7 @@
-"""One pod that the solver cannot digest never holds up the others (invariant 6).
+"""Isolate pods on which the solver raises, so that they never block the others (invariant 6).
 
-The solver is written not to raise. Should it do so all the same, the pods that make it raise are found by halving, left
-pending with the reason, and the rest is solved without them.
+The solver should not raise. If it does, a binary search finds the pods to blame; they stay pending with the error as
+their reason, and the rest is solved without them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from controller.core.api.pod import Pod
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, UnplacedPod
 
 MOST_TRIES = 64
-"""Solves that the search may spend: enough for several bad pods among tens of thousands."""
+"""Solves that the search may use: enough for several bad pods among tens of thousands."""
 
 Solve = Callable[[SchedulingProblem], SchedulingPlan]
 
 
 def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPlan, Exception | None]:
-    """The plan, and the first error if some pods had to be left out of it.
+    """The plan, and the first error if pods had to be left out.
 
-    Raises what `solve` raised when no pod is to blame, or too many are.
+    Raises what `solve` raised if no pod is to blame, or too many are.
     """
     try:
         return solve(problem), None
@@ -46,7 +46,7 @@ class _Search:
     spent: int = field(default=0)
 
     def bad(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-        """Those of these pods on which the solver fails."""
+        """The pods among these on which the solver raises."""
         if not pods or self.spent >= MOST_TRIES or self._solves(pods):
             return ()
         if len(pods) == 1:

@@ -1,8 +1,8 @@
-"""Whom a pod must stand beside, and why it cannot: a host affinity whose matching pods stand where there is no room.
+"""Explain pods with affinity over kubernetes.io/hostname whose matching pods run on nodes that cannot take them.
 
-Kube-scheduler binds pods one by one, and may bind the one that a plan put beside this pod to another node that has room
-for it alone. From then on no new node takes this pod: kube-scheduler wants it on the host where the other one is. Only
-somebody who may move pods can help, so the reason names the pod, its node, and what is in the way there.
+Kube-scheduler binds pods one by one. It may bind the pod that a plan put beside this one to another node, which has
+room for one of them only; from then on no new node can take this pod. Only a person can resolve that, by moving pods,
+so the reason names the matching pods, their nodes, and what prevents the pod from joining them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup
 from controller.core.provisioning.topology.running_pods import RunningPods
 
 SHOWN = 3
-"""How many partners a reason names before it says how many more there are."""
+"""Matching pods that a reason names; of the others it gives the number."""
 
 
 class Partners:
-    """Answers for the pods that run already. `free`: R x E, what the plan leaves of the existing rows."""
+    """Reasons about running pods. free: R x E, what the plan leaves free on existing nodes."""
 
     def __init__(self, running_pods: RunningPods, existing: ExistingNodes, free: Floats, space: ResourceSpace) -> None:
         self.running_pods = running_pods
@@ -35,7 +35,10 @@ class Partners:
         self.space = space
 
     def reason(self, group: TopologyGroup, mask: Mask, request: Floats) -> str:
-        """Why no partner's host takes the pod, and what would help; empty where no partner of the group runs."""
+        """Why no node of a matching pod takes the pod, and what would help; empty if no matching pod runs.
+
+        request: R, of the pod.
+        """
         if group.key.kind is not RuleKind.AFFINITY or group.key.key != labels.HOSTNAME:
             return ""
         partners = [one for one in self.running_pods.matching(group.key.selectors) if not one.pod.terminating]

@@ -1,9 +1,9 @@
-"""Preferences weighed: one that would cost more than it may is given up before anything is packed.
+"""Ignore preferences that would cost more than `SolveOptions.preference_premium`, before anything is packed.
 
-Each is weighed by itself, by the least that a pod's share of a new node costs with it and without it. Spread and
-anti-affinity over hosts hold back how many share a node; those over other labels cost what their domains cost on
-average. Preferred pod affinity parts nobody, and is kept. What no new node can honour costs nothing here: nodes that
-stand may have it, or relaxation gives it up (`levels`).
+Each is judged by itself: by the least that a pod's share of a new node costs with it and without it. Spread and
+anti-affinity over hosts limit how many pods share a node; over other labels they cost the mean over the label's values.
+Preferred pod affinity keeps no pods apart and is always kept. A preference that no new node can honour costs nothing
+here: an existing node may honour it, or relaxation gives it up (`levels`). See ADR 23.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ from controller.core.scheduling.label_selectors import matches
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 T = TypeVar("T")
-Pins = Requirements | None
-ANY_NUMBER = float("inf")
+UNLIMITED = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A class without its preferences, and what one of its pods costs so."""
+    """A class without its preferences."""
 
     pod_class: PodClass
     required: RelaxationLevel
     request: Floats
+    """R, of one pod."""
     cost: float
+    """$/hour of one pod."""
 
 
 class Preferences:
-    """Weighs the preferences of classes against `options.preference_premium`."""
+    """Judges the preferences of classes against `options.preference_premium`. Costs are $/hour of one pod."""
 
     def __init__(
         self, masks: MaskCompiler, options: SolveOptions, namespaces: Mapping[str, FrozenMap[str, str]]
@@ -64,12 +65,12 @@ class Preferences:
         self._costs: dict[tuple[int, bytes, float], float] = {}
         self._taken: dict[bytes, Floats] = {}
         self.dear: dict[int, list[tuple[str, float]]] = defaultdict(list)
-        """By class, what was given up for its price: which, and its premium."""
+        """By class index, the preferences ignored for their price, and the premium of each."""
 
     def weighed(self, pod_class: PodClass, *, taints: bool) -> tuple[PodSpec, bool]:
         """The class's spec without preferences that are too dear, and whether PreferNoSchedule taints are avoided.
 
-        `taints`: whether any are to be avoided. Raises ValueError for a node affinity that cannot be read.
+        taints: whether there are such taints. Raises ValueError for a node affinity that cannot be read.
         """
         spec, premium = pod_class.spec, self.options.preference_premium
         if premium is None or not (taints or wishes(spec)):
@@ -82,11 +83,11 @@ class Preferences:
         most = (1.0 + premium) * case.cost
         kept = replace(
             spec,
-            preferred_node_affinity=self._paid(case, spec.preferred_node_affinity, self._of_nodes, most),
-            preferred_pod_anti_affinity=self._paid(
+            preferred_node_affinity=self._affordable(case, spec.preferred_node_affinity, self._of_nodes, most),
+            preferred_pod_anti_affinity=self._affordable(
                 case, spec.preferred_pod_anti_affinity, self._of_anti_affinity, most
             ),
-            topology_spread=self._paid(case, spec.topology_spread, self._of_spread, most),
+            topology_spread=self._affordable(case, spec.topology_spread, self._of_spread, most),
         )
         avoiding = self._cost(replace(required, avoids_preferred_taints=True), request)
         if taints and _dear(avoiding, most):
@@ -94,30 +95,30 @@ class Preferences:
             return kept, False
         return kept, taints
 
-    def _paid(
-        self, case: _Case, wishes: Iterable[T], costing: Callable[[_Case, T], float], most: float
+    def _affordable(
+        self, case: _Case, preferences: Iterable[T], costing: Callable[[_Case, T], float], most: float
     ) -> tuple[T, ...]:
-        """The wishes that cost what they may; the others are noted."""
+        """The preferences that cost at most `most`; the others are noted."""
         kept = []
-        for wish in wishes:
-            cost = costing(case, wish)
+        for preference in preferences:
+            cost = costing(case, preference)
             if _dear(cost, most):
-                self._note(case, _named(wish), cost)
+                self._note(case, _description(preference), cost)
             else:
-                kept.append(wish)
+                kept.append(preference)
         return tuple(kept)
 
     def _note(self, case: _Case, preference: str, cost: float) -> None:
         self.dear[case.pod_class.index].append((preference, cost / case.cost - 1.0))
 
-    def _of_nodes(self, case: _Case, wish: PreferredTerm) -> float:
-        term = wish.term
-        if wish.weight <= 0 or not (term.match_expressions or term.match_fields):
+    def _of_nodes(self, case: _Case, preference: PreferredTerm) -> float:
+        term = preference.term
+        if preference.weight <= 0 or not (term.match_expressions or term.match_fields):
             return case.cost
         return self._cost(replace(case.required, preferred=(term_requirements(term),)), case.request)
 
-    def _of_anti_affinity(self, case: _Case, wish: WeightedPodAffinityTerm) -> float:
-        term, own = wish.term, case.pod_class
+    def _of_anti_affinity(self, case: _Case, preference: WeightedPodAffinityTerm) -> float:
+        term, own = preference.term, case.pod_class
         selector = with_label_keys(term.label_selector, own.labels, term.match_label_keys, term.mismatch_label_keys)
         spaces = self._index.namespaces(term, own.namespace)
         if not (spaces is None or own.namespace in spaces):
@@ -131,7 +132,7 @@ class Preferences:
         return self._apart(case, selector, rule.topology_key, rule.max_skew)
 
     def _apart(self, case: _Case, selector: LabelSelector | None, key: str, together: int) -> float:
-        """What pods cost that match the selector themselves, and of which `together` may share a domain of `key`."""
+        """The cost if at most `together` pods that match the selector share a domain of `key`."""
         own = case.pod_class
         if len(own) < 2 or not matches(selector, own.labels):
             return case.cost
@@ -139,16 +140,22 @@ class Preferences:
             return self._cost(case.required, case.request, most=together)
         if key not in OFFERING_LABELS:
             return case.cost
-        place = 0 if key == labels.ZONE else 1
-        values = sorted({offering_key[place] for offering_key in self.catalog.offering_keys})
+        part = 0 if key == labels.ZONE else 1
+        values = sorted({offering_key[part] for offering_key in self.catalog.offering_keys})
         costs = [
             self._cost(case.required, case.request, Requirements((Requirement.of(key, "In", (value,)),)))
             for value in values
         ]
-        return float(np.mean([cost for cost in costs if np.isfinite(cost)] or [ANY_NUMBER]))
+        return float(np.mean([cost for cost in costs if np.isfinite(cost)] or [np.inf]))
 
-    def _cost(self, level: RelaxationLevel, request: Floats, pins: Pins = None, most: float = ANY_NUMBER) -> float:
-        """The least share of a new node's price that a pod of the level pays, `most` of its kind on a node at most."""
+    def _cost(
+        self,
+        level: RelaxationLevel,
+        request: Floats,
+        pins: Requirements | None = None,
+        most: float = UNLIMITED,
+    ) -> float:
+        """The least share of a new node's cost that a pod of the level pays, with at most `most` such on a node."""
         variants = self.masks.variants(level)
         return min(
             (self._launch(self.masks.mask(level, each, pins), request, most) for each in variants), default=np.inf
@@ -156,36 +163,39 @@ class Preferences:
 
     def _launch(self, mask: Mask, request: Floats, most: float) -> float:
         key = (mask.index, request.tobytes(), most)
-        found = self._costs.get(key)
-        if found is None:
+        cost = self._costs.get(key)
+        if cost is None:
+            # T: a pod pays for the part of the node that it takes, at least for one of `most` equal parts.
             shares = np.maximum(self._shares(request), 1.0 / most)
             prices = self.masks.prices(mask) + self.options.node_cost_per_hour
-            found = self._costs[key] = float((prices * shares).min(initial=ANY_NUMBER))
-        return found
+            cost = self._costs[key] = float((prices * shares).min(initial=np.inf))
+        return cost
 
     def _shares(self, request: Floats) -> Floats:
-        """Per node option, the part of an empty node that a pod takes; infinite where it does not fit."""
+        """T: the part of an empty node that a pod takes, by its scarcest resource; infinite where it does not fit."""
         key = request.tobytes()
-        found = self._taken.get(key)
-        if found is None:
+        taken = self._taken.get(key)
+        if taken is None:
             asked = request > 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 shares = (request[asked][:, None] / self.catalog.allocatable[asked]).max(axis=0, initial=0.0)
             fits = (self.catalog.allocatable[asked] >= request[asked][:, None]).all(axis=0)
-            found = self._taken[key] = np.where(fits, shares, ANY_NUMBER)
-        return found
+            taken = self._taken[key] = np.where(fits, shares, np.inf)
+        return taken
 
 
 def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[Pod]:
-    """Pods whose preferred anti-affinity may keep consolidation from removing their nodes: it is weighed there too, and
-    what it is worth holds pods apart that one node could take. None where no Provisioner consolidates."""
+    """The pods whose preferred anti-affinity may prevent consolidation of their nodes; none if nothing consolidates.
+
+    Simulations of removals honour an affordable preference too, and so keep apart pods that would fit on one node.
+    """
     if not any(provisioner.disruption.consolidation for provisioner in provisioners):
         return []
     return [pod for pod in pods if pod.spec.preferred_pod_anti_affinity]
 
 
 def wishes(spec: PodSpec) -> bool:
-    """Whether the pods prefer something that has to be weighed."""
+    """Whether the pods have preferences that may cost something."""
     soft = any(rule.when_unsatisfiable == "ScheduleAnyway" for rule in spec.topology_spread)
     return soft or bool(spec.preferred_node_affinity or spec.preferred_pod_anti_affinity)
 
@@ -194,13 +204,13 @@ def _dear(cost: float, most: float) -> bool:
     return bool(np.isfinite(cost)) and cost > most
 
 
-def _named(wish: object) -> str:
-    """A preference as its pod's author would find it again."""
-    match wish:
+def _description(preference: object) -> str:
+    """A preference in words that lead to its place in the pod's spec."""
+    match preference:
         case PreferredTerm():
-            return f"node affinity to {term_requirements(wish.term)}"
+            return f"node affinity to {term_requirements(preference.term)}"
         case WeightedPodAffinityTerm():
-            return f"pod anti-affinity over {wish.term.topology_key}"
+            return f"pod anti-affinity over {preference.term.topology_key}"
         case TopologySpreadConstraint():
-            return f"topology spread over {wish.topology_key}"
-    raise TypeError(f"no preference: {wish!r}")
+            return f"topology spread over {preference.topology_key}"
+    raise TypeError(f"no preference: {preference!r}")

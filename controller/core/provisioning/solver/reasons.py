@@ -1,4 +1,4 @@
-"""Why a pod was not placed: which rule, on which Provisioner, and what would help."""
+"""Explain why a pod was not placed: which rule binds, on which Provisioner, and what would help."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
 
 SHOWN = 6
-"""How many values or names a reason lists before it says how many more there are."""
+"""Values or names that a reason lists; of the others it gives the number."""
 NO_PROVISIONER = "there is no Provisioner: create one"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked for in vain."""
+    """What a pod requires at its last relaxation level. request: R."""
 
     level: RelaxationLevel
     mask: Mask
@@ -39,7 +39,7 @@ class Question:
 
     @property
     def columns(self) -> list[int]:
-        """Resources that the request has."""
+        """The columns of the resources requested."""
         return [int(column) for column in np.flatnonzero(self.request > 0)]
 
 
@@ -52,9 +52,9 @@ def _slot(name: str) -> str:
 
 
 def topology_reason(rules: Iterable[UnitRule], partners: Callable[[TopologyGroup], str]) -> str:
-    """What the topology rules of a pod that was left over say, as the plan's counts stand.
+    """What the topology rules of an unplaced pod allow, given the plan's counts.
 
-    `partners` tells of the pods that a group's owners must stand beside on one host, where some run already.
+    partners: explains an affinity over hosts by the matching pods that run already, or returns an empty text.
     """
     obeyed = [rule for rule in rules if rule.obeys]
     return "; ".join(text for rule in obeyed for text in [partners(rule.group) or _rule(rule)] if text)
@@ -90,7 +90,7 @@ def _short(text: str) -> str:
 
 
 class Reasons:
-    """Explains items that were left over. Pools are asked in their order; existing nodes in one sentence."""
+    """Explains one compiled problem's unplaced pods."""
 
     def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes, limits: Limits) -> None:
         self.catalog = catalog
@@ -98,7 +98,10 @@ class Reasons:
         self.limits = limits
 
     def explain(self, question: Question, skipped: dict[str, str], topology: str = "") -> str:
-        """One sentence for each Provisioner, and one for existing nodes. `topology`: the topology rules that bind."""
+        """One sentence for each Provisioner, and one for existing nodes.
+
+        skipped: why Provisioners are not used, by name. topology: what `topology_reason` says.
+        """
         parts = [topology] if topology else []
         for index, pool in enumerate(self.catalog.pools):
             why = self._pool(index, question) or (
@@ -208,7 +211,7 @@ def _some(values: list[str]) -> str:
 
 
 def near_key(key: str, catalog: CompiledCatalog) -> str:
-    """A hint at a label key that looks alike, or empty."""
+    """A hint at a known label key that looks similar, or an empty text."""
     of_pools = {label for pool in catalog.pools for label in pool.requirements}
     known = (catalog.catalog_keys | of_pools | labels.WELL_KNOWN) - {key}
     parts = [candidate for candidate in sorted(known) if key in candidate and candidate != key]

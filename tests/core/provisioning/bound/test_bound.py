@@ -102,9 +102,9 @@ def test_what_limits_leave_out_is_counted_and_not_paid_for() -> None:
         provisioners=[provisioner(limits={"cpu": "6"})],
         catalog=[LARGE],
     )
-    found = bound(posed)
-    assert found.unplaced == pytest.approx(4)
-    assert found.price_per_hour == pytest.approx(0.15 * 1.5)
+    least = bound(posed)
+    assert least.unplaced == pytest.approx(4)
+    assert least.price_per_hour == pytest.approx(0.15 * 1.5)
 
 
 def test_anti_affinity_over_hosts_pays_for_a_node_each() -> None:

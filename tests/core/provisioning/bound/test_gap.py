@@ -18,43 +18,43 @@ HUGE = instance_type(name="c5.2xlarge", cpu=8, memory="16Gi", price=0.9, pods=10
 def explained(posed: SchedulingProblem) -> Gap:
     """The gap of the solver's plan; its parts must add up to it."""
     plan = solved(posed)
-    found = explain_gap(posed, plan, SolveOptions())
-    assert found.price_per_hour == plan.price_per_hour
+    gap = explain_gap(posed, plan, SolveOptions())
+    assert gap.price_per_hour == plan.price_per_hour
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
-    assert found.bound_per_hour == bound(posed, without=left_out).price_per_hour
-    parts = sum(part.price_per_hour for part in found.parts)
-    assert parts == pytest.approx(found.price_per_hour - found.bound_per_hour)
-    return found
+    assert gap.bound_per_hour == bound(posed, without=left_out).price_per_hour
+    parts = sum(part.price_per_hour for part in gap.parts)
+    assert parts == pytest.approx(gap.price_per_hour - gap.bound_per_hour)
+    return gap
 
 
-def by_cause(found: Gap) -> dict[str, float]:
-    return {part.cause: part.price_per_hour for part in found.parts}
+def by_cause(gap: Gap) -> dict[str, float]:
+    return {part.cause: part.price_per_hour for part in gap.parts}
 
 
 def test_without_rules_all_of_it_is_that_nodes_come_whole() -> None:
     """Five cpus need a node and a quarter; two are paid."""
-    found = explained(problem(pending=pending_pods(5, requests={"cpu": "1"}), catalog=[LARGE]))
-    assert by_cause(found) == {INTEGRALITY: pytest.approx(0.4 * 3 / 4)}
-    assert found.ratio == pytest.approx(2 / 1.25)
+    gap = explained(problem(pending=pending_pods(5, requests={"cpu": "1"}), catalog=[LARGE]))
+    assert by_cause(gap) == {INTEGRALITY: pytest.approx(0.4 * 3 / 4)}
+    assert gap.ratio == pytest.approx(2 / 1.25)
 
 
 def test_a_full_node_leaves_no_gap() -> None:
-    found = explained(problem(pending=pending_pods(4, requests={"cpu": "1"}), catalog=[LARGE]))
-    assert by_cause(found) == {INTEGRALITY: pytest.approx(0.0)}
+    gap = explained(problem(pending=pending_pods(4, requests={"cpu": "1"}), catalog=[LARGE]))
+    assert by_cause(gap) == {INTEGRALITY: pytest.approx(0.0)}
 
 
 def test_pods_that_must_share_a_host_pay_for_a_larger_one() -> None:
     """Eight cpus on one host: $0.9 where two nodes of $0.4 would do."""
     pods = pending_pods(8, requests={"cpu": "1"}, required_pod_affinity=(near(keys.HOSTNAME),), labels=WEB)
-    found = by_cause(explained(problem(pending=pods, catalog=[LARGE, HUGE])))
-    assert found == {AFFINITY: pytest.approx(0.1), INTEGRALITY: pytest.approx(0.0)}
+    parts = by_cause(explained(problem(pending=pods, catalog=[LARGE, HUGE])))
+    assert parts == {AFFINITY: pytest.approx(0.1), INTEGRALITY: pytest.approx(0.0)}
 
 
 def test_spread_that_the_bound_counts_in_full_is_no_part_of_the_gap() -> None:
     """Two pods apart on two hosts: bound and plan both pay for two nodes, although one would hold them."""
     pods = pending_pods(2, requests={"cpu": "2"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), labels=WEB)
-    found = by_cause(explained(problem(pending=pods, catalog=[LARGE])))
-    assert found[SPREAD] == pytest.approx(0.0)
+    parts = by_cause(explained(problem(pending=pods, catalog=[LARGE])))
+    assert parts[SPREAD] == pytest.approx(0.0)
 
 
 def test_limits_that_push_pods_to_a_dearer_provisioner_are_a_part() -> None:
@@ -65,6 +65,6 @@ def test_limits_that_push_pods_to_a_dearer_provisioner_are_a_part() -> None:
         provisioners=[provisioner(name="cheap", limits={"cpu": "4"}), provisioner(name="dear")],
         catalog={"cheap": [cheap], "dear": [LARGE]},
     )
-    found = by_cause(explained(posed))
-    assert found[LIMITS] > 0.1
-    assert set(found) == {LIMITS, INTEGRALITY}
+    parts = by_cause(explained(posed))
+    assert parts[LIMITS] > 0.1
+    assert set(parts) == {LIMITS, INTEGRALITY}

@@ -43,7 +43,7 @@ EXPRESSIONS = st.sampled_from(
         requirement(keys.CAPACITY_TYPE, "In", keys.SPOT),
     ]
 )
-TERMS = st.lists(EXPRESSIONS, max_size=2).map(lambda found: NodeSelectorTerm(tuple(found)))
+TERMS = st.lists(EXPRESSIONS, max_size=2).map(lambda expressions: NodeSelectorTerm(tuple(expressions)))
 NODE_AFFINITY = st.none() | st.lists(TERMS, min_size=1, max_size=2).map(tuple)
 TAINTS = (Taint("dedicated", "x"), Taint("gpu", "", "NoExecute"))
 TOPOLOGY = st.sampled_from([keys.ZONE, keys.HOSTNAME, keys.CAPACITY_TYPE])
@@ -118,7 +118,7 @@ SLOW = examples(30)
 
 
 def left(plan: SchedulingPlan) -> set[str]:
-    return {found.pod[1] for found in plan.unplaced}
+    return {unplaced.pod[1] for unplaced in plan.unplaced}
 
 
 @SLOW

@@ -17,6 +17,7 @@ from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from controller.core.provisioning.solver.pool_sharing import FREE_PREMIUM
 from controller.settings import Settings
 from tests.core.provisioning.plans import FIRST, WEB, near, solved
 from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
@@ -27,7 +28,7 @@ SPOT = (keys.SPOT,)
 
 
 def alike(count: int, capacity_types: tuple[str, ...] = SPOT) -> list[InstanceType]:
-    """Types of one size and price in three zones."""
+    """Instance types of one size and price, in three zones."""
     return [instance_type(name=f"f{n}.large", cpu=2, price=0.1, capacity_types=capacity_types) for n in range(count)]
 
 
@@ -37,11 +38,11 @@ def replicas(count: int) -> tuple[Pod, ...]:
 
 
 def carried(plan: SchedulingPlan) -> Counter[tuple[str, str]]:
-    """Replicas that each spot pool would carry if EC2 chose it for every node that asks for it."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Replicas that each spot pool would carry if EC2 chose it for every node that requests it."""
+    replicas_by_pool: Counter[tuple[str, str]] = Counter()
     for planned in plan.new_nodes:
-        found.update({pool: len(planned.pods) for pool in asked(planned)})
-    return found
+        replicas_by_pool.update({pool: len(planned.pods) for pool in asked(planned)})
+    return replicas_by_pool
 
 
 def asked(planned: PlannedNode) -> set[tuple[str, str]]:
@@ -83,8 +84,8 @@ def test_replicas_that_run_already_count() -> None:
     assert ("f0.large", ZONES[0]) not in carried(plan)
 
 
-def test_where_few_pools_would_do_a_node_keeps_them_all() -> None:
-    """A narrow choice waits for capacity: flexibility comes before spread."""
+def test_a_node_that_fits_few_pools_keeps_them_all() -> None:
+    """Flexibility comes before spread: a narrow choice risks that no pool has capacity."""
     plan = solved(problem(pending=replicas(4), catalog=alike(2)), SolveOptions(spot_pool_share=0.5))
     assert set(carried(plan).values()) == {4}
 
@@ -97,7 +98,7 @@ def test_spread_that_costs_money_is_not_bought() -> None:
     assert {planned.offering.instance_type for planned in plan.new_nodes} == {"z.large"}
 
 
-def test_on_demand_is_not_taken_back_and_needs_no_spread() -> None:
+def test_on_demand_is_not_reclaimed_and_needs_no_spread() -> None:
     kinds = alike(8, (keys.ON_DEMAND,))
     one, all_of_it = (
         solved(problem(pending=replicas(4), catalog=kinds), SolveOptions(spot_pool_share=share)) for share in (0.5, 1.0)
@@ -105,14 +106,14 @@ def test_on_demand_is_not_taken_back_and_needs_no_spread() -> None:
     assert [n.alternatives for n in one.new_nodes] == [n.alternatives for n in all_of_it.new_nodes]
 
 
-def test_pods_without_an_owner_are_no_workload() -> None:
+def test_pods_without_an_owner_do_not_count_as_a_workload() -> None:
     pods = pending_pods(4, requests={"cpu": "1"}, required_pod_anti_affinity=APART, labels=WEB)
     plan = solved(problem(pending=pods, catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
     assert set(carried(plan).values()) == {4}
 
 
 def several_workloads(chance: random.Random) -> SchedulingProblem:
-    """ReplicaSets whose pods meet on nodes, and types whose spot prices are near each other or not."""
+    """ReplicaSets whose pods share nodes, and types whose spot prices are close to each other or not."""
     pods: list[Pod] = []
     for number in range(chance.randint(1, 4)):
         owner = OwnerReference("apps/v1", "ReplicaSet", f"w{number}", f"uid-{number}")
@@ -137,13 +138,13 @@ def several_workloads(chance: random.Random) -> SchedulingProblem:
     return problem(pending=pods, catalog=types)
 
 
-def dealt_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> list[list[PricedOffering]]:
-    """The rule, node by node from what the plan said before: the offerings that each keeps."""
+def shared_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> list[list[PricedOffering]]:
+    """The rule without any cache, node by node: the offerings that each keeps."""
     total: Counter[str] = Counter()
     for planned in nodes:
         total.update(workloads(planned.pods))
     load: Counter[tuple[str, PricedOffering]] = Counter()
-    found = []
+    kept_offerings = []
     for planned in nodes:
         every = [planned.offering, *planned.alternatives]
         asked = sorted(planned.flexibility.named(every))
@@ -155,17 +156,17 @@ def dealt_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> lis
         kept = asked
         if own and min(many, len(fine)) >= planned.flexibility.spot_offerings:
             some = fine[:: max(1, len(fine) // many)][:many]
-            kept = some if some[0].price <= planned.offering.price * 1.02 else asked
+            kept = some if some[0].price <= planned.offering.price * (1 + FREE_PREMIUM) else asked
         load.update({(w, o): n for w, n in own.items() for o in kept})
-        found.append(sorted([*kept, *(o for o in every if o not in asked)]))
-    return found
+        kept_offerings.append(sorted([*kept, *(o for o in every if o not in asked)]))
+    return kept_offerings
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_deals_that_are_kept_for_nodes_alike_are_those_made_for_each_by_itself(seed: int) -> None:
+def test_equal_nodes_share_a_selection_that_is_what_each_would_get_by_itself(seed: int) -> None:
     posed = several_workloads(random.Random(seed))
-    undealt = replace(FIRST, spot_pool_share=1.0, flexibility=Flexibility(spot_offerings=2))
-    before = solved(posed, undealt).new_nodes
-    shared = replace(undealt, spot_pool_share=0.5)
-    found = solved(posed, shared).new_nodes
-    assert [[each.offering, *each.alternatives] for each in found] == dealt_one_by_one(before, shared)
+    unshared = replace(FIRST, spot_pool_share=1.0, flexibility=Flexibility(spot_offerings=2))
+    before = solved(posed, unshared).new_nodes
+    shared = replace(unshared, spot_pool_share=0.5)
+    nodes = solved(posed, shared).new_nodes
+    assert [[each.offering, *each.alternatives] for each in nodes] == shared_one_by_one(before, shared)

@@ -111,7 +111,7 @@ def test_a_taint_to_be_avoided_is_avoided_for_what_it_may_cost(premium: float | 
     assert plan.new_nodes[0].provisioner == pool
 
 
-def test_a_preference_that_only_a_standing_node_meets_is_free() -> None:
+def test_a_preference_that_only_an_existing_node_meets_is_free() -> None:
     existing = state_node(node=node(name="n", labels={"disk": "ssd"}))
     pod = pending_pod(preferred_node_affinity=preferring("disk", "ssd"))
     plan = planned(pod, premium=0.0, nodes=[state_node(node=node(name="a")), existing])

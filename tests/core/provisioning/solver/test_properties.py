@@ -66,15 +66,15 @@ def without_nodes(posed: SchedulingProblem) -> SchedulingProblem:
 @QUICK
 @given(clusters(rules=ALONE))
 def test_the_solver_places_exactly_what_the_reference_places(posed: SchedulingProblem) -> None:
-    """Without limits, topology and standing nodes no pod hinders another, so there is one right answer; DaemonSets
+    """Without limits, topology and existing nodes no pod hinders another, so there is one right answer; DaemonSets
     that run in one zone take nothing in the others."""
     assert agrees(without_nodes(posed))
 
 
 @QUICK
 @given(clusters(rules=ALONE))
-def test_on_standing_nodes_the_solver_leaves_no_more_pods_than_the_reference(posed: SchedulingProblem) -> None:
-    """Pods that fit on standing nodes alone compete for them."""
+def test_on_existing_nodes_the_solver_leaves_no_more_pods_than_the_reference(posed: SchedulingProblem) -> None:
+    """Pods that fit on existing nodes alone compete for them."""
     assert len(solved(posed).unplaced) <= len(posed.pending) - len(Reference(posed).placed())
 
 
