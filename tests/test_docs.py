@@ -25,6 +25,8 @@ BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LATER = {"do-not-disrupt"}
 """Names of a later Karpenter, as the page on conversion has them."""
+PACKAGES = ("bench", "components", "controller", "e2e", "sandbox", "scripts", "tests")
+MODULES = [str(path.relative_to(ROOT)) for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
@@ -118,6 +120,18 @@ def test_words_that_pages_quote_are_the_products_own() -> None:
             r"(?:scripts|tests|bench|controller|sandbox|dashboards)/[\w./-]+\.(?:py|yaml|json)", text
         ):
             assert (ROOT / file).exists(), f"{path}: {file}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_that_a_page_names_is_there(path: Path) -> None:
+    """By its dotted name, such as `controller.aws.launch`, or by the end of its path, as the glossary has them."""
+    text = path.read_text()
+    keys = page().partition("\n## controller\n")[2].partition("\n## ")[0]
+    for name in re.findall(r"`((?:controller|sandbox|components|bench|e2e)(?:\.[a-z_0-9]+)+)`", text):
+        place, stack_key = ROOT / name.replace(".", "/"), f"| `{name.removeprefix('controller.')}`"
+        assert place.is_dir() or place.with_suffix(".py").is_file() or stack_key in keys, name
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        assert any(f"/{module}".endswith(f"/{name}") for module in MODULES), name
 
 
 def texts(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The cheapest of 1,344 types for every wish: I1-I25."""
+"""The cheapest of 1,344 instance types that meets the requirements of pod and Provisioner."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ IN_1, IN_2, IN_3 = {keys.ZONE: ZONE_1}, {keys.ZONE: ZONE_2}, {keys.ZONE: ZONE_3}
 @pytest.mark.parametrize(
     ("of_pod", "of_pool"),
     [
-        pytest.param({}, {}, id="I1-no-wish"),
-        pytest.param(AMD, {}, id="I2-pod-amd64"),
-        pytest.param(ARM, {}, id="I3-pod-arm64"),
-        pytest.param({}, AMD, id="I4-pool-amd64"),
-        pytest.param({}, ARM, id="I5-pool-arm64"),
-        pytest.param({}, WINDOWS, id="I6-pool-windows"),
-        pytest.param(WINDOWS, {}, id="I7-pod-windows"),
-        pytest.param({}, LINUX, id="I8-pool-linux"),
-        pytest.param(LINUX, {}, id="I9-pod-linux"),
-        pytest.param({}, IN_2, id="I10-pool-zone"),
-        pytest.param(IN_2, {}, id="I11-pod-zone"),
-        pytest.param({}, SPOT, id="I12-pool-spot"),
-        pytest.param(SPOT, {}, id="I13-pod-spot"),
-        pytest.param({}, ON_DEMAND | IN_1, id="I14-pool-on-demand-zone"),
-        pytest.param(SPOT | IN_1, {}, id="I15-pod-spot-zone"),
-        pytest.param(IN_2, SPOT, id="I16-pool-spot-pod-zone"),
-        pytest.param({}, ON_DEMAND | IN_1 | ARM | WINDOWS, id="I17-pool-everything"),
-        pytest.param(IN_2 | LINUX, SPOT | ARM, id="I18-both-sides"),
-        pytest.param(SPOT | IN_2 | AMD | LINUX, {}, id="I19-pod-everything"),
-        pytest.param(ON_DEMAND | IN_3, ARM | WINDOWS, id="I20-two-and-two"),
+        pytest.param({}, {}, id="no-wish"),
+        pytest.param(AMD, {}, id="pod-amd64"),
+        pytest.param(ARM, {}, id="pod-arm64"),
+        pytest.param({}, AMD, id="pool-amd64"),
+        pytest.param({}, ARM, id="pool-arm64"),
+        pytest.param({}, WINDOWS, id="pool-windows"),
+        pytest.param(WINDOWS, {}, id="pod-windows"),
+        pytest.param({}, LINUX, id="pool-linux"),
+        pytest.param(LINUX, {}, id="pod-linux"),
+        pytest.param({}, IN_2, id="pool-zone"),
+        pytest.param(IN_2, {}, id="pod-zone"),
+        pytest.param({}, SPOT, id="pool-spot"),
+        pytest.param(SPOT, {}, id="pod-spot"),
+        pytest.param({}, ON_DEMAND | IN_1, id="pool-on-demand-zone"),
+        pytest.param(SPOT | IN_1, {}, id="pod-spot-zone"),
+        pytest.param(IN_2, SPOT, id="pool-spot-pod-zone"),
+        pytest.param({}, ON_DEMAND | IN_1 | ARM | WINDOWS, id="pool-everything"),
+        pytest.param(IN_2 | LINUX, SPOT | ARM, id="both-sides"),
+        pytest.param(SPOT | IN_2 | AMD | LINUX, {}, id="pod-everything"),
+        pytest.param(ON_DEMAND | IN_3, ARM | WINDOWS, id="two-and-two"),
     ],
 )
 def test_the_cheapest_of_all_that_match_is_planned_and_every_offer_matches(of_pod: Wish, of_pool: Wish) -> None:
@@ -97,9 +97,9 @@ def test_the_cheapest_of_all_that_match_is_planned_and_every_offer_matches(of_po
 @pytest.mark.parametrize(
     ("of_pod", "of_pool"),
     [
-        pytest.param({keys.ARCH: "arm"}, {}, id="I21-no-such-architecture"),
-        pytest.param({keys.ARCH: "arm"} | IN_2, {}, id="I22-no-such-architecture-in-the-zone"),
-        pytest.param(IN_2, {keys.ARCH: "arm"}, id="I23-the-pool-s-no-such-architecture"),
+        pytest.param({keys.ARCH: "arm"}, {}, id="no-such-architecture"),
+        pytest.param({keys.ARCH: "arm"} | IN_2, {}, id="no-such-architecture-in-the-zone"),
+        pytest.param(IN_2, {keys.ARCH: "arm"}, id="the-pool-s-no-such-architecture"),
         pytest.param(SPOT, ON_DEMAND, id="sides-that-exclude-each-other"),
     ],
 )
