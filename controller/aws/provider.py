@@ -155,7 +155,7 @@ class AWSProvider:
 
     @property
     def region(self) -> str:
-        """Where it launches."""
+        """The AWS region in which it launches."""
         return self._clients.region
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
@@ -182,7 +182,7 @@ class AWSProvider:
     def check_permissions(self) -> None:
         """See CloudProvider. Actions that the controller can do without are logged."""
         for action in check_permissions(self._clients, self._settings):
-            self._log.warning("Permission seems to be missing; carrying on without", action=action)
+            self._log.warning("Permission seems to be missing; the controller works without it", action=action)
 
     def _cluster_facts(self) -> ClusterFacts:
         return self._cluster.get(

@@ -1,4 +1,4 @@
-"""`nodeless` for people: simulate, explain, view, check, dump, convert; reads only.
+"""The `nodeless` command: run, and the read-only simulate, explain, view, check, dump, convert.
 
-Commands are loaded when they are called for, so that `nodeless run` starts without any of this.
+Commands are imported on demand, so that `nodeless run` starts without the others.
 """

@@ -1,8 +1,8 @@
 """InstanceTypes for planning, built from DescribeInstanceTypes and its offerings, prices and shortages.
 
-What EC2 sells changes rarely, prices sometimes, shortages often. Each is held with a version, and an answer is built
-anew only when one of its versions changed. Instance types whose offerings did not change stay the same objects: the
-scheduler, which compiles them into arrays, tells by identity that nothing changed.
+What EC2 sells changes rarely, prices sometimes, shortages often. Each has a version, and an answer is rebuilt only when
+one of its versions changed. Instance types whose offerings did not change stay the same objects, so that the scheduler,
+which compiles them into arrays, recognises them by identity.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SoldTypes:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What offerings depend on beside the type: zones with subnets, prices, offerings out of capacity."""
+    """What offerings depend on apart from the type: zones with subnets, prices, offerings without capacity."""
 
     zones: frozenset[str]
     prices: Prices

@@ -1,4 +1,4 @@
-"""What the region sells, at which prices, and what is out of capacity: all that instance types are built from."""
+"""The data that instance types are built from: what the region sells, prices, and offerings without capacity."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MarketData:
 
     @property
     def has_commitments(self) -> bool:
-        """Whether prices depend on running instances: then `count_running` must be called now and then."""
+        """Whether prices depend on running instances: then `count_running` must be called regularly."""
         return self._pricing.has_commitments
 
     @property
@@ -100,7 +100,7 @@ class MarketData:
             return self._catalog.instance_types(rules, market, images)
         except ValueError as error:
             raise NodeTemplateError(
-                f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}; write 100Mi or 5%, say"
+                f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}; write 100Mi or 5%, for instance"
             ) from error
 
     def type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
@@ -138,7 +138,7 @@ class MarketData:
         )
 
     def log_unpriced(self) -> None:
-        """Name the types that are not planned on demand for want of a price, whenever their set changes."""
+        """Log the types that have no on-demand price, and so no on-demand offerings, whenever their set changes."""
         types = self.sold_types().types if self.known else {}
         unpriced = frozenset(types) - self._pricing.prices.on_demand.keys()
         if unpriced and unpriced != self._unpriced:

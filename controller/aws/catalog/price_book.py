@@ -128,7 +128,7 @@ class Pricing:
 
     @property
     def has_commitments(self) -> bool:
-        """Whether prices depend on running instances: then `count_running` must be called now and then."""
+        """Whether prices depend on running instances: then `count_running` must be called regularly."""
         return any(rule.instances is not None for rule in self._rules)
 
     def count_running(self, running: Mapping[OfferingId, int]) -> None:

@@ -2,8 +2,8 @@
 
 scripts/aws_data.py writes them, with date and source inside. Branch interfaces are AWS's own file. Instance types and
 prices come from the sandbox's EC2 and Pricing API: moto's copy of EC2's answers and apache-libcloud's copy of AWS's
-price list, with estimates for types that those do not know. They order types by price well enough, but are no bill, so
-date and source are shown wherever they are used. Run the script with AWS credentials to write AWS's own answers.
+price list, with estimates for types that those do not know. They are good enough to order types by price, not to
+predict a bill, so date and source are shown with them. Run the script with AWS credentials to write AWS's own answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateFleet of type `instant`: EC2 chooses among many offerings, and a repeated request launches nothing twice.
+"""Requests to CreateFleet of type `instant`: EC2 chooses among many offerings, and repeating a request is harmless.
 
 Sources: EC2 API reference (CreateFleet, "Ensuring idempotency"), Karpenter v0.27's request. Unlike in v0.27, every
 request has a client token, so that a repeated one is answered with what it launched the first time.
@@ -49,7 +49,7 @@ class FleetError:
         """Whether the offering has no capacity, as opposed to a bad request."""
         return self.code in OFFERING_CODES
 
-    def speaks_of(self, offering: PricedOffering) -> bool:
+    def concerns(self, offering: PricedOffering) -> bool:
         """Whether the error is about this offering; one that names no type or no zone is about all of them."""
         return self.instance_type in ("", offering.instance_type) and self.zone in ("", offering.zone)
 

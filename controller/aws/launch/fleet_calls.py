@@ -1,4 +1,4 @@
-"""From chosen offerings to CreateFleet's answer: subnets, launch templates and tags resolved, equal calls merged."""
+"""Resolve subnets, launch templates and tags of a fleet request, and send it; equal requests become one call."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class FleetCalls:
         return launch(fleet.request, ask)
 
     def is_new(self, answer: FleetAnswer, *, unknown: bool = True) -> bool:
-        """Whether the answer is to this very request, not a repeated one; so it counts if EC2 does not tell its age.
+        """Whether this call created the fleet, as opposed to an earlier call with its client token; True if in doubt.
 
-        `unknown` is what a fleet counts as that EC2 does not know: it may not know it yet, or no longer.
+        `unknown`: the result for a fleet that EC2 does not know, which may be very new or very old.
         """
         if not answer.fleet_id:
             return True

@@ -1,8 +1,8 @@
-"""Merge equal CreateFleet requests of about the same time into one call, and hand out its instances to the callers.
+"""Merge equal CreateFleet requests at about the same time into one call, and distribute its instances to the callers.
 
 EC2 throttles CreateFleet by calls: a burst of a thousand nodes must not be a thousand calls. Window and size are
-Karpenter v0.27's. Instances are handed out in the order of the tokens. Callers for whom a fleet has none left get all
-its errors, and ask again for the offerings that remain.
+Karpenter v0.27's. Instances are distributed in the order of the tokens. Callers that get none receive all errors of
+the fleet, and ask again for the offerings that remain.
 
 Every call is safe to repeat: a launch that was not merged sends its own client token, a merged call a token derived
 from its members' and this process. A merged call whose answer was lost is repeated unchanged before its members launch
@@ -83,7 +83,7 @@ class FleetMerger:
         return batcher.call(ask) if lost is None else self._again(lost, ask)
 
     def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        """The same in a call of its own, so that the instance has the launch token as a tag. Raises CloudErrors."""
+        """As `launch`, in a separate call, so that the instance has the launch token as a tag. Raises CloudErrors."""
         return self._create(request, ask.launch_token, ask.client_token, 1)
 
     def _call(self, request: FleetRequest, asks: list[Ask]) -> dict[Ask, FleetAnswer | CloudError]:
@@ -124,5 +124,5 @@ def _may_have_worked(error: CloudError) -> bool:
 def deal(answer: FleetAnswer, callers: int) -> list[FleetAnswer]:
     """The answer for each caller: one instance each while there are some left, and every error."""
     ids = sorted(answer.instance_ids)
-    hands = [(one,) for one in ids[:callers]] + [()] * max(0, callers - len(ids))
-    return [replace(answer, instance_ids=hand, given=len(ids)) for hand in hands]
+    shares = [(one,) for one in ids[:callers]] + [()] * max(0, callers - len(ids))
+    return [replace(answer, instance_ids=share, given=len(ids)) for share in shares]

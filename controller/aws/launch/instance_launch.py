@@ -1,10 +1,10 @@
-"""One launch, from a LaunchRequest to a running instance: idempotent, and persistent where EC2 has no capacity.
+"""Launch one instance for a LaunchRequest: idempotent, and tried again with other offerings when capacity is short.
 
-EC2 answers a repeated client token with what it did the first time, for ever. So a launch is a sequence of attempts,
-each with its own token, the same sequence in every process: an attempt whose instance is gone, or whose answer is a
-failure, is finished, and the next one follows. A process that dies after CreateFleet leaves an instance that carries
-the launch token as a tag; its successor finds it by the tag, or by the same answer to the same attempt, and launches
-no second. Launches of one moment that ask for the same are one call (controller.aws.launch.fleet_merging).
+EC2 answers a repeated client token with the outcome of the first call, without a time limit. So a launch is a sequence
+of attempts, each with its own token, the same sequence in every process: an attempt whose instance is gone, or whose
+answer is a failure, is finished, and the next one follows. A process that dies after CreateFleet leaves an instance
+that carries the launch token as a tag; its successor finds it by the tag, or by the same answer to the same attempt,
+and launches no second one. Equal launches at the same time are one call (controller.aws.launch.fleet_merging).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Attempt:
     instance: CloudInstance | None = None
     errors: tuple[FleetError, ...] = ()
     new: bool = True
-    """The outcome is of now; otherwise EC2 repeated that of an earlier attempt, and the next one is due."""
+    """This call produced the outcome; otherwise EC2 repeated an earlier one, and the next attempt is due."""
 
 
 class InstanceLauncher:
@@ -83,7 +83,7 @@ class InstanceLauncher:
             return self._launched_before(request.token) or self._launch(request, cluster)
 
     def _launched_before(self, token: str) -> CloudInstance | None:
-        """What this process or another launched for the token, if it stays."""
+        """The instance that this process or another launched for the token; None without one, or if it terminates."""
         with self._lock:
             instance_id = self._launched.get(token)
         if instance_id is None:
@@ -108,7 +108,7 @@ class InstanceLauncher:
     def _launch_tier(
         self, request: LaunchRequest, tier: Sequence[PricedOffering], cluster: ClusterFacts
     ) -> CloudInstance | None:
-        """Attempt until an instance is there; None when none of the tier's offerings is left."""
+        """Send attempts until one yields an instance; None when the tier has no offering left to ask for."""
         for failed_attempts in range(MAX_ATTEMPTS):
             offerings = self._choice.sendable(request, tier, failed_attempts)
             if not offerings:
@@ -143,7 +143,7 @@ class InstanceLauncher:
             self._fleets.release(fleet, zone)
 
     def _judge(self, request: LaunchRequest, number: int, answer: FleetAnswer) -> _Attempt:
-        """Whether the answer is an instance that lives, a failure of now, or an old outcome."""
+        """Classify an answer: a live instance, a new failure, or the repeated outcome of an earlier attempt."""
         if not answer.instance_ids:
             self._finish(request.token, number)
             reasons = answer.errors or (() if answer.given else (NO_REASON,))
@@ -178,13 +178,13 @@ class InstanceLauncher:
             self._finished[token] = max(number, self._finished.get(token, -1))
 
     def _advise(self, request: LaunchRequest, instance: CloudInstance) -> None:
-        """Warn once when on-demand was bought for want of choice among spot types."""
+        """Warn once per Provisioner and choice when few spot types were allowed and on-demand was launched."""
         spot_types = {o.instance_type for o in request.offerings if o.capacity_type == SPOT}
         narrow = (request.provisioner.name, frozenset(spot_types))
         if instance.capacity_type != SPOT and 0 < len(spot_types) < FLEXIBLE_TYPES and narrow not in self._advised:
             self._advised[narrow] = True
             self._log.warning(
-                "On-demand was launched although spot is allowed; with more instance types spot is had more often",
+                "On-demand was launched although spot is allowed; spot is likelier with more instance types",
                 provisioner=request.provisioner.name,
                 instance=instance.id,
                 spot_types=sorted(spot_types),
@@ -193,7 +193,7 @@ class InstanceLauncher:
 
 
 def _raise_unless_capacity(request: LaunchRequest, errors: Sequence[FleetError]) -> None:
-    """Raise the first error that is not about capacity, if there is one: other offerings would meet it too."""
+    """Raise the first error that is not about capacity, if any: other offerings would fail with it too."""
     for error in errors:
         if not error.capacity:
             subject = f"ec2:CreateFleet for Provisioner {request.provisioner.name}"

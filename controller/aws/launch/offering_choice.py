@@ -1,6 +1,6 @@
-"""Which offerings a launch asks EC2 for, in which order, and what it learns from those that had no capacity.
+"""Choose the offerings that a launch asks EC2 for, and their order; mask those that turn out to have no capacity.
 
-Karpenter v0.27 falls back from spot to on-demand in a later loop; here those of one launch are tried to the end.
+Karpenter v0.27 falls back from spot to on-demand in a later loop; here one launch tries all of its offerings.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class OfferingChoice:
         return sent if self._balance is None else self._balance.fewest(request.provisioner.name, sent)
 
     def launched(self, request: LaunchRequest, instance: CloudInstance, *, new: bool) -> None:
-        """An instance was had: forget the failures of its offering, and count it if it is `new`."""
+        """Record a launch: forget the failures of its offering, and count it for zone balance if it is `new`."""
         self._unavailable.clear(instance.capacity_type, instance.instance_type, instance.zone)
         if self._balance is not None and new:
             self._balance.launched(request.provisioner.name, instance.zone)
 
     def mask(self, offerings: Sequence[PricedOffering], errors: Sequence[FleetError]) -> None:
-        """Leave out for a while the offerings that EC2 has none of; an error that names none speaks of all.
+        """Mask the offerings that the errors report without capacity; an error that names none concerns all.
 
-        Under a lock, so that of many launches that learn the same, one logs it.
+        Under a lock, so that only one of many launches with the same errors logs them.
         """
         with self._mask_lock:
             _, before = self._unavailable.active()
@@ -80,7 +80,7 @@ class OfferingChoice:
                     if self._subnets.exhaust(error.subnet_id):
                         self._log.warning("Subnet has no free addresses", subnet=error.subnet_id)
                 elif error.capacity:
-                    for offering in filter(error.speaks_of, offerings):
+                    for offering in filter(error.concerns, offerings):
                         key = (offering.capacity_type, offering.instance_type, offering.zone)
                         self._unavailable.mark(*key, error.code)
                         if key not in before:
@@ -89,7 +89,7 @@ class OfferingChoice:
                 self._log.info("Offerings have no capacity", offerings=masked)
 
     def refusal(self, request: LaunchRequest) -> str:
-        """The message when none of the request's offerings was had."""
+        """The error message for a request none of whose offerings could be launched."""
         reasons = {
             self._unavailable.reason((o.capacity_type, o.instance_type, o.zone)) or "not tried to the end"
             for o in request.offerings

@@ -22,7 +22,7 @@ def wait_until_visible(
 ) -> CloudInstance | None:
     """Describe an instance until it has its node's name or is gone; what EC2 shows at the deadline otherwise.
 
-    Raises CloudErrors, and one when `stop` is set: the process is to end.
+    Raises CloudErrors, among them one when `stop` is set, as the process ends.
     """
     waited, wait = 0.0, FIRST_WAIT_SECONDS
     while True:
@@ -31,7 +31,7 @@ def wait_until_visible(
         if ready or waited >= VISIBLE_DEADLINE_SECONDS:
             return instance
         if clock.wait(stop, wait):
-            raise CloudError("The controller stops while EC2 is asked for a new instance; the next one finds it")
+            raise CloudError("The controller is stopping before EC2 shows a new instance; its successor adopts it")
         waited, wait = waited + wait, min(wait * 2, MAX_WAIT_SECONDS)
 
 

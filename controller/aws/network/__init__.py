@@ -1,1 +1,1 @@
-"""Subnets and security groups, found by selector."""
+"""Subnets and security groups by selector."""

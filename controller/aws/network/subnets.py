@@ -97,7 +97,7 @@ class Subnets:
                     self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
 
     def exhaust(self, subnet_id: str) -> bool:
-        """Leave out a subnet for a while that EC2 says has no free address; returns whether it was not left out yet."""
+        """Exclude a subnet without free addresses for EXHAUSTED_SECONDS; returns whether it was not excluded yet."""
         with self._lock:
             new = subnet_id not in self._exhausted
             self._exhausted[subnet_id] = True

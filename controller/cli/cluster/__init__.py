@@ -1,1 +1,1 @@
-"""A cluster, live or from a dump, with types and prices: what the verbs look at."""
+"""A cluster, live or from a dump, with instance types and prices: the input of the verbs."""

@@ -1,4 +1,4 @@
-"""A plan taken as far as the controller would: on-demand mix applied, launches checked against limits."""
+"""Apply the on-demand mix and the launch limits to a plan, as the controller would before it launches."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from controller.core.provisioning import PlannedNode, SchedulingPlan
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a plan comes to. `launched`: its new nodes after the on-demand mix, without those that a limit refuses;
-    `refused`: the limit, for each pod of a refused node."""
+    """The outcome of a plan.
+
+    `launched`: its new nodes after the on-demand mix, without those that a limit refuses. `refused`: for each pod of a
+    refused node, the limit.
+    """
 
     plan: SchedulingPlan
     launched: tuple[PlannedNode, ...]
@@ -23,7 +26,7 @@ class DryRun:
     """(guard, Provisioner) of each refusal, see `guards.spending.GUARDS`."""
 
     def reasons(self) -> Mapping[PodKey, str]:
-        """What becomes of each pending pod, in a few words."""
+        """The outcome for each pending pod, in a few words."""
         reasons = {left.pod: left.reason for left in self.plan.unplaced}
         reasons.update((key, f"fits on {each.node}") for each in self.plan.existing for key in each.pods)
         reasons.update((key, f"not launched: {why}") for key, why in self.refused.items())

@@ -1,4 +1,4 @@
-"""What is on record of an object: decisions of the ledger and events, as sections of an answer."""
+"""Decisions of the ledger and events about an object, as sections of an answer."""
 
 from __future__ import annotations
 

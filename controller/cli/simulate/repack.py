@@ -1,4 +1,4 @@
-"""Remove nodes and leave their pods pending, to see what packing them anew would give."""
+"""Remove nodes and unbind their pods, to plan new nodes for them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def repacked(located: Sequence[LocatedObject], which: str) -> tuple[LocatedObjec
     """
     if not which:
         return tuple(located)
-    gone = {each.name for each in located if each.kind == "Node" and _taken(each, which)}
+    gone = {each.name for each in located if each.kind == "Node" and _removed(each, which)}
     kept = (each for each in located if not (each.kind in ("Node", "CSINode") and each.name in gone))
-    return tuple(_unbound(each) if each.kind == "Pod" and _stood_on(each, gone) else each for each in kept)
+    return tuple(_unbound(each) if each.kind == "Pod" and _ran_on(each, gone) else each for each in kept)
 
 
-def _taken(node: LocatedObject, which: str) -> bool:
+def _removed(node: LocatedObject, which: str) -> bool:
     labels = mapping(mapping(node.document.get("metadata")).get("labels"))
     if which == OURS:
         return PROVISIONER_NAME in labels
@@ -37,7 +37,7 @@ def _taken(node: LocatedObject, which: str) -> bool:
     return labels.get(key) != value
 
 
-def _stood_on(pod: LocatedObject, gone: Iterable[str]) -> bool:
+def _ran_on(pod: LocatedObject, gone: Iterable[str]) -> bool:
     name = text(mapping(pod.document.get("spec")).get("nodeName"))
     return name in set(gone) and reschedulable(parse_pod(pod.document))
 

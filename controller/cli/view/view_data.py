@@ -82,7 +82,7 @@ def assess(cluster: ClusterView, now: float) -> Assessment:
     plan = solve(cluster.problem(), replace(cluster.options, budget_seconds=0.0))
     outcome = dry_run(cluster, plan, now)
     reasons = outcome.reasons()
-    if not cluster.snapshot.provisioners:  # not our cluster: only what its own nodes lack is of interest
+    if not cluster.snapshot.provisioners:  # not our cluster: show only what its existing nodes lack
         reasons = {pod: reason.removeprefix(f"{NO_PROVISIONER}. ") for pod, reason in reasons.items()}
     return Assessment(tuple(_waiting(pods, reasons)), limit_statuses(cluster, now, outcome.guards))
 
