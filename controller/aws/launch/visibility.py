@@ -31,7 +31,7 @@ def wait_until_visible(
         if ready or waited >= VISIBLE_DEADLINE_SECONDS:
             return instance
         if clock.wait(stop, wait):
-            raise CloudError("The controller is stopping before EC2 shows a new instance; its successor adopts it")
+            raise CloudError("The controller stops while it waits for EC2 to show an instance; its successor adopts it")
         waited, wait = waited + wait, min(wait * 2, MAX_WAIT_SECONDS)
 
 
