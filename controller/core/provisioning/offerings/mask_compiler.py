@@ -16,12 +16,12 @@ from controller.core.provisioning.resource_space import Bits, Bools, Floats
 from controller.core.scheduling.requirements import Requirements
 
 Tolerations = tuple[tuple[tuple[Toleration, ...], bool], ...]
-"""Sets of tolerations, each of which must suffice, and whether each set's pods avoid PreferNoSchedule taints."""
+"""Tolerations of several pods, all of which must suffice; with each whether the pods avoid PreferNoSchedule taints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where pods may go by labels and taints. Interned: equal questions give the same object.
+    """Where pods may go by labels and taints. Interned: equal constraints give the same object.
 
     bits: T sets of offering bits, one per node option (0: none). existing: E flags, one per existing node. signature:
     of the requirements on open labels. requirements: what the labels of a new node must satisfy. exact: no OR term is
@@ -38,7 +38,7 @@ class Mask:
 
 
 class MaskCompiler:
-    """Compiles levels into masks, each distinct question once."""
+    """Compiles relaxation levels into masks, each distinct one once."""
 
     def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes) -> None:
         self.catalog = catalog
@@ -48,7 +48,7 @@ class MaskCompiler:
         self._prices: dict[int, Floats] = {}
 
     def variants(self, level: RelaxationLevel) -> list[tuple[Choice, ...]]:
-        """The level's choices, one variant per OR term over open labels: a node gets one value of each."""
+        """List the variants of the level's choices: one per OR term over open labels, of which a node gets one value."""
         options = []
         for terms in level.choices:
             apart = len(terms) > 1 and any(key in self.catalog.open_keys for term in terms for key in term)
@@ -62,9 +62,9 @@ class MaskCompiler:
         pins: Requirements | None = None,
         tolerations: Tolerations = (),
     ) -> Mask:
-        """The mask of a level with these choices (one of its `variants`), and labels pinned by topology.
+        """Return the mask of a level with one of its `variants`. pins: requirements that topology adds.
 
-        `tolerations`: of a colocated bundle's members, instead of the level's own.
+        tolerations: of a colocated bundle's members, in place of the level's own.
         """
         tolerations = tolerations or ((level.tolerations, level.avoids_preferred_taints),)
         key = (choices, tolerations, pins)

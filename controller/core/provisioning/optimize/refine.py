@@ -36,18 +36,18 @@ STRATEGIES = (
     FillStrategy(scarcity=2.0, batch=0.2, floor=0.2),
     FillStrategy(scarcity=4.0, size=0.1, batch=0.5, floor=0.05),
 )
-"""Ways of filling, tried in this order while the budget lasts."""
+"""Strategies of greedy filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
 """The part of the work for builds; the rest is for local search."""
 AT_MOST, PER_ITEM_TYPE = 2.3, 2.5e-3
-"""A build is given up after `AT_MOST` times the work left; with many item types, which make every build long, after so
-many times the work left per item type (in parts of `SHARE_OF_BUDGET`)."""
+"""Times the work left after which a build is given up: the first of these or, where there are many item types, which
+make every build long, the second for each item type over `SHARE_OF_BUDGET`."""
 GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
 SHARE_OF_BUDGET = 0.6
-"""The part of the budget given out as work: the first plan takes time too, and work is only about time."""
+"""The part of the budget given out as work: the first plan takes time, too, and work only approximates time."""
 
 
 def refine(rounds: Rounds, limits: Limits, budget_seconds: float) -> Packer | None:

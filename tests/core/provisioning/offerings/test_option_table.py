@@ -18,7 +18,7 @@ from tests.factories import ZONES, instance_type, pending_pods, problem, provisi
 
 
 def kinds(price: float = 0.1) -> tuple[InstanceType, ...]:
-    """Made anew each time, as a provider does that asks for prices again."""
+    """New objects each time, as from a provider that asks for prices again."""
     return (instance_type(price=price), instance_type(name="c5.large", offered=(Offering(ZONES[0], keys.SPOT, 0.05),)))
 
 
@@ -56,7 +56,7 @@ def test_the_tables_of_the_last_few_catalogs_are_kept() -> None:
     assert table(cache, provisioner(), kinds(0.1)) is not first
 
 
-def test_answers_do_not_pile_up() -> None:
+def test_cached_answers_are_bounded() -> None:
     """Selectors on host names are new with every node: a table that lives long forgets the answers to old ones."""
     compiled = table(TableCache(), provisioner(), kinds())
     racks = [Requirements((Requirement.of("rack", "In", (f"r{number}",)),)) for number in range(10_000)]
@@ -76,7 +76,7 @@ def test_a_plan_is_the_same_from_a_table_that_others_have_used() -> None:
     assert solve(posed, snapshot_index=SnapshotIndex(posed.snapshot, tables)) == first
 
 
-def test_solves_that_are_handed_the_same_cache_compile_a_catalog_once() -> None:
+def test_solves_that_share_a_cache_compile_a_catalog_once() -> None:
     def compiled(cache: TableCache, pods: int) -> OptionTable:
         posed = problem(pending=pending_pods(pods), catalog=kinds())
         return compile_problem(posed, SolveOptions(), SnapshotIndex(posed.snapshot, cache)).masks.catalog.table

@@ -1,4 +1,4 @@
-"""What stands around is found once for many solves; each plans as if it were alone."""
+"""A SnapshotIndex shared by many solves changes no plan."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tests.factories import (
 )
 
 
-def thought_away(posed: SchedulingProblem, name: str) -> SchedulingProblem:
-    """The problem with a node that takes no pods and counts for nothing."""
+def with_removal_simulated(posed: SchedulingProblem, name: str) -> SchedulingProblem:
+    """The problem with the removal of a node simulated."""
     left = tuple(each for each in posed.nodes if each.name != name)
     return replace(posed, nodes=left, without_nodes=frozenset({name}))
 
 
-def never_there(posed: SchedulingProblem, name: str) -> SchedulingProblem:
-    """The problem in a cluster that has no such node, and none of its pods."""
+def without_node(posed: SchedulingProblem, name: str) -> SchedulingProblem:
+    """The problem in a cluster without the node and its pods."""
     here = posed.snapshot
     nodes = {each: standing for each, standing in here.nodes.items() if each != name}
     pods = {key: pod for key, pod in here.pods.items() if pod.node_name != name}
@@ -47,12 +47,14 @@ def never_there(posed: SchedulingProblem, name: str) -> SchedulingProblem:
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(clusters())
-def test_a_node_thought_away_is_as_one_that_was_never_there(posed: SchedulingProblem) -> None:
-    """One after the other on the same surroundings, and then all of them again."""
+def test_a_simulated_removal_plans_as_if_the_node_had_never_existed(posed: SchedulingProblem) -> None:
+    """One node after the other on the same index, and then the whole problem again."""
     snapshot_index = SnapshotIndex(posed.snapshot)
     whole = solved(posed, FIRST)
     for name in posed.snapshot.nodes:
-        assert solve(thought_away(posed, name), FIRST, snapshot_index) == solve(never_there(posed, name), FIRST)
+        assert solve(with_removal_simulated(posed, name), FIRST, snapshot_index) == solve(
+            without_node(posed, name), FIRST
+        )
     assert solve(posed, FIRST, snapshot_index) == whole
 
 
@@ -68,7 +70,7 @@ def test_free_room_follows_what_the_batch_asks_for() -> None:
     assert not solve(greedy, FIRST, snapshot_index).existing
 
 
-def test_surroundings_of_another_snapshot_are_not_used() -> None:
+def test_the_index_of_another_snapshot_is_not_used() -> None:
     """A simulator made from another one with another snapshot builds its index anew."""
     small = {"cpu": "1", "memory": "2Gi", "pods": "10"}
     full = state_node(node=node(name="b", capacity=small, allocatable=small), pods=[running_pod(node="b")])
@@ -100,8 +102,8 @@ def test_a_daemon_that_runs_already_is_not_charged_again() -> None:
     assert [(placed.node, len(placed.pods)) for placed in plan.existing] == [("a", 1)]
 
 
-def test_replicas_of_a_node_thought_away_count_for_no_pool() -> None:
-    """Six replicas keep the two that come out of their pool, until their node is thought away."""
+def test_replicas_of_a_node_whose_removal_is_simulated_count_for_no_pool() -> None:
+    """Six replicas keep the two that come out of their pool, until the removal of their node is simulated."""
     owner = replica_set_owner()
     types = [instance_type(name=f"f{n}.large", cpu=2, price=0.1, capacity_types=(keys.SPOT,)) for n in range(8)]
     own = {keys.INSTANCE_TYPE: "f0.large", keys.ZONE: ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}
@@ -111,4 +113,4 @@ def test_replicas_of_a_node_thought_away_count_for_no_pool() -> None:
     waiting = [pending_pod(requests={"cpu": "1500m"}, owner=owner) for _ in range(2)]
     posed = problem(pending=waiting, nodes=[here, full], catalog=types)
     snapshot_index = SnapshotIndex(posed.snapshot)
-    assert solve(thought_away(posed, "a"), FIRST, snapshot_index) == solve(never_there(posed, "a"), FIRST)
+    assert solve(with_removal_simulated(posed, "a"), FIRST, snapshot_index) == solve(without_node(posed, "a"), FIRST)

@@ -120,15 +120,15 @@ def test_the_newest_default_class_serves_claims_without_one() -> None:
     assert homes(solved(asked), asked)[pod.key] == ZONES[1]
 
 
-def test_a_volume_made_by_hand_binds_late_claims_to_its_zone_each_once() -> None:
+def test_a_static_volume_binds_late_claims_to_its_zone_each_once() -> None:
     pods = [claiming(f"c{n}", name=f"p{n}") for n in range(3)]
-    asked = posed(pods, volumes=[by_hand(zone) for zone in ZONES[:2]], **late_by_hand(3))
+    asked = posed(pods, volumes=[static_volume(zone) for zone in ZONES[:2]], **static_claims(3))
     plan = solved(asked)
     assert set(homes(plan, asked).values()) == set(ZONES[:2])
     assert "no PersistentVolume of class manual that its pod could reach is free" in plan.unplaced[0].reason
 
 
-def by_hand(zone: str, name: str = "", size: int = 10) -> PersistentVolume:
+def static_volume(zone: str, name: str = "", size: int = 10) -> PersistentVolume:
     return PersistentVolume(
         name or f"v{zone}",
         node_affinity=in_zones(zone),
@@ -138,46 +138,46 @@ def by_hand(zone: str, name: str = "", size: int = 10) -> PersistentVolume:
     )
 
 
-def late_by_hand(count: int) -> dict[str, Any]:
-    """Claims c0, c1, ... of a class whose volumes are made by hand."""
+def static_claims(count: int) -> dict[str, Any]:
+    """Claims c0, c1, ... of a class whose volumes are statically provisioned."""
     claims = [PersistentVolumeClaim("default", f"c{n}", storage_class_name="manual") for n in range(count)]
     return {"claims": claims, "classes": [StorageClass("manual", "kubernetes.io/no-provisioner", LATE)]}
 
 
-def test_volumes_made_by_hand_are_shared_out_by_where_pods_may_go() -> None:
+def test_static_volumes_are_matched_so_that_most_pods_can_reach_theirs() -> None:
     """The first pod may go anywhere, the second where the first volume is alone: both are placed."""
     pods = [claiming("c0", name="p0"), claiming("c1", name="p1", node_selector={keys.ZONE: ZONES[0]})]
-    asked = posed(pods, volumes=[by_hand(zone) for zone in ZONES[:2]], **late_by_hand(2))
+    asked = posed(pods, volumes=[static_volume(zone) for zone in ZONES[:2]], **static_claims(2))
     assert homes(solved(asked), asked) == {pods[0].key: ZONES[1], pods[1].key: ZONES[0]}
 
 
-def test_volumes_made_by_hand_that_nobody_comes_near_are_taken_last() -> None:
-    volumes = [by_hand("nowhere", "a"), by_hand(ZONES[1], "b", size=20)]
+def test_static_volumes_out_of_reach_are_matched_last() -> None:
+    volumes = [static_volume("nowhere", "a"), static_volume(ZONES[1], "b", size=20)]
     pool = provisioner(requirements=[requirement(keys.ZONE, "In", *ZONES)])
-    asked = posed([claiming("c0")], volumes=volumes, provisioners=[pool], **late_by_hand(1))
+    asked = posed([claiming("c0")], volumes=volumes, provisioners=[pool], **static_claims(1))
     assert list(homes(solved(asked), asked).values()) == [ZONES[1]]
 
 
-def test_a_claim_that_two_pods_share_gets_one_volume_made_by_hand() -> None:
-    asked = posed([claiming("c0"), claiming("c0")], volumes=[by_hand(ZONES[1])], **late_by_hand(1))
+def test_a_claim_that_two_pods_share_gets_one_static_volume() -> None:
+    asked = posed([claiming("c0"), claiming("c0")], volumes=[static_volume(ZONES[1])], **static_claims(1))
     assert list(homes(solved(asked), asked).values()) == [ZONES[1], ZONES[1]]
 
 
-def most(wishes: list[list[str]], taken: frozenset[str] = frozenset()) -> int:
-    """How many can have a wish of theirs, by trying everything."""
-    if not wishes:
+def most(suitable: list[list[str]], taken: frozenset[str] = frozenset()) -> int:
+    """The size of a maximum matching, by exhaustive search."""
+    if not suitable:
         return 0
-    first, *rest = wishes
+    first, *rest = suitable
     return max(most(rest, taken), *(1 + most(rest, taken | {v}) for v in first if v not in taken), 0)
 
 
 @examples(60)
 @given(st.lists(st.lists(st.sampled_from("vwxyz"), unique=True), max_size=6))
-def test_as_many_claims_as_can_be_get_a_volume_made_by_hand(wishes: list[list[str]]) -> None:
-    asked = {("default", f"c{number}"): wish for number, wish in enumerate(wishes)}
-    given_out = matched(asked)
-    assert len(given_out) == len(set(given_out.values())) == most(wishes)
-    assert all(volume in asked[claim] for claim, volume in given_out.items())
+def test_the_matching_of_claims_to_static_volumes_is_a_maximum(suitable: list[list[str]]) -> None:
+    asked = {("default", f"c{number}"): names for number, names in enumerate(suitable)}
+    matching = matched(asked)
+    assert len(matching) == len(set(matching.values())) == most(suitable)
+    assert all(volume in asked[claim] for claim, volume in matching.items())
 
 
 def test_a_local_volume_binds_its_pod_to_its_host() -> None:
@@ -202,7 +202,7 @@ def late_claims(count: int) -> list[PersistentVolumeClaim]:
     return [PersistentVolumeClaim("default", f"c{n}", storage_class_name="late") for n in range(count)]
 
 
-def test_attachments_count_against_the_csi_limit_of_a_standing_node() -> None:
+def test_attachments_count_against_the_csi_limit_of_an_existing_node() -> None:
     """Ten attachments, six pods of two volumes: five stay, the sixth gets a node."""
     pods = [claiming(f"c{2 * n}", f"c{2 * n + 1}", requests={"cpu": "100m"}) for n in range(6)]
     plan = solved(
@@ -218,7 +218,7 @@ def test_attachments_count_against_the_csi_limit_of_a_standing_node() -> None:
     assert len(plan.new_nodes) == 1
 
 
-def test_attachments_count_on_new_nodes_as_on_standing_ones_of_their_type() -> None:
+def test_attachments_count_on_new_nodes_as_on_existing_ones_of_their_type() -> None:
     full = state_node(node=node(name="n", instance_type="m5.large", allocatable={"cpu": "0", "pods": 0}))
     pool = provisioner(requirements=[requirement(keys.INSTANCE_TYPE, "In", "m5.large")])
     pods = [claiming(f"c{2 * n}", f"c{2 * n + 1}", requests={"cpu": "10m"}) for n in range(6)]

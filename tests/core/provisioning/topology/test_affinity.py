@@ -64,7 +64,7 @@ def test_self_affinity_over_zones_ends_in_one_zone_that_all_its_classes_can_use(
     assert set(homes(solved(posed), posed).values()) == {ZONES[1]}
 
 
-def test_pods_that_stand_bind_where_affine_pods_may_go() -> None:
+def test_running_pods_decide_where_pods_with_affinity_may_go() -> None:
     """The first stands in zone a; pods restricted to b and c cannot join it."""
     first = state_node(node=node(name="n", zone=ZONES[0]), pods=[running_pod(node="n", labels=WEB)])
     elsewhere = node_affinity(requirement(keys.ZONE, "In", *ZONES[1:]))
@@ -153,7 +153,7 @@ def test_followers_wait_for_a_target_that_gives_up_a_preference_first() -> None:
     assert solved(problem(pending=[target, *followers])).unplaced == ()
 
 
-def test_affinity_to_pods_that_are_nowhere_places_none() -> None:
+def test_affinity_to_pods_that_do_not_exist_places_none() -> None:
     plan = solved(problem(pending=pending_pods(3, required_pod_affinity=(near(),))))
     assert len(plan.unplaced) == 3
     assert "finds no matching pod anywhere" in plan.unplaced[0].reason
@@ -190,7 +190,7 @@ def test_many_followers_get_a_target_each_time_a_node_is_full() -> None:
     assert solved(posed).unplaced == ()
 
 
-def test_a_pod_must_stand_beside_one_that_matches_all_its_terms() -> None:
+def test_a_pod_joins_one_that_matches_all_its_terms() -> None:
     """kube-scheduler counts a pod only if it matches every required term; one for each term is not enough."""
     both = (near(of=selector(app="web")), near(of=selector(tier="front")))
     pods = [pending_pod(labels=WEB), pending_pod(labels={"tier": "front"})]
@@ -214,7 +214,7 @@ def test_anti_affinity_over_zones_commits_a_zone_for_each_pod() -> None:
     assert "its pod anti-affinity over topology.kubernetes.io/zone rules out" in plan.unplaced[0].reason
 
 
-def test_targets_and_the_pod_that_shuns_them_part_zones() -> None:
+def test_targets_and_the_pod_with_anti_affinity_to_them_get_different_zones() -> None:
     """Better than Karpenter v0.27: the targets' zone is committed, so the shunning pod has one left."""
     targets = pending_pods(5, labels=WEB)
     shy = pending_pod(required_pod_anti_affinity=(near(),))
@@ -223,7 +223,7 @@ def test_targets_and_the_pod_that_shuns_them_part_zones() -> None:
     assert where[shy.key] not in {where[target.key] for target in targets}
 
 
-def test_a_pod_with_a_target_in_every_zone_cannot_shun_them() -> None:
+def test_a_pod_with_anti_affinity_to_a_target_in_every_zone_stays_pending() -> None:
     targets = [pending_pod(labels=WEB, node_selector={keys.ZONE: zone}) for zone in ZONES]
     shy = pending_pod(name="shy", required_pod_anti_affinity=(near(),))
     assert [left.pod[1] for left in solved(problem(pending=[*targets, shy])).unplaced] == ["shy"]
@@ -244,7 +244,7 @@ def test_running_pods_repel_over_hosts() -> None:
     assert solved(posed).existing == ()
 
 
-def test_pods_on_their_way_out_still_repel() -> None:
+def test_terminating_pods_still_repel() -> None:
     leaving = running_pod(node="n", labels=WEB, requests=SMALL, pod_fields={"deleted_at": 9.0})
     shy = pending_pod(required_pod_anti_affinity=(near(keys.HOSTNAME),), requests=SMALL)
     posed = problem(pending=[shy], nodes=[state_node(node=node(name="n"), pods=[leaving])])
@@ -259,7 +259,7 @@ def test_preferred_anti_affinity_is_kept_where_it_can_be_and_given_up_where_not(
     assert skew(plan, posed) == [1, 1, 2]
 
 
-def test_preferred_anti_affinity_of_running_pods_repels_nobody() -> None:
+def test_preferred_anti_affinity_of_running_pods_does_not_repel() -> None:
     wish = (WeightedPodAffinityTerm(10, near(keys.HOSTNAME)),)
     shy = running_pod(node="n", preferred_pod_anti_affinity=wish, requests=SMALL)
     posed = problem(pending=[pending_pod(labels=WEB)], nodes=[state_node(node=node(name="n"), pods=[shy])])

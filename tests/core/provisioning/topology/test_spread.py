@@ -56,7 +56,7 @@ def test_zones_that_the_provisioner_rules_out_do_not_count() -> None:
     assert skew(solved(posed), posed) == [2, 2]
 
 
-def test_a_standing_pod_in_a_zone_that_the_provisioner_left_holds_the_minimum() -> None:
+def test_a_running_pod_in_a_zone_that_the_provisioner_left_holds_the_minimum() -> None:
     """One pod in zone c, the Provisioner now limited to a and b, six pods: 2 and 2, and two stay pending."""
     pool = provisioner(requirements=[requirement(keys.ZONE, "In", *ZONES[:2])])
     posed = problem(
@@ -85,14 +85,14 @@ def test_pods_go_where_the_least_is_although_the_skew_stays_violated() -> None:
         {"pod_fields": {"deleted_at": 5.0}},
     ],
 )
-def test_pods_of_other_labels_or_namespaces_and_those_on_their_way_out_do_not_count(other: dict[str, object]) -> None:
+def test_pods_of_other_labels_or_namespaces_and_terminating_ones_do_not_count(other: dict[str, object]) -> None:
     posed = problem(
         pending=pending_pods(3, labels=WEB, topology_spread=(spread(),)), nodes=[running(ZONES[0], 5, **other)]
     )
     assert skew(solved(posed), posed) == [1, 1, 1]
 
 
-def test_a_missing_selector_counts_nobody() -> None:
+def test_a_missing_selector_counts_no_pod() -> None:
     posed = problem(pending=pending_pods(5, labels=WEB, topology_spread=(spread(of=None),), requests={"cpu": "100m"}))
     assert len(solved(posed).new_nodes) == 1
 
@@ -111,7 +111,7 @@ def test_hosts_hold_max_skew_pods_each(max_skew: int, nodes: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_pods_that_a_host_spread_only_counts_keep_off_its_owner_s_host(count: int) -> None:
+def test_pods_that_a_host_spread_only_counts_stay_off_its_owner_s_host(count: int) -> None:
     """Were they bound there first, as they may be, the owner would find no place there."""
     owner = pending_pod(labels=WEB, topology_spread=(spread(keys.HOSTNAME),))
     counted = pending_pods(count, labels=WEB, requests=SMALL)
@@ -346,7 +346,7 @@ def test_affinity_preference_yields_to_required_spread() -> None:
     assert skew(solved(posed), posed) == [1, 1, 1]
 
 
-def test_nodes_of_other_origin_count() -> None:
+def test_nodes_without_a_provisioner_count() -> None:
     strange = state_node(
         node=replace(node(name="s", provisioner="", zone=ZONES[0]), allocatable=FrozenMap({"cpu": 10, "pods": 1})),
         pods=[running_pod(node="s", labels=WEB, requests={"cpu": "10m"})],
@@ -355,7 +355,7 @@ def test_nodes_of_other_origin_count() -> None:
     assert set(homes(solved(posed), posed).values()) == set(ZONES[1:])
 
 
-def test_bound_pods_may_not_lean_on_free_ones_that_are_bound_after_them() -> None:
+def test_constrained_pods_do_not_rely_on_unconstrained_ones_that_may_be_bound_later() -> None:
     """Two owners in one zone, one free pod in the other: only the free pod would level the zones."""
     group = TopologyGroup(0, GroupKey(RuleKind.SPREAD, keys.ZONE, (0,), max_skew=1), domains=frozenset(ZONES[:2]))
     group.max_matched.update({ZONES[0]: 2, ZONES[1]: 1})
