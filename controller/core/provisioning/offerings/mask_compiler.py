@@ -48,7 +48,7 @@ class MaskCompiler:
         self._prices: dict[int, Floats] = {}
 
     def variants(self, level: RelaxationLevel) -> list[tuple[Choice, ...]]:
-        """List the variants of the level's choices: one per OR term over open labels, of which a node gets one value."""
+        """List the variants of the level's choices, one per OR term over open labels: a node gets one value each."""
         options = []
         for terms in level.choices:
             apart = len(terms) > 1 and any(key in self.catalog.open_keys for term in terms for key in term)
