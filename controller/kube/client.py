@@ -1,7 +1,7 @@
-"""A client of the Kubernetes API on decoded JSON documents, that raises the KubeErrors of `controller.errors`.
+"""A client of the Kubernetes API on decoded JSON documents; it raises the KubeErrors of `controller.errors`.
 
-Every call has a timeout, goes through one rate limiter, and is repeated with back-off where that is safe (see `retry`).
-An outage that outlasts the attempts is raised as UnavailableError.
+Every call has a timeout, passes one rate limiter, and is retried with back-off where that is safe (see `retry`). An
+outage that outlasts the attempts is raised as UnavailableError.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KubeClient:
         stop: threading.Event | None = None,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`stop`, once set, ends waits between attempts: the last error is raised."""
+        """Setting `stop` ends waits between attempts: the last error is raised."""
         self._transport = Transport(
             connection, options or ClientOptions(), clock or SystemClock(), stop or threading.Event(), recorder
         )
@@ -61,11 +61,11 @@ class KubeClient:
 
     @property
     def options(self) -> ClientOptions:
-        """Timeouts, rate limit and repetition."""
+        """Timeouts, rate limit and retries."""
         return self._transport.options
 
     def with_options(self, **changes: Any) -> KubeClient:
-        """A client of the same connection with other options and a rate limit of its own."""
+        """A client of the same connection with other options and its own rate limit."""
         options = replace(self.options, **changes)
         own = self._transport
         return KubeClient(self.connection, options, own.clock, own.stop, own.recorder)
@@ -89,9 +89,9 @@ class KubeClient:
         field_selector: str = "",
         decode: Decode | None = None,
     ) -> ObjectList:
-        """All objects at one resource version, and that version; `decode` defaults to the resource's own decoder.
+        """All objects at one resource version, and that version; `decode` defaults to `decoder_of(resource)`.
 
-        A page token that expired (410) begins the list again; when that happens twice, without pages.
+        If a page token expires (410), the list is restarted, the second time without pages.
         """
         decode = decode or decoder_of(resource)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -144,7 +144,7 @@ class KubeClient:
         uid: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> Document:
-        """Ask for deletion. Raises NotFoundError, and ConflictError when the uid is another's."""
+        """Delete an object. Raises NotFoundError, and ConflictError when its uid is another."""
         options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -153,11 +153,11 @@ class KubeClient:
         return self._call("DELETE", resource, namespace, name, body=options)
 
     def evict(self, namespace: str, name: str, uid: str, *, grace_period_seconds: int | None = None) -> None:
-        """Ask for an eviction of this very pod (policy/v1).
+        """Evict the pod with this uid (policy/v1).
 
         Raises TooManyRequestsError when a PodDisruptionBudget forbids it, UnavailableError (500) when several budgets
-        cover the pod, NotFoundError when it is gone, ConflictError when another pod has the name by now. A 429 is not
-        repeated here: the next step of the drain asks again, and the other pods need not wait.
+        cover the pod, NotFoundError when it is gone, ConflictError when another pod has its name. A 429 is not retried
+        here: the next step of the drain asks again, and the other pods need not wait.
         """
         options: Document = {"preconditions": {"uid": uid}}
         if grace_period_seconds is not None:
@@ -183,7 +183,7 @@ class KubeClient:
     ) -> WatchStream:
         """Watch changes from a resource version on, with bookmarks. Use it in a `with`, iterate, `close()` to stop.
 
-        Not repeated on failure: the watcher decides. Raises GoneError when the version is too old already.
+        Not retried: the watcher decides. Raises GoneError when the version is too old.
         """
         query = {
             "watch": "true",

@@ -1,7 +1,7 @@
-"""Where the API server is, and credentials for it: configuration and connection pool of the official client.
+"""Connect to the API server: configuration, credentials and connection pool of the official client.
 
-Nothing else of the `kubernetes` package is used: it reads kubeconfig in all its forms (exec plugins such as `aws eks
-get-token` included), the in-cluster service account with its rotating token, TLS and proxies. Parsing with its models
+The `kubernetes` package reads all forms of kubeconfig (including exec plugins such as `aws eks get-token`), the
+in-cluster service account with its rotating token, TLS and proxies. Nothing else of it is used: parsing with its models
 takes twenty times as long as ours.
 """
 
@@ -31,7 +31,7 @@ class Connection:
     pool: urllib3.PoolManager
     configuration: Any
     _renewing: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
-    """Held while credentials are renewed, so that a plugin runs once and not once a thread."""
+    """Held while credentials are renewed, so that an exec plugin runs once, not once per thread."""
 
     def auth_headers(self) -> dict[str, str]:
         """The Authorization header; a token that has expired is renewed.
@@ -41,7 +41,7 @@ class Connection:
         try:
             with self._renewing:
                 settings = self.configuration.auth_settings()
-        except Exception as error:  # credential plugins raise whatever they like
+        except Exception as error:  # credential plugins raise anything
             raise ForbiddenError(f"No credentials for the API server at {self.server}: {error}", 401) from error
         bearer = settings.get("BearerToken")
         return {"Authorization": bearer["value"]} if bearer and bearer["value"] else {}
@@ -75,7 +75,7 @@ def connect(kubeconfig: str = "", context: str = "", pool_size: int = 32) -> Con
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """TCP keepalive, so that a dead connection is noticed even where nothing is read or written."""
+    """TCP keepalive, so that a dead connection is noticed even while it is idle."""
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
     for name, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_SECONDS),

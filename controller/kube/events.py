@@ -1,7 +1,7 @@
 """Record Kubernetes Events, so that `kubectl describe` shows what the controller did and why.
 
 Publishing never blocks and never raises: events wait in a bounded queue, and a worker sends them at a limited rate. A
-repeat within two minutes is counted, not sent; later it raises `count` and `lastTimestamp` of the existing event, as
+repeat within two minutes is only counted; a later one increases `count` and `lastTimestamp` of the existing event, as
 client-go's recorder does. Events that are not sent are counted in `dropped`.
 """
 
@@ -77,7 +77,7 @@ _RESOURCES: Mapping[type, Resource] = {
 
 @dataclass(frozen=True, slots=True)
 class EventLimit:
-    """How many events of one reason may go out."""
+    """Rate limit of the events of one reason."""
 
     per_second: float
     burst: int
@@ -85,10 +85,10 @@ class EventLimit:
 
 EVENT_LIMITS: Mapping[str, EventLimit] = {"Nominated": EventLimit(per_second=20.0, burst=200)}
 """Karpenter v0.27 sends 10 Nominated events at once and then 5 a second for all pods together, so that most pods of a
-large scale-up never get theirs. One event a pod is little beside the five that the scheduler and the kubelet write."""
+large scale-up get none. One event per pod is little beside the five that the scheduler and the kubelet write."""
 
 _PACE = EventLimit(per_second=50.0, burst=100)
-"""All events together: a quarter of the client's own rate."""
+"""Of all events together: a quarter of the client's rate."""
 
 _Key: TypeAlias = tuple[str, ...]
 
@@ -97,7 +97,7 @@ _Key: TypeAlias = tuple[str, ...]
 class _Pending:
     key: _Key
     series: _Key
-    """Messages of one series share one event on the server, which has the last of them."""
+    """Key of the event on the server that messages share; it shows the last of them."""
     ref: ObjectRef
     type: str
     reason: str
@@ -107,7 +107,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Series:
-    """An event on the server whose `count` repeats raise."""
+    """An event on the server, whose `count` increases with repeats."""
 
     namespace: str
     name: str
@@ -115,7 +115,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Thread-safe. `start` it once; `stop` sends the events that wait, for a limited time."""
+    """Thread-safe. `start` it once; `stop` sends the queued events, for a limited time."""
 
     def __init__(
         self,
@@ -141,17 +141,17 @@ class EventRecorder:
         self._series: LRUCache[_Key, _Series] = LRUCache(_MAX_REMEMBERED)
         self._names = itertools.count(1)
         self._wake, self._ends, self._stop = threading.Event(), threading.Event(), threading.Event()
-        """Something may be queued; nothing more will be queued; the rest is not sent any more."""
+        """Something may be queued; nothing more will be queued; the worker ends."""
         self._warned = False
         self._run = run
         self._worker = Worker("events", self.step, self._stop, self._wait)
 
     def start(self) -> None:
-        """Begin sending."""
+        """Start sending."""
         self._run(self._worker)
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
-        """Send the events that wait, then end; those left after the timeout are lost."""
+        """Send the queued events, then end; those left after the timeout are lost."""
         self._ends.set()
         self._wake.set()
         if not self._worker.join(timeout_seconds):
@@ -205,7 +205,7 @@ class EventRecorder:
             self._warned = False
         except KubeError as error:
             self._give_up(pending, error)
-        except Exception:  # noqa: BLE001 - a lost event must not end the worker
+        except Exception:  # noqa: BLE001 - the worker outlives a lost event
             self.dropped += 1
             _log.exception("Event could not be written", reason=pending.reason, object=pending.ref.name)
         return Pause(self._pace.reserve())
@@ -220,7 +220,7 @@ class EventRecorder:
         """Count a lost event, and log the first of several in a row."""
         self.dropped += 1
         if isinstance(error, NamespaceTerminatingError):
-            return  # its objects go with the namespace
+            return  # the namespace is being deleted with its objects
         if not self._warned:
             _log.warning("Events cannot be written", reason=pending.reason, object=pending.ref.name, error=str(error))
         self._warned = True

@@ -1,4 +1,4 @@
-"""The cluster state as the watches keep it: one watcher a kind, all feeding one `ClusterState`."""
+"""The cluster state fed by watches: one watcher per kind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Informers(ClusterState):
             watcher.start()
 
     def stop(self) -> None:
-        """Stop watching, and end the owner of the state."""
+        """Stop watching, and stop the owner of the state."""
         for watcher in self._watchers:
             watcher.request_stop()
         deadline = self._clock.monotonic() + _STOP_SECONDS
@@ -56,9 +56,9 @@ class Informers(ClusterState):
         super().stop()
 
     def learn(self, resource: Resource, document: Mapping[str, Any]) -> Future[Snapshot]:
-        """Take the API server's answer to our own write into the state, before the watch tells of it.
+        """Apply the API server's answer to our own write, before the watch delivers it.
 
-        An answer that is not the object (a Status, after a deletion that was complete) is left to the watch.
+        An answer that is not the object (a Status, after a completed deletion) is ignored.
         """
         if document.get("kind", resource.kind) != resource.kind:
             return self.submit(lambda _cluster: None)
@@ -66,5 +66,5 @@ class Informers(ClusterState):
         return self.submit(lambda cluster: self._apply(cluster, change))
 
     def unsynced(self) -> tuple[str, ...]:
-        """Kinds whose first list has not come, for readiness pages and log lines."""
+        """Kinds whose first list has not arrived, for readiness pages and log lines."""
         return tuple(sorted(watcher.resource.kind for watcher in self._watchers if not watcher.synced.is_set()))

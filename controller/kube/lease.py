@@ -1,9 +1,9 @@
-"""Leader election on a Lease by client-go's rules: one process acts, the others stand by.
+"""Leader election on a Lease by client-go's rules: one process leads, the others stand by.
 
-A holder renews every `retry_seconds`. When it could not for `renew_deadline_seconds` it must stop acting before another
-takes over, which may happen `lease_duration_seconds` after the last renewal: the process exits. Others judge a lease by
-how long they have seen it unchanged on their own clock, so that clocks need not agree. Unlike Karpenter v0.27 the lease
-is released at exit, and a process with the holder's identity takes it over at once.
+The leader renews every `retry_seconds`. If it fails to for `renew_deadline_seconds`, the process exits, before another
+may take over `lease_duration_seconds` after the last renewal. Candidates measure on their own clocks how long a lease
+has been unchanged, so that clocks need not agree. Unlike in Karpenter v0.27 the lease is released at exit, and a
+process with the leader's identity takes it over at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Observed:
 
 
 class LeaderElector:
-    """One candidate. `acquire`, then `keep`; `release` at the end."""
+    """One candidate: `acquire`, then `keep`, finally `release`."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class LeaderElector:
         self._renewed_at = self._renewal_tried_at = 0.0
         self._leading = False
         self.follows_a_crash = False
-        """Whether the lease still named this identity when it was taken: the process before this one ended without
-        releasing it, and the lease did not have to expire first."""
+        """Whether the lease already named this identity when it was taken: the previous process ended without releasing
+        it, and the lease did not have to expire first."""
         self._failing = False
         self._on_lost: Callable[[], None] = lambda: None
         self._stop = threading.Event()
@@ -93,7 +93,7 @@ class LeaderElector:
         return self._leading and self.clock.monotonic() - self._renewed_at < self.options.renew_deadline_seconds
 
     def acquire(self, stop: threading.Event) -> bool:
-        """Wait until the lease is held (True), or `stop` is set (False). Outages are waited out, and logged once."""
+        """Wait until the lease is held (True) or `stop` is set (False). An outage is logged once."""
         waiting_for = ""
         while not stop.is_set():
             if self.renew_once():
@@ -108,9 +108,9 @@ class LeaderElector:
         return False
 
     def keep(self, on_lost: Callable[[], None]) -> None:
-        """Renew in the background until `release`. `on_lost` is called once, by a worker, when the lease is lost.
+        """Renew in the background until `release`. A worker calls `on_lost` once when the lease is lost.
 
-        A second worker watches the deadline: a renewal that hangs in the network cannot hide that time is up.
+        A second worker watches the deadline, which a renewal that hangs in the network would miss.
         """
         self._on_lost = on_lost
         self._workers = (
@@ -138,7 +138,7 @@ class LeaderElector:
             _log.warning("Lease was not released and will expire", lease=self._name, error=str(error))
 
     def _renew(self) -> float:
-        """Renew when the last renewal is a retry period ago; seconds until the next."""
+        """Renew if the last attempt was a retry period ago; return the seconds until the next."""
         since = self.clock.monotonic() - self._renewal_tried_at
         if since < self.options.retry_seconds:
             return self.options.retry_seconds - since
@@ -149,7 +149,7 @@ class LeaderElector:
         return self.options.retry_seconds
 
     def _watch_deadline(self) -> float:
-        """Lose the lease when it was not renewed in time; seconds until the next look."""
+        """Give up the lease if it was not renewed in time; return the seconds until the next check."""
         left = self._renewed_at + self.options.renew_deadline_seconds - self.clock.monotonic()
         if left <= 0:
             self._lose("it could not be renewed in time")
@@ -170,7 +170,7 @@ class LeaderElector:
         try:
             held = self._take()
         except (ConflictError, AlreadyExistsError):
-            return False  # another candidate was quicker
+            return False  # another candidate was faster
         except KubeError as error:
             if not self._failing:
                 _log.warning("Lease cannot be read or written", lease=self._name, error=str(error))

@@ -1,8 +1,8 @@
-"""Decode lists and watch events: each object by itself, and of pods only the fields that are read.
+"""Decode lists and watch events: each object separately, and of pods only the fields that are read.
 
-A list's items stay raw bytes until each is decoded alone, so that one malformed object does not fail the others. A pod
-is about 7 kB of JSON of which scheduling reads a tenth; the decoder skips the rest (managedFields, container states,
-environments, probes) without making Python objects of it.
+A list's items stay raw bytes until each is decoded, so that one malformed object does not fail the others. A pod is
+about 7 kB of JSON of which scheduling reads a tenth; the decoder skips the rest (managedFields, container states,
+environments, probes) without creating Python objects.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _decode_pod(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
     try:
         return _POD.decode(raw)
     except msgspec.ValidationError:
-        return decode_object(raw)  # a field of another type, or no pod: the parser reports it
+        return decode_object(raw)  # the parser reports the unexpected type
 
 
 def decoder_of(resource: Resource) -> Decode:

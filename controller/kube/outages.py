@@ -47,7 +47,7 @@ class Outages:
         self._outages: dict[str, _Outage] = {}
 
     def begin(self, kind: str, error: KubeError) -> None:
-        """Note that a kind's watch failed. Failures of one sort are one outage; a refusal is one of its kind alone."""
+        """Record that a kind's watch failed. Failures of one sort are one outage; refusals are one outage per kind."""
         sort = _sort(error)
         subject = f"{sort}/{kind}" if sort == "refused" else sort
         with self._lock:
@@ -63,9 +63,9 @@ class Outages:
             say(_WORDS[sort].begins, kind=kind, error=str(error))
 
     def end(self, kind: str, *, silent: bool = True) -> None:
-        """Note that a kind's watch works. An outage ends when every watch that it affects works.
+        """Record that a kind's watch works. An outage ends when every watch that it affects works.
 
-        `silent` False: the watch is connected but has received nothing yet, which does not end an outage by silence.
+        `silent` False: the watch is connected but has received nothing yet, which does not end a `silent` outage.
         """
         if not self._outages:
             return
@@ -83,7 +83,7 @@ class Outages:
             _log.info(words.ends, after_seconds=seconds, failures=outage.failures, kinds=sorted(outage.affected))
 
     def current(self) -> tuple[str, ...]:
-        """The outages that have not ended, sorted."""
+        """The current outages, sorted."""
         with self._lock:
             return tuple(sorted(self._outages))
 

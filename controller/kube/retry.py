@@ -1,4 +1,4 @@
-"""When a request is repeated, and after how long: exponential back-off with jitter, or as long as the server asks."""
+"""Retry requests: exponential back-off with jitter, or after the delay that the server asks for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits of `initial_seconds`, doubled up to `max_seconds`, with jitter; `attempts` in all, the first included."""
+    """Delays of `initial_seconds`, doubled up to `max_seconds`, with jitter; `attempts` includes the first one."""
 
     initial_seconds: float = 0.2
     max_seconds: float = 5.0
@@ -28,7 +28,7 @@ class Backoff:
     """The source of the jitter: a random number between two."""
 
     def wait_seconds(self, attempt: int) -> float:
-        """A random wait after the `attempt`th failure in a row, counted from 1; never less than half of its bound."""
+        """A random delay between half of the bound and the bound after the `attempt`th consecutive failure (from 1)."""
         bound = min(self.max_seconds, self.initial_seconds * 2.0 ** min(attempt - 1, 30))
         return self.uniform(bound / 2, bound)
 
@@ -36,8 +36,8 @@ class Backoff:
 def repeatable(error: KubeError, idempotent: bool) -> bool:
     """Whether the same request may be sent again.
 
-    A request that never left may, whatever its verb, and so may one that was refused with 429 before anything was done.
-    After a cut connection or a 5xx it is not known what was done: then only idempotent requests are repeated.
+    A request that was not sent may, whatever its verb, as may one refused with 429. After a cut connection or a 5xx it
+    is unknown whether the request was executed: then only idempotent ones are retried.
     """
     if isinstance(error, NotSentError | TooManyRequestsError):
         return True
@@ -47,9 +47,9 @@ def repeatable(error: KubeError, idempotent: bool) -> bool:
 def call(
     fn: Callable[[], T], backoff: Backoff, clock: Clock, stop: threading.Event, retry_if: Callable[[KubeError], bool]
 ) -> T:
-    """Call `fn` until it succeeds, fails with what `retry_if` denies, runs out of attempts, or `stop` is set.
+    """Call `fn` until it succeeds, `retry_if` rejects its error, no attempts are left, or `stop` is set.
 
-    Raises the last error as it is. A Retry-After longer than the back-off's wait takes its place.
+    Raises the last error. A Retry-After longer than the back-off's delay replaces it.
     """
 
     def wait_seconds(state: tenacity.RetryCallState) -> float:

@@ -1,4 +1,4 @@
-"""A running watch: one JSON document a line, until the server or the reader ends it."""
+"""Read a watch: one JSON document per line, until the server or the reader ends it."""
 
 from __future__ import annotations
 
@@ -96,5 +96,5 @@ class WatchStream:
             raise SilentStreamError(f"{self._what}: nothing came for the read timeout") from error
         except (urllib3.exceptions.HTTPError, OSError, AttributeError, ValueError) as error:
             if self._closed.is_set():
-                return b""  # close() pulled the socket from under the reader
+                return b""  # close() shut the socket down
             raise UnavailableError(f"{self._what}: the stream was cut: {error}") from error

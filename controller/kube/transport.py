@@ -1,4 +1,4 @@
-"""HTTP exchanges with the API server: credentials, rate limit, timeouts, repetition, errors."""
+"""HTTP exchanges with the API server: credentials, rate limit, timeouts, retries, errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_ANSWER = "<error>"
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Timeouts, rate limit and repetition. The rates are Karpenter v0.27's KUBE_CLIENT_QPS and KUBE_CLIENT_BURST."""
+    """Timeouts, rate limit and retries. The rates are Karpenter v0.27's KUBE_CLIENT_QPS and KUBE_CLIENT_BURST."""
 
     qps: float = 200.0
     burst: int = 300
@@ -51,9 +51,9 @@ class Request:
     body: bytes | None = None
     content_type: str = "application/json"
     idempotent: bool = True
-    """It may be repeated although it is not known whether it was carried out."""
+    """It may be retried although it is unknown whether it was executed."""
     repeat_busy: bool = True
-    """It may be repeated after a 429."""
+    """It may be retried after a 429."""
 
 
 class Transport:
@@ -67,7 +67,7 @@ class Transport:
         stop: threading.Event,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`stop`, once set, ends waits: the last error is raised."""
+        """Setting `stop` ends waits: the last error is raised."""
         self.connection = connection
         self.options = options
         self.clock = clock
@@ -76,7 +76,7 @@ class Transport:
         self._bucket = TokenBucket(options.qps, options.burst, clock)
 
     def exchange(self, request: Request) -> bytes:
-        """The answer's body; the request is repeated where that is safe."""
+        """Send the request, retrying where that is safe; return the answer's body."""
 
         def retry_if(error: KubeError) -> bool:
             return retry.repeatable(error, request.idempotent) and (request.repeat_busy or error.status != 429)
@@ -87,7 +87,7 @@ class Transport:
         return retry.call(once, self.options.backoff, self.clock, self.stop, retry_if)
 
     def stream(self, request: Request, read_timeout_seconds: float) -> urllib3.BaseHTTPResponse:
-        """An answer whose body is still to be read. Not repeated."""
+        """Send the request once; return an answer whose body is still to be read."""
         return self._send(request, read_timeout_seconds, preload=False)
 
     def _send(self, request: Request, read_timeout_seconds: float, *, preload: bool) -> urllib3.BaseHTTPResponse:
@@ -130,7 +130,7 @@ class Transport:
         try:
             self.clock.compare(parsedate_to_datetime(date).timestamp(), took_seconds)
         except ValueError:
-            return  # an answer without a date, from a proxy say
+            return  # an answer without a date, for example from a proxy
 
     def _count(self, code: str, request: Request) -> None:
         host = urlsplit(self.connection.server).netloc

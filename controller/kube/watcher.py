@@ -4,8 +4,8 @@
       ▲                  │
       └── 410, or three streams in a row that failed without an event
 
-A stream without a byte for `read_timeout_seconds` (the API server sends at least a bookmark a minute) is taken for
-half open and closed. Failures are retried with exponential back-off and jitter. Objects known before an outage stay
+A stream without a byte for `read_timeout_seconds` (the API server sends at least a bookmark a minute) is considered
+half-open and closed. Failures are retried with exponential back-off and jitter. Objects known before an outage are kept
 until the next list: nothing is deleted because data is absent (invariant 5).
 """
 
@@ -43,7 +43,7 @@ class WatchOptions:
     read_timeout_seconds: float = 150.0
     """A silent stream is closed after this; bookmarks come every minute."""
     backoff: Backoff = field(default_factory=lambda: Backoff(initial_seconds=0.5, max_seconds=10.0))
-    """The longest wait is also how late the end of an outage may be noticed."""
+    """Its longest delay is also how late the end of an outage may be noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Scope:
 
 
 class Watcher:
-    """Gives every change of a resource to `sink`, on its own thread, in the server's order.
+    """Pass every change of a resource to `sink`, on its own thread, in the server's order.
 
     `sink` must be quick and thread-safe. `namespace` and the selectors narrow the watch.
     """
@@ -90,10 +90,10 @@ class Watcher:
         self._resource_version = ""
         self._received = 0
         self._failures = 0
-        """In a row, of streams and lists without an event."""
+        """Consecutive streams and lists without an event."""
 
     def start(self) -> None:
-        """Begin. Returns at once."""
+        """Start watching; return at once."""
         self._run(self._worker)
 
     def request_stop(self) -> None:
@@ -114,7 +114,7 @@ class Watcher:
         return self._worker.alive
 
     def _step(self) -> float:
-        """List if there is no version to watch from, and follow one stream to its end; seconds before the next call."""
+        """List if there is no version to watch from, then follow one stream to its end; return the pause in seconds."""
         received, asked_seconds = self._received, 0.0
         try:
             if not self._resource_version:
@@ -127,14 +127,14 @@ class Watcher:
             self._failures = 1 if self._received != received else self._failures + 1
             asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
             self._give_up(error, self._failures)
-        except Exception:  # noqa: BLE001 - a bug must not end the watch
+        except Exception:  # noqa: BLE001 - the watch outlives a bug
             _log.exception("Watch failed unexpectedly", kind=self.resource.kind)
             self._failures += 1
             self._resource_version = ""
         return max(asked_seconds, self._options.backoff.wait_seconds(self._failures)) if self._failures else 0.0
 
     def _give_up(self, error: KubeError, failures: int) -> None:
-        """Note the failure, and forget the version when the next watch must begin with a list."""
+        """Record the failure; clear the version if the next step must list again."""
         self._outages.begin(self.resource.kind, error)
         trusted = isinstance(error, UnavailableError | TooManyRequestsError)
         if not trusted or failures % _RELIST_AFTER_FAILURES == 0:

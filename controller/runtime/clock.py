@@ -14,7 +14,7 @@ CLOSE_SECONDS: Final = 2.0
 
 
 class Clock(Protocol):
-    """Wall and monotonic time, and an interruptible wait; tests and simulations turn their own by hand."""
+    """Wall and monotonic time, and an interruptible wait. Tests and simulations use a manual one."""
 
     def now(self) -> float:
         """Unix time in seconds."""
@@ -40,10 +40,10 @@ class SystemClock:
 
 
 class ServerClock(SystemClock):
-    """The machine's clock, corrected by its difference from the API server's.
+    """The machine's clock, corrected by its offset from the API server's.
 
-    Ages and deadlines are counted from timestamps in objects, which are the server's: a machine whose clock is ten
-    minutes fast would let nodes expire ten minutes early.
+    Ages and deadlines are computed from timestamps in objects, which are the server's: on a machine whose clock is ten
+    minutes fast, nodes would expire ten minutes early.
     """
 
     def __init__(self, local: Callable[[], float] | None = None) -> None:
@@ -58,7 +58,7 @@ class ServerClock(SystemClock):
     def compare(self, server_time: float, took_seconds: float) -> None:
         """Compare with the server's time in an answer, in whole seconds (rounded down), that took `took_seconds`."""
         if took_seconds > CLOSE_SECONDS / 2:
-            return  # the answer may have been written at any time since
+            return  # too slow to compare: the answer may be that old
         offset_seconds = server_time + 0.5 - (self._local() - took_seconds / 2)
         if abs(offset_seconds - self._offset_seconds) <= CLOSE_SECONDS:
             return

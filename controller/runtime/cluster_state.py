@@ -1,8 +1,8 @@
-"""The owner of the cluster state: one queue, one thread that changes the `Cluster`, immutable snapshots for all.
+"""Own the cluster state: one queue, one thread that changes the `Cluster`, immutable snapshots for all readers.
 
-The owner takes all changes that are queued, applies them, publishes one snapshot, and wakes who waits. What reconcilers
-note in the state (nominations, marks, answers to their own writes) goes through the same queue, as functions. Without a
-thread of its own (see `workers.Run`), every change is applied by whoever makes it.
+The owner applies all queued changes, publishes one snapshot, and wakes the waiters. Changes by reconcilers
+(nominations, marks, answers to their own writes) go through the same queue, as functions. If no thread was started
+(see `workers.Run`), every change is applied at once by its caller.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from controller.runtime.workers import Pause, Run, Worker
 _log = structlog.get_logger("kube")
 
 _PUBLISH_INTERVAL_SECONDS = 0.01
-"""A storm of events becomes at most 100 snapshots a second; the first change after a pause is published at once."""
+"""At most 100 snapshots a second under load; the first change after a pause is published at once."""
 _TICK_SECONDS = 1.0
-"""How often nominations that ran out are dropped while nothing else happens."""
+"""Between two checks for expired nominations while no change arrives."""
 _MAX_BATCH = 10_000
-"""Changes between two snapshots, at most."""
+"""Most changes between two snapshots."""
 _STOP_SECONDS = 5.0
 """How long stopping waits for the owner thread."""
 _STOP_POLL_SECONDS = 0.2
@@ -44,7 +44,7 @@ class _Task:
 
 
 _Item: TypeAlias = Change | _Task | None
-"""None wakes the owner, so that it sees that it must end."""
+"""None wakes the owner, so that it sees its stop flag."""
 
 
 class ClusterState:
@@ -52,7 +52,7 @@ class ClusterState:
 
     def __init__(self, cluster: Cluster, clock: Clock, run: Run = Worker.start) -> None:
         self.malformed = 0
-        """Objects refused so far: invalid Provisioners and templates, and what no parser could read."""
+        """Objects refused so far: invalid Provisioners and templates, and unreadable objects of any kind."""
         self._cluster = cluster
         self._clock = clock
         self._run = run
@@ -65,11 +65,11 @@ class ClusterState:
         """The item that ended the owner's last wait."""
 
     def start(self) -> None:
-        """Apply what is queued from now on."""
+        """Start applying what is queued."""
         self._run(self._owner)
 
     def stop(self) -> None:
-        """End the owner. The last snapshot stays readable; waiters return, and what is still queued is cancelled."""
+        """Stop the owner. The last snapshot stays readable, waiters return, and queued tasks are cancelled."""
         self._stopping.set()
         self._queue.put(None)
         self._owner.join(_STOP_SECONDS)
@@ -82,7 +82,7 @@ class ClusterState:
         return self._snapshot
 
     def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:
-        """Wait for a snapshot newer than `version`; the newest one there is when time is up or `stop` is set."""
+        """Wait for a snapshot newer than `version`; return the newest one when time is up or `stop` is set."""
         return self._wait(lambda snapshot: snapshot.version > version, stop, timeout_seconds)
 
     def wait_synced(self, stop: Flag, timeout_seconds: float) -> bool:
@@ -91,12 +91,12 @@ class ClusterState:
 
     @property
     def stuck(self) -> str:
-        """Why only a restart would help: the thread that owns the state is gone. Empty when all is well."""
+        """Why the process needs a restart: the owner's thread is gone. Empty otherwise."""
         started = self._owner.started and not self._stopping.is_set()
         return "the thread that keeps the cluster state is gone" if started and not self._owner.alive else ""
 
     def submit(self, fn: Callable[[Cluster], None]) -> Future[Snapshot]:
-        """Run `fn` in the owner, after all that was queued before. The future gives the snapshot that has its effect.
+        """Run `fn` in the owner, after all that was queued before. The future's result is the snapshot with its effect.
 
         An exception of `fn` is logged and set on the future. After `stop` nothing runs and the future is cancelled.
         """
@@ -105,7 +105,7 @@ class ClusterState:
         return task.done
 
     def take(self, change: Change) -> None:
-        """Queue a change of objects, as watches tell it."""
+        """Queue a change of objects that a watch delivered."""
         self._put(change)
 
     def _put(self, item: _Item) -> None:
@@ -126,7 +126,7 @@ class ClusterState:
             return self._snapshot
 
     def _cancel_tasks(self) -> None:
-        """Nobody will run what is still queued: tell who waits for it."""
+        """Cancel queued tasks once the owner has ended."""
         if self._owner.alive:
             return
         while not self._queue.empty():
@@ -164,12 +164,12 @@ class ClusterState:
         if isinstance(item, Change):
             try:
                 self._apply(self._cluster, item)
-            except Exception:  # noqa: BLE001 - a fault of ours: the other changes still count
+            except Exception:  # noqa: BLE001 - a bug; the other changes are applied all the same
                 _log.exception("Change could not be applied", kind=item.kind, type=item.type.value)
         elif isinstance(item, _Task) and item.done.set_running_or_notify_cancel():
             try:
                 item.fn(self._cluster)
-            except Exception as error:  # noqa: BLE001 - the submitter's fault, and theirs to know
+            except Exception as error:  # noqa: BLE001 - raised again from the submitter's future
                 _log.exception("Submitted change of the cluster state failed")
                 item.done.set_exception(error)
             else:
@@ -183,7 +183,7 @@ class ClusterState:
             )
 
     def _publish(self, waiting: list[Future[Snapshot]]) -> bool:
-        """Publish and answer the submitters. Returns whether the snapshot is a new one."""
+        """Publish, and resolve the futures; return whether the snapshot is a new one."""
         before, snapshot = self._snapshot, self._cluster.snapshot()
         if snapshot is not before:
             with self._changed:

@@ -1,7 +1,7 @@
-"""How the shell runs work side by side: executors, the jobs they give back, and flags.
+"""Run work concurrently: executors, their jobs, and flags.
 
-Reconcilers are handed these and make no threads. In the process an executor is a thread pool (`ThreadExecutors`).
-Where a single thread runs everything, a job runs to its end when it is submitted (`INLINE`).
+Reconcilers are handed these and create no threads. In the process an executor is a thread pool (`ThreadExecutors`); in
+a single-threaded simulation a job runs to its end when it is submitted (`INLINE`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lock = threading.Lock
 
 
 class Flag(Protocol):
-    """A condition that becomes true once and stays so; threads may share it."""
+    """A condition that becomes true once and stays so. Thread-safe."""
 
     def is_set(self) -> bool:
         """Whether the condition is true."""
@@ -44,7 +44,7 @@ class Job(Protocol[T_co]):
 
 
 class Executor(Protocol):
-    """Runs work side by side, as far as it has workers."""
+    """Runs work concurrently, up to its number of workers."""
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
         """Begin `work(*args, **kwargs)`, or queue it until a worker is free."""
@@ -60,10 +60,10 @@ class Executors(Protocol):
     """Makes executors."""
 
     def executor(self, name: str, workers: int) -> Executor:
-        """One that does up to `workers` jobs at a time. `name` is its threads'."""
+        """An executor of up to `workers` concurrent jobs. `name` prefixes the names of its threads."""
 
     def close(self) -> None:
-        """Begin no queued job any more. Those at hand run to their end, which is not waited for."""
+        """Cancel queued jobs. Running ones continue, and are not waited for."""
 
 
 class _ThreadExecutor(futures.ThreadPoolExecutor):
@@ -75,7 +75,7 @@ class _ThreadExecutor(futures.ThreadPoolExecutor):
 
 
 class ThreadExecutors:
-    """Thread pools, and the one place that ends them."""
+    """Thread pools, shut down together."""
 
     def __init__(self) -> None:
         self._pools: list[_ThreadExecutor] = []
@@ -98,9 +98,9 @@ class ThreadExecutors:
 
 
 class _Inline:
-    """Both sides at once: every executor is the same, and does a job when it is submitted."""
+    """Executors and Executor in one: runs each job when it is submitted."""
 
-    def executor(self, name: str, workers: int) -> Executor:  # noqa: ARG002 - nothing runs side by side here
+    def executor(self, name: str, workers: int) -> Executor:  # noqa: ARG002 - nothing runs concurrently here
         return self
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class _Inline:
         job: futures.Future[T] = futures.Future()
         try:
             job.set_result(work(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - belongs to whoever asks the job for its result
+        except Exception as error:  # noqa: BLE001 - raised again from the job's result
             job.set_exception(error)
         return job
 
@@ -118,8 +118,8 @@ class _Inline:
         return [work(item) for item in items]
 
     def wait(self, jobs: Collection[Job[T]], timeout_seconds: float) -> None:
-        """Every job has ended before anybody can ask."""
+        """Every job has ended already."""
 
 
 INLINE: Final = _Inline()
-"""Executors for one thread: nothing runs side by side, and the order of work is that of the calls."""
+"""Executors for one thread: jobs run in the order of their submission."""

@@ -11,7 +11,7 @@ import structlog
 from controller.runtime.clock import Clock
 
 FORGET_SECONDS = 600.0
-"""A failure that was not met again for so long is forgotten without a recovery: its callers may be gone."""
+"""A failure that does not recur for this long is forgotten without logging a recovery: its callers may be gone."""
 
 
 @dataclass(slots=True)

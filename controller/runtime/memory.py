@@ -1,4 +1,4 @@
-"""The process's memory: how often Python collects garbage, and what happens near the container's limit."""
+"""Tune Python's garbage collector, and collect and warn near the container's memory limit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from controller.runtime.clock import Clock
 from controller.runtime.workers import periodic
 
 YOUNG_OBJECTS: Final = 100_000
-"""New objects before the collector looks at the young generation. With Python's own 700 it would look about a hundred
-times during a plan, although nearly all that a plan makes lives until the plan is carried out."""
+"""New objects before the collector scans the young generation. With Python's default of 700 it would do so about a
+hundred times per plan, although nearly all objects of a plan live until the plan is executed."""
 LIMIT_SHARE: Final = 0.9
-"""Of the limit, above which garbage is collected: the share that Karpenter v0.27 gives to Go's soft memory limit."""
+"""Share of the limit above which garbage is collected: Karpenter v0.27's for Go's soft memory limit."""
 CALM_SHARE: Final = 0.8
-"""Of the limit, below which the warning is taken back."""
+"""Share of the limit below which the warning is withdrawn."""
 LOOK_SECONDS: Final = 10.0
 _STATM: Final = Path("/proc/self/statm")
 
@@ -28,9 +28,9 @@ _log = structlog.get_logger("memory")
 
 
 def collect_seldom() -> None:
-    """Let the cyclic collector run seldom, so that it does not walk over tens of thousands of pods again and again.
+    """Run the cyclic collector rarely, so that it does not scan tens of thousands of pods again and again.
 
-    Reference counts still free nearly everything at once; reference cycles wait for the next collection.
+    Reference counting still frees nearly everything at once; reference cycles wait for the next collection.
     """
     gc.collect()
     gc.freeze()
@@ -38,19 +38,19 @@ def collect_seldom() -> None:
 
 
 class MemoryLimit:
-    """Not thread-safe: one worker looks."""
+    """Check the memory against its limit. Not thread-safe."""
 
     def __init__(
         self, limit_bytes: int, resident_bytes: Callable[[], int], collect: Callable[[], object] = gc.collect
     ) -> None:
-        """`resident_bytes` returns the process's memory now; `collect` frees what it can."""
+        """`resident_bytes` returns the process's current memory; `collect` frees what it can."""
         self._limit = limit_bytes
         self._resident = resident_bytes
         self._collect = collect
         self._warned = False
 
     def look(self) -> float:
-        """Collect near the limit, warn once if that does not help; seconds until the next look."""
+        """Collect near the limit, warn once if that does not help; return the seconds until the next check."""
         used = self._resident()
         if used >= LIMIT_SHARE * self._limit:
             self._collect()
@@ -69,11 +69,11 @@ class MemoryLimit:
 
 
 def resident_bytes() -> int:
-    """The process's resident memory. Raises OSError where the kernel does not tell."""
+    """The process's resident memory. Raises OSError without /proc."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def watch_memory(limit_bytes: int, clock: Clock, stop: threading.Event) -> None:
-    """Look at the memory periodically until `stop` is set; not without a limit, and not without Linux's /proc."""
+    """Check the memory periodically until `stop` is set; does nothing without a limit or without /proc."""
     if limit_bytes > 0 and _STATM.exists():
         periodic("memory", MemoryLimit(limit_bytes, resident_bytes).look, clock, stop).start()

@@ -46,7 +46,7 @@ class Metric:
 
 
 class Recorder(Protocol):
-    """Takes measurements; thread-safe, never raises for a value, never blocks."""
+    """Records metrics. Thread-safe; never raises for a value, never blocks."""
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
         """Add to a counter. `labels` are the values, in the order of the metric's."""

@@ -1,7 +1,7 @@
-"""Loops as steps: a step does its work once and returns when it wants to be called again.
+"""Loops as steps: a step does its work once and returns when to call it again.
 
-In the process a `Worker` calls its step on a thread of its own. A step knows nothing of threads: with a clock that is
-turned by hand, one thread can call the steps of all workers in the order of their pauses. `Run` is that seam.
+In the process each `Worker` calls its step on its own thread. A step knows nothing of threads: in virtual time, one
+thread calls the steps of all workers in the order of their pauses. `Run` is that seam.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.runtime.executors import Flag
 class Pause:
     """Call the step again after `seconds`.
 
-    Where `version` is given, a cluster state newer than that ends the pause early, but not before `settle_seconds`.
+    With `version`, a newer snapshot than that ends the pause early, but not before `settle_seconds`.
     """
 
     seconds: float
@@ -28,7 +28,7 @@ class Pause:
 
 
 class Worker:
-    """One step, called again and again until `stop` is set."""
+    """One step, called repeatedly until `stop` is set."""
 
     def __init__(self, name: str, step: Callable[[], Pause], stop: Flag, wait: Callable[[Pause], object]) -> None:
         """`wait` blocks the thread for a pause; it returns early when `stop` is set."""
@@ -39,7 +39,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Call the step from a thread from now on."""
+        """Start calling the step on a thread."""
         self._thread.start()
 
     @property
@@ -53,7 +53,7 @@ class Worker:
         return self._thread.is_alive()
 
     def join(self, timeout_seconds: float = threading.TIMEOUT_MAX) -> bool:
-        """Wait until the thread has ended, after `stop` was set; False when it did not in time."""
+        """Wait until the thread has ended, after `stop` was set; return False when it did not in time."""
         if self.alive and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, timeout_seconds))
         return not self.alive
@@ -64,9 +64,9 @@ class Worker:
 
 
 Run: TypeAlias = Callable[[Worker], None]
-"""How workers are run. `Worker.start`: each on a thread of its own."""
+"""How workers are run. `Worker.start`: each on its own thread."""
 
 
 def periodic(name: str, step: Callable[[], float], clock: Clock, stop: threading.Event) -> Worker:
-    """A worker whose step returns the seconds until its next call, whatever the cluster does."""
+    """A worker whose step returns the seconds until its next call; changes of the cluster do not wake it."""
     return Worker(name, lambda: Pause(step()), stop, lambda pause: clock.wait(stop, pause.seconds))

@@ -1,8 +1,7 @@
-"""Series about the cluster's nodes, pods and Provisioners, written from one snapshot at each scrape.
+"""Write the series about nodes, pods and Provisioners from one snapshot at each scrape.
 
 A thousand nodes have tens of thousands of lines with thirty labels each. The text of a node's labels is cached while
-the node does not change, and the lines are written here instead of by Prometheus' client, which takes forty times as
-long.
+the node does not change, and the lines are formatted here: Prometheus' client takes forty times as long.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class ClusterSeries:
-    """Writes the series of snapshots. A race of two scrapes repeats work, and changes no result."""
+    """Write the series of snapshots. Concurrent scrapes may repeat work, but give the same result."""
 
     def __init__(self) -> None:
         self._labels: dict[str, tuple[Node, bool, str]] = {}
+        """By node name: the node and whether it was leaving, and the label text for them."""
 
     def render(self, snapshot: Snapshot) -> bytes:
         """The series in Prometheus' text format."""

@@ -32,12 +32,12 @@ _log = structlog.get_logger("ledger")
 
 
 class Ledger:
-    """Thread-safe; one for the whole process. `record` also counts what was decided."""
+    """One per process. Thread-safe. `record` also counts decisions as metrics."""
 
     def __init__(self, clock: Clock, recorder: Recorder = SILENT, most_entries: int = MOST_ENTRIES) -> None:
         self._clock = clock
         self.recorder = recorder
-        """Counts decisions; reconcilers record their other metrics with it, too."""
+        """The metrics of the process."""
         self.look: Callable[[], tuple[Snapshot, Catalog]] | None = None
         """Returns the newest snapshot and catalog: a decision without a plan gets its digest and prices from them."""
         self._standing: Standing | None = None
@@ -60,7 +60,7 @@ class Ledger:
             self.version += 1
             known = self._entries.get(self._latest.get(decision.subject, 0))
             if known is not None and _same(known.decision, decision):
-                # The subject's last decision is made again; prices and inputs are the new ones.
+                # The subject's last decision is repeated, with new prices and inputs.
                 entry = replace(known, decision=decision, times=known.times + 1, last_at=now)
             else:
                 self._numbers += 1
@@ -149,16 +149,16 @@ class Ledger:
             del lines[: max(1, len(lines) // 4)]
 
     def restore(self, packed: bytes) -> int:
-        """Insert the entries that another process stored before those of this one; their number.
+        """Insert the entries that another process stored before those of this one; return their number.
 
-        Unreadable ones are skipped: a damaged record must not keep the controller from starting.
+        Unreadable ones are skipped: a damaged record must not prevent the controller from starting.
         """
         stored = sorted(_read(packed), key=lambda entry: entry.number)
         with self._lock:
             own = list(self._entries.values())
             last = stored[-1].number if stored else 0
             self._entries, self._latest = {}, {}
-            # Entries that this process made before it read the stored ones come after those.
+            # Entries made before the stored ones were read are numbered after those.
             for entry in (*stored, *(replace(entry, number=last + place) for place, entry in enumerate(own, 1))):
                 self._keep(entry)
             self._numbers = max(self._numbers, last + len(own))
@@ -167,7 +167,7 @@ class Ledger:
 
 
 def _same(known: Decision, new: Decision) -> bool:
-    """Whether a skip repeats the reason of the one before. Launches and removals happen once each."""
+    """Whether a skip repeats the previous one. Launches and removals are never repeats."""
     return new.kind == known.kind == "skip" and (new.method, new.reason) == (known.method, known.reason)
 
 

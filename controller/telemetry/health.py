@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from controller.telemetry.http_server import Page
 
 Check = Callable[[], str]
-"""Returns what is wrong; empty when nothing is."""
+"""Returns the problem; empty when there is none."""
 
 
 class Health:
@@ -18,11 +18,11 @@ class Health:
         self._ready: dict[str, Check] = {}
 
     def add_live(self, name: str, check: Check) -> None:
-        """Add a check whose failure needs a restart."""
+        """Add a check whose failure requires a restart."""
         self._live = {**self._live, name: check}
 
     def add_ready(self, name: str, check: Check) -> None:
-        """Add or replace a check whose failure passes without a restart."""
+        """Add or replace a check that may recover without a restart."""
         self._ready = {**self._ready, name: check}
 
     def healthz(self, _query: Mapping[str, str]) -> Page:
@@ -45,5 +45,5 @@ def _page(what: str, checks: Mapping[str, Check]) -> Page:
 def _result(check: Check) -> str:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001 - a check that raises has failed, and its page says why
+    except Exception as error:  # noqa: BLE001 - the check has failed; the page shows the error
         return f"{type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
-"""A small HTTP server of pages by path, for GET and HEAD: probes on one port, metrics and decisions on another.
+"""Serve pages by path over HTTP (GET and HEAD): probes on one port, metrics and decisions on another.
 
-Each request has a thread, so that no scrape waits for another. An idle client is disconnected after a while.
+Each request has its own thread, so that scrapes do not wait for each other. Idle clients are disconnected.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class PageServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Start answering."""
         self._thread.start()
         _log.info("Serves", what=self._name, port=self.port, paths=sorted(self.routes))
 
@@ -81,7 +81,7 @@ class _Server(ThreadingHTTPServer):
         super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
-        """Log for debugging alone: as a rule the client has closed the connection."""
+        """Log at level debug: usually the client has closed the connection."""
         _log.debug("Request not answered", client=str(client_address), exc_info=True)
 
 
@@ -95,7 +95,7 @@ def _bind(port: int, name: str, routes: Mapping[str, Route]) -> _Server:
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Looks the path up, and answers."""
+        """Answers with the page of the path."""
 
         timeout = CLIENT_SECONDS
         server_version = "nodeless"
@@ -117,7 +117,7 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(page.body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: probes and scrapes come every few seconds."""
+            """Log nothing: probes and scrapes come every few seconds."""
 
     return Handler
 
@@ -132,6 +132,6 @@ def answer(routes: Mapping[str, Route], target: str) -> Page:
         return route(dict(parse_qsl(parts.query, keep_blank_values=True)))
     except ValueError as error:
         return Page(f"{error}\n".encode(), status=400)
-    except Exception:  # noqa: BLE001 - a page that fails must not end the controller
+    except Exception:  # noqa: BLE001 - the controller outlives a page that fails
         _log.exception("Page failed", path=parts.path)
         return Page(b"internal error; the controller's log has the trace\n", status=500)

@@ -1,4 +1,4 @@
-"""A CloudProvider that measures another one: how long each call took, and which failed."""
+"""Measure a CloudProvider: the duration of each call, and which calls failed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORKER: Final = re.compile(r"[-_]\d+(_\d+)?$")
 
 
 class MeasuredCloud:
-    """Implements CloudProvider. Members that call the cloud are measured; the others are passed on.
+    """A CloudProvider that delegates to another one and measures the calls to the cloud.
 
     Label `method` has the names of Karpenter v0.27's metrics decorator; `controller` is the loop or thread pool that
     called. The long poll of the interruption queue and the scheduled `refresh` would only hide the others' durations.
@@ -41,60 +41,46 @@ class MeasuredCloud:
         self._clock = clock
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
-        """See CloudProvider."""
         return self._measured("GetInstanceTypes", lambda: self._cloud.instance_types(provisioner, template))
 
     def create(self, request: LaunchRequest) -> CloudInstance:
-        """See CloudProvider."""
         return self._measured("Create", lambda: self._cloud.create(request))
 
     def get(self, provider_id: str) -> CloudInstance:
-        """See CloudProvider."""
         return self._measured("Get", lambda: self._cloud.get(provider_id))
 
     def list(self) -> tuple[CloudInstance, ...]:
-        """See CloudProvider."""
         return self._measured("List", self._cloud.list)
 
     def delete(self, provider_id: str) -> None:
-        """See CloudProvider."""
         self._measured("Delete", lambda: self._cloud.delete(provider_id))
 
     def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """See CloudProvider."""
         return self._measured("GetImageIDs", lambda: self._cloud.image_ids(template))
 
     def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
-        """See CloudProvider."""
         return self._measured("GetTemplateStatus", lambda: self._cloud.template_status(template))
 
     def check_permissions(self) -> None:
-        """See CloudProvider."""
         self._measured("CheckPermissions", self._cloud.check_permissions)
 
     def refresh(self) -> None:
-        """See CloudProvider."""
         self._cloud.refresh()
 
     def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """See CloudProvider."""
         return self._cloud.advice(provisioner, template)
 
     @property
     def interruptions(self) -> InterruptionQueue:
-        """See CloudProvider."""
         return self._cloud.interruptions
 
     def spot_interrupted(self, instance_type: str, zone: str) -> None:
-        """See CloudProvider."""
         self._cloud.spot_interrupted(instance_type, zone)
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
-        """See CloudProvider."""
         return self._cloud.learn_memory(nodes)
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:
-        """See CloudProvider."""
         self._cloud.restore_memory(learned)
 
     def _measured(self, method: str, call: Callable[[], T]) -> T:

@@ -1,7 +1,6 @@
-"""The process's open ports: 8081 for the probes, 8080 for metrics, both from the first moment on.
+"""Open the process's ports: 8081 for the probes, 8080 for metrics, both from the start of the process.
 
-What is served grows while the process starts: before settings and caches are there, the probes already say what it
-waits for.
+Pages are added while the process starts: the probes show what it waits for before settings and caches are available.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from controller.telemetry.registry import Metrics
 
 
 class Serving:
-    """Both servers, and what they show."""
+    """Both servers, and the health checks and metrics that they show."""
 
     def __init__(self, *, metrics_port: int, health_probe_port: int, profiling: bool = False) -> None:
         """Port 0 is a free one. `profiling` adds /debug/stacks to the metrics port.
 
-        Raises ValidationError when a port cannot be had.
+        Raises ValidationError when it cannot listen on a port.
         """
         self.health = Health()
         self.metrics = Metrics()
@@ -37,7 +36,7 @@ class Serving:
             self.pages.routes["/debug/stacks"] = _stacks
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Start answering."""
         self.probes.start()
         self.pages.start()
 
@@ -48,7 +47,7 @@ class Serving:
 
 
 def _stacks(_query: Mapping[str, str]) -> Page:
-    """Where every thread is: what to send along with a report that something hangs."""
+    """The stack of every thread, for reports of hangs."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks = [
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

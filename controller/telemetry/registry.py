@@ -1,4 +1,4 @@
-"""Counters, gauges, histograms and summaries of one process, until Prometheus scrapes them.
+"""Collect the process's counters, gauges, histograms and summaries for Prometheus.
 
 Prometheus' client keeps histograms and writes the text. Counters and summaries are kept here: the client appends
 `_total` to a counter's name, which Karpenter v0.27's counters do not have, and its summaries have no quantiles.
@@ -31,7 +31,7 @@ from controller.telemetry.http_server import Page
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every histogram, that no dashboard asks for
 
 WINDOW_SECONDS = 600.0
-"""The age of observations that quantiles are taken of (default of Prometheus' Go client)."""
+"""Maximum age of the observations in quantiles (default of Prometheus' Go client)."""
 MOST_OBSERVATIONS = 4096
 """The newest observations kept per series of a summary."""
 
@@ -43,7 +43,7 @@ class _Summary:
     count: int = 0
     total: float = 0.0
     recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MOST_OBSERVATIONS))
-    """(when, value)."""
+    """(when in monotonic seconds, value)."""
 
     def quantiles(self, since: float) -> Iterator[tuple[float, float]]:
         """(quantile, value) of the observations after `since`; NaN without any."""
@@ -54,7 +54,7 @@ class _Summary:
 
 
 class Metrics:
-    """A Recorder and its page. Nothing is global: two operators in one process have separate metrics."""
+    """A Recorder and its page. Without global state: two operators in one process have separate metrics."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -75,13 +75,11 @@ class Metrics:
         self.registry.register(self)
 
     def count(self, metric: Metric, *labels: str, amount: float = 1.0) -> None:
-        """See Recorder."""
         _check(metric, labels)
         with self._lock:
             self._counters[metric][labels] += amount
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """See Recorder."""
         _check(metric, labels)
         if metric.kind == "histogram":
             histogram = self._histograms[metric]
@@ -94,14 +92,13 @@ class Metrics:
             summary.recent.append((self._clock.monotonic(), value))
 
     def replace(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
-        """See Recorder."""
         for labels in values:
             _check(metric, labels)
         with self._lock:
             self._gauges[metric] = dict(values)
 
     def collect(self) -> Iterable[Family]:
-        """All series, for Prometheus' registry. A metric without a series yet has its help and type all the same."""
+        """All series, for Prometheus' registry. A metric without a series still has its help and type."""
         since = self._clock.monotonic() - WINDOW_SECONDS
         with self._lock:
             yield from [self._counter(each) for each in metrics.ALL if each.kind == "counter"]

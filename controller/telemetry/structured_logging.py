@@ -26,12 +26,12 @@ Format = Literal["auto", "json", "console"]
 REPEAT_SECONDS = 60.0
 _MAX_REMEMBERED = 8192
 MOST_LOGGED_PODS = 200
-"""Names in a line, of usual length: container runtimes split lines of more than 16 KiB."""
+"""Pod names per line, which must stay below 16 KiB: container runtimes split longer ones."""
 _METHOD_LEVELS = {**LEVELS, "exception": logging.ERROR, "critical": logging.CRITICAL, "fatal": logging.CRITICAL}
 
 
 class _Threshold:
-    """Drops lines below a level, which may change while the process runs."""
+    """Drop lines below the level, which may change while the process runs."""
 
     def __init__(self) -> None:
         self.level = logging.INFO
@@ -48,7 +48,7 @@ _threshold = _Threshold()
 
 
 class _Logger(structlog.PrintLogger):
-    """Writes whole lines, and has the name that it was asked for by."""
+    """Write whole lines; `name` is what the logger was requested by."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         super().__init__(stream)
@@ -81,10 +81,9 @@ def configure(
 
 
 class _Bridge(logging.Handler):
-    """Writes warnings and errors that libraries log by the standard library in our format."""
+    """Write warnings and errors that libraries log by the standard library in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
         log = structlog.get_logger(record.name)
         say = log.error if record.levelno >= logging.ERROR else log.warning
         say(record.getMessage(), exc_info=record.exc_info or None)
@@ -120,14 +119,14 @@ def set_levels(levels: Mapping[str, str]) -> None:
 
 
 class _WithoutRepeats:
-    """Passes an identical line (message and fields) once in REPEAT_SECONDS; the next has the count in `repeats`."""
+    """Pass an identical line (message and fields) once in REPEAT_SECONDS; the next one has the count in `repeats`."""
 
     def __init__(self, clock: Clock) -> None:
         self._repeats = Repeats(REPEAT_SECONDS, clock)
 
     def __call__(self, logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         if method == "debug":
-            return event  # who debugs wants every line
+            return event  # every line at level debug
         trace = sys.exc_info()[1] if event.get("exc_info") is True else None
         times = self._repeats.admit((getattr(logger, "name", ""), method, repr(trace), repr(sorted(event.items()))))
         if not times:
@@ -138,7 +137,7 @@ class _WithoutRepeats:
 
 
 class Repeats:
-    """Admits each key once in `seconds`.
+    """Admit each key once in `seconds`.
 
     >>> if times := repeats.admit(("throttled", zone)):
     ...     log.warning("Throttled", zone=zone, times=times)
@@ -151,15 +150,15 @@ class Repeats:
         self._admitted: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_REMEMBERED)
 
     def admit(self, key: Hashable) -> int:
-        """0 to drop the line; else how many lines this one stands for: those dropped since the last, and itself."""
+        """How many lines this one stands for: itself and those dropped since the last; 0 to drop the line."""
         now = self._clock.monotonic()
         with self._lock:
-            said_at, held_back = self._admitted.get(key, (None, 0))
-            if said_at is not None and now - said_at < self._seconds:
-                self._admitted[key] = (said_at, held_back + 1)
+            admitted_at, dropped = self._admitted.get(key, (None, 0))
+            if admitted_at is not None and now - admitted_at < self._seconds:
+                self._admitted[key] = (admitted_at, dropped + 1)
                 return 0
             self._admitted[key] = (now, 0)
-            return held_back + 1
+            return dropped + 1
 
 
 def pod_names(keys: Sequence[PodKey]) -> list[str]:

@@ -1,8 +1,8 @@
-"""The answer to an AdmissionReview: the defaults and the rules of both kinds.
+"""Answer an AdmissionReview: default and validate Provisioners and node templates.
 
-The rules are those by which the controller reads these kinds (core.api), so that nothing is refused that would work and
-nothing accepted that would not. An update is refused for what it breaks: a problem that the stored object has already
-comes back as a warning. An object that is being deleted passes, so that its finalizers can be removed.
+The rules are those by which the controller reads these kinds (core.api), so that exactly what would work is accepted.
+An update is refused for problems that it introduces: one that the stored object already has becomes a warning. An
+object that is being deleted is allowed, so that its finalizers can be removed.
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
@@ -24,7 +24,7 @@ KINDS: Final = V1ALPHA5.kinds
 
 
 class UnreadableReviewError(NodelessError):
-    """The request's body is no AdmissionReview of the supported version."""
+    """The request's body is not an AdmissionReview of the supported version."""
 
 
 def answer(path: str, body: bytes) -> bytes | None:
@@ -63,7 +63,7 @@ def default(request: Document) -> dict[str, Any]:
 
 
 def validate(request: Document) -> dict[str, Any]:
-    """The response that refuses what breaks a rule, with every problem, its key path and its remedy."""
+    """The response that refuses an invalid object, with every problem, its key path and its remedy."""
     name, obj = _kind(request), mapping(request.get("object"))
     kind = KINDS.get(name)
     if kind is None:
@@ -83,7 +83,7 @@ PATHS: Final[Mapping[str, Callable[[Document], dict[str, Any]]]] = {
     "/validate/karpenter.sh": validate,
     "/validate/karpenter.k8s.aws": validate,
 }
-"""What is served: the stack's webhook configurations name these."""
+"""Handlers by path, which the stack's webhook configurations name."""
 
 
 def _kind(request: Document) -> str:
@@ -95,7 +95,7 @@ def _being_deleted(obj: Document) -> bool:
 
 
 def _invalid(kind: str, obj: Document, problems: tuple[Problem, ...]) -> dict[str, Any]:
-    """A 422 as the API server's own validation gives it: kubectl shows the causes one a line."""
+    """A 422 in the form of the API server's own validation: kubectl shows one cause per line."""
     meta = mapping(obj.get("metadata"))
     name = text(meta.get("name")) or text(meta.get("generateName"))
     details = {

@@ -1,6 +1,6 @@
-"""The caBundle of the webhook configurations: what the API server must trust before it can call the webhook.
+"""Write the caBundle of the webhook configurations, by which the API server trusts the webhook's certificate.
 
-The stack makes the configurations; the controller writes this one field of each webhook in them.
+The stack creates the configurations; the controller writes only this field of each webhook in them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ CONFIGURATIONS: Final = (
     (VALIDATING_WEBHOOKS, "validation.webhook.karpenter.k8s.aws"),
     (VALIDATING_WEBHOOKS, "validation.webhook.karpenter.sh"),
 )
-"""The stack makes them under these names, which are Karpenter v0.27's."""
+"""The stack's webhook configurations; the names are Karpenter v0.27's."""
 
 
 def write_trust(kube: KubeClient, authorities: bytes) -> list[str]:
-    """Write `authorities` into every configuration that lacks them; kind and name of each. Raises KubeError.
+    """Write `authorities` into every configuration that lacks them; return kind and name of each. Raises KubeError.
 
-    A configuration that does not exist is skipped: nobody calls the webhook by it.
+    A configuration that does not exist is skipped.
     """
     written = []
     for resource, name, document in _lacking(kube, authorities):

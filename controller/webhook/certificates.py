@@ -1,8 +1,8 @@
-"""The webhook's serving certificate: issued here and kept in a Secret under Karpenter v0.27's names.
+"""Issue the webhook's serving certificate, which is kept in a Secret under Karpenter v0.27's names.
 
-Each certificate has an authority of its own, whose key is discarded once it has signed. The Secret's `ca-cert.pem` has
-the new authority and the unexpired ones before it, so that the API server trusts the new certificate while some replica
-still serves the old one.
+Each certificate has its own authority, whose key is discarded after signing. The Secret's `ca-cert.pem` has the new
+authority and the unexpired earlier ones, so that the API server trusts the new certificate while some replica still
+serves the old one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 VALID_FOR: Final = timedelta(days=7)
 """As in Karpenter v0.27."""
 RENEW_BEFORE: Final = timedelta(days=2)
-"""Long enough to notice and mend a renewal that fails; Karpenter v0.27 leaves one day."""
+"""Enough time to notice and fix a failing renewal; one day in Karpenter v0.27."""
 BACKDATED_BY: Final = timedelta(hours=1)
 """The API server's clock may be behind ours."""
 KEPT_AUTHORITIES: Final = 2
-"""Authorities of earlier certificates in the caBundle, which must not grow without end."""
+"""Authorities of earlier certificates in the caBundle, whose size must stay bounded."""
 
 _KEY, _CERTIFICATE, _AUTHORITIES = "server-key.pem", "server-cert.pem", "ca-cert.pem"
 
@@ -45,7 +45,7 @@ class ServingCertificate:
 
     @property
     def ends_at(self) -> datetime:
-        """When it expires. Raises ValueError for what is no certificate."""
+        """When it expires. Raises ValueError if it is not a certificate."""
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
 
@@ -66,12 +66,12 @@ def to_secret(certificate: ServingCertificate) -> dict[str, str]:
 
 
 def server_names(service: str, namespace: str) -> tuple[str, ...]:
-    """The names by which the API server calls the Service, and those of this machine (port-forwards, no Service)."""
+    """The DNS names of the Service, and those of this machine (for port-forwards, and without a Service)."""
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", "localhost", "127.0.0.1")
 
 
 def why_renew(held: ServingCertificate | None, names: Sequence[str], now: float) -> str:
-    """Why the certificate must be replaced, for the log; empty when it is good. `now` is in Unix seconds."""
+    """Why the certificate must be replaced, for the log; empty when it need not be. `now`: Unix seconds."""
     if held is None:
         return "there is none"
     try:
@@ -91,7 +91,7 @@ def why_renew(held: ServingCertificate | None, names: Sequence[str], now: float)
 
 
 def issue(names: Sequence[str], now: float, before: ServingCertificate | None = None) -> ServingCertificate:
-    """A new certificate for a server of these names (DNS or IP addresses); `before` stays trusted until it expires."""
+    """Issue a certificate for these DNS names and IP addresses; `before` stays trusted until it expires."""
     moment = datetime.fromtimestamp(now, UTC)
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])

@@ -1,8 +1,8 @@
-"""The admission server: HTTPS on every replica, with a certificate that can be replaced under load.
+"""Serve admission over HTTPS on every replica, with a certificate that can be replaced under load.
 
-Each connection takes the TLS context current at its start, so that a new certificate serves from the next connection on
-and breaks none. The handshake and all reading happen in the connection's own thread, under a timeout: a slow client
-delays no other. The key never touches a file system: the container's is read-only.
+Each connection uses the TLS context current at its start: a new certificate is served from the next connection on and
+breaks none. Handshake and reads happen in the connection's own thread, with a timeout: a slow client delays no other.
+The key is never written to a file system: the container's is read-only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.webhook.certificates import ServingCertificate
 IDLE_SECONDS: Final = 60.0
 """An idle connection is closed after this long; the API server keeps its own open between calls."""
 MAX_BODY_BYTES: Final = 7 * 2**20
-"""Old and new object, each at most 3 MiB in the API server, and the rest of the review."""
+"""Room for the old and the new object (each at most 3 MiB in the API server) and the rest of the review."""
 MAX_CONNECTIONS: Final = 200
 
 _log = structlog.get_logger("webhook")
@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
             reply = answer(self.path.partition("?")[0], body)
         except UnreadableReviewError as error:
             self._reply(400, str(error).encode())
-        except Exception:  # noqa: BLE001 - fails closed: the API server refuses what it was asked about
+        except Exception:  # noqa: BLE001 - fails closed: the API server refuses the request
             _log.exception("Admission failed", path=self.path)
             self._reply(500, b"the admission webhook failed; its log says why")
         else:
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _refuse_unread(self, code: int, why: bytes) -> None:
-        """The connection cannot go on: what comes next on it is the body."""
+        """Refuse and close the connection: the unread body follows on it."""
         self.close_connection = True
         self._reply(code, why)
 
@@ -82,18 +82,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """No access log: a refused client gets the reason, and failures are logged."""
+        """Log nothing: a refused client gets the reason, and failures are logged."""
 
 
 class _Listener(ThreadingTCPServer):
     allow_reuse_address = True
     allow_reuse_port = True
-    """Replicas on one address share the port, and calls go to those that live."""
+    """Replicas on one address share the port; the kernel distributes connections."""
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
-        """On every address of the pod, which has IPv4 or IPv6."""
+        """Listen on every IPv4 and IPv6 address of the pod."""
         self.context = context
         self.draining = False
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -103,13 +103,13 @@ class _Listener(ThreadingTCPServer):
         super().__init__(("::" if dual else "0.0.0.0", port), _Handler)  # noqa: S104 - the cluster calls it
 
     def server_bind(self) -> None:
-        """IPv4 as well on an IPv6 socket."""
+        """Bind; an IPv6 socket also accepts IPv4."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for each connection, up to MAX_CONNECTIONS; further ones are closed."""
+        """Start a thread for the connection; close it if there are MAX_CONNECTIONS."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -120,14 +120,14 @@ class _Listener(ThreadingTCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The whole of a connection, in its thread."""
+        """Handle a connection, in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._slots.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """The handshake, and then request after request."""
+        """Do the TLS handshake, then answer request after request."""
         request.settimeout(IDLE_SECONDS)
         try:
             with self.context.wrap_socket(request, server_side=True) as secured:
@@ -136,18 +136,18 @@ class _Listener(ThreadingTCPServer):
                     super().finish_request(secured, client_address)
                 finally:
                     self._open.discard(secured)
-        except OSError as error:  # ssl.SSLError is one: scans, clients that trust another certificate, cut connections
+        except OSError as error:  # includes ssl.SSLError: port scans, clients without trust, cut connections
             _log.debug("Connection ended", client=client_address[0], error=str(error))
 
     def cut(self) -> None:
-        """End the connections that are left, which wait for a next request."""
+        """Close the remaining connections, which wait for a next request."""
         for each in tuple(self._open):
-            with contextlib.suppress(OSError):  # it has just ended by itself
+            with contextlib.suppress(OSError):  # it has just ended
                 each.shutdown(socket.SHUT_RDWR)
 
 
 class AdmissionServer:
-    """Listen from the first certificate on; `use` replaces it at any time."""
+    """Listen once there is a certificate; `use` replaces it at any time."""
 
     def __init__(self, port: int) -> None:
         """`port` 0: a free one, known once it listens."""
@@ -157,13 +157,13 @@ class AdmissionServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on; 0 before it does."""
+        """The port that the server listens on; 0 before it does."""
         return int(self._listener.server_address[1]) if self._listener else 0
 
     def use(self, certificate: ServingCertificate) -> None:
         """Serve with this certificate from the next connection on.
 
-        Raises ValueError when it is no certificate with its key, OSError when the port is taken.
+        Raises ValueError when certificate and key cannot be used, OSError when the port is taken.
         """
         context = _context(certificate)
         if self._listener is not None:
@@ -176,12 +176,12 @@ class AdmissionServer:
         self._thread.start()
 
     def drain(self) -> None:
-        """Close each connection after its next request, so that clients turn to another replica."""
+        """Close each connection after its next request, so that clients connect to another replica."""
         if self._listener is not None:
             self._listener.draining = True
 
     def close(self) -> None:
-        """Accept no more connections, and end the open ones."""
+        """Accept no more connections, and close the open ones."""
         if self._listener is not None and self._thread is not None:
             self._listener.shutdown()
             self._listener.server_close()
@@ -193,7 +193,7 @@ def _context(certificate: ServingCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # Python's ssl module reads certificates from files alone: this one is in memory.
+    # Python's ssl module reads certificates only from files: this one is in memory.
     descriptor = os.memfd_create("webhook-certificate", os.MFD_CLOEXEC)
     with open(descriptor, "wb") as file:
         file.write(certificate.key + certificate.certificate)

@@ -1,10 +1,10 @@
-"""One replica's admission webhook: its server, and its part in renewing the shared certificate.
+"""Run one replica's admission webhook: its server, and the renewal of the certificate that all replicas share.
 
-Every replica does the same, leader or not, so that none depends on another to become ready. Whichever finds the
-certificate missing or due issues a new one; a conflict on the Secret decides between two that do so at once. All write
-the Secret's authorities, old and new, into the webhook configurations. A replica serves a new certificate one look
-after it saw that every configuration trusts it, and the one before until then, so that an API server that hears of the
-change late trusts it too.
+Every replica does the same, leader or not, so that none depends on another to become ready. Any of them issues a new
+certificate when it is missing or due; a conflict on the Secret decides between two that do so at once. All write the
+Secret's authorities, old and new, into the webhook configurations. A replica serves a new certificate one look after
+every configuration trusts it, and the previous one until then, so that an API server that reads the change late trusts
+it too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Place:
 
 
 class Webhook:
-    """Start it, ask `unready`, close it at the very end."""
+    """Start it, ask `unready`, and close it last."""
 
     def __init__(self, *, kube: KubeClient, place: Place, clock: Clock, times: WebhookTimes | None = None) -> None:
         self._kube = kube
@@ -64,31 +64,31 @@ class Webhook:
         self._times = times or WebhookTimes()
         self._server = AdmissionServer(place.port)
         self._stop = threading.Event()
-        self._serves: ServingCertificate | None = None
-        self._comes: ServingCertificate | None = None
-        """The certificate to serve from the next look on."""
-        self._said = ""
+        self._served: ServingCertificate | None = None
+        self._next: ServingCertificate | None = None
+        """The certificate to serve after the next look."""
+        self._logged = ""
         self._worker = periodic("webhook", self._step, clock, self._stop)
 
     def unready(self) -> str:
-        """Why it must not be called yet; empty as soon as it serves a trusted certificate."""
-        return "" if self._serves else self._said or "there is no certificate yet"
+        """Why the webhook must not be called yet; empty once it serves a trusted certificate."""
+        return "" if self._served else self._logged or "there is no certificate yet"
 
     @property
     def port(self) -> int:
-        """The port that it listens on; 0 before it does."""
+        """The port that the server listens on; 0 before it does."""
         return self._server.port
 
     def start(self) -> None:
-        """Look at the Secret from now on; serve as soon as there is a certificate that is trusted."""
+        """Start looking at the Secret; serve once there is a trusted certificate."""
         self._worker.start()
 
     def close(self, stopping_since: float) -> None:
-        """End it, `last_calls_seconds` after the process was told to stop (on the clock's monotonic time)."""
+        """Close the server `last_calls_seconds` after `stopping_since` (monotonic seconds)."""
         self._stop.set()
         self._worker.join()
         self._server.drain()
-        if self._serves:
+        if self._served:
             left = stopping_since + self._times.last_calls_seconds - self._clock.monotonic()
             self._clock.wait(threading.Event(), max(0.0, left))
         self._server.close()
@@ -98,15 +98,15 @@ class Webhook:
         try:
             self.look()
         except (KubeError, OSError, ValueError) as error:
-            self._say(f"{type(error).__name__}: {error}")
-        except Exception:  # noqa: BLE001 - what serves goes on serving; the trace is logged
+            self._log_failure(f"{type(error).__name__}: {error}")
+        except Exception:  # noqa: BLE001 - serving continues; the trace is logged
             _log.exception("Webhook certificate cannot be looked after; trying again")
         else:
-            self._said = ""
-        return self._times.look_seconds if self._serves else self._times.first_look_seconds
+            self._logged = ""
+        return self._times.look_seconds if self._served else self._times.first_look_seconds
 
     def look(self) -> None:
-        """Bring certificate, trust and server one step further.
+        """Take the next step: renew the certificate, have it trusted, serve it.
 
         Raises KubeError, OSError when the port is taken, ValueError when the certificate cannot be used.
         """
@@ -118,11 +118,11 @@ class Webhook:
             return
         if mended := write_trust(self._kube, held.authorities):
             _log.info("Webhook certificate is trusted", configurations=mended)
-        if held != self._serves and (self._serves is None or held == self._comes):
+        if held != self._served and (self._served is None or held == self._next):
             self._server.use(held)
-            self._serves = held
+            self._served = held
             _log.info("Serves admission", port=self._server.port, until=held.ends_at.isoformat())
-        self._comes = held
+        self._next = held
 
     def _secret(self) -> dict[str, Any]:
         try:
@@ -135,7 +135,7 @@ class Webhook:
     def _renew(
         self, document: dict[str, Any], held: ServingCertificate | None, reason: str
     ) -> ServingCertificate | None:
-        """The new certificate; None when another replica was first: the next look finds that one."""
+        """Issue and store a certificate; None when another replica was first: the next look reads that one."""
         made = issue(self._names, self._clock.now(), held)
         patch = {"metadata": {"resourceVersion": document["metadata"]["resourceVersion"]}, "data": to_secret(made)}
         try:
@@ -145,7 +145,7 @@ class Webhook:
         _log.info("Webhook certificate made", because=reason, until=made.ends_at.isoformat())
         return made
 
-    def _say(self, text: str) -> None:
-        if text != self._said:
+    def _log_failure(self, text: str) -> None:
+        if text != self._logged:
             _log.warning("Webhook certificate cannot be used; trying again", secret=self._place.secret, error=text)
-        self._said = text
+        self._logged = text
