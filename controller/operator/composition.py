@@ -61,14 +61,14 @@ from controller.telemetry.measured_cloud import MeasuredCloud
 from controller.webhook.serving import WebhookTimes
 
 STOP_SECONDS = 20.0
-"""For actions at hand. Kubernetes gives 30 s by default; the lease and the events need a moment too."""
+"""For running passes. Kubernetes allows 30 s by default, in which lease and events must be handled too."""
 
 _log = structlog.get_logger("operator")
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTimes:
-    """Durations that no setting names, together, so that tests and simulations can compress them."""
+    """Durations that are not settings, in one value, so that tests and simulations can compress them."""
 
     launch: LaunchTimes = field(default_factory=LaunchTimes)
     termination: TerminationTimes = field(default_factory=TerminationTimes)
@@ -80,12 +80,12 @@ class OperatorTimes:
     webhook: WebhookTimes = field(default_factory=WebhookTimes)
     configuration: ConfigurationTimes = field(default_factory=ConfigurationTimes)
     settle_seconds: float = 0.05
-    """Between two passes of a loop that pods wait for; ten times as long for the others."""
+    """Least time between two passes of a loop that pods wait for; ten times as long for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What an operator stands on. With another clock, `executors` and `run`, one thread drives it in virtual time."""
+    """What an operator runs on. With other `clock`, `executors` and `run`, one thread drives it in virtual time."""
 
     kube: KubeClient
     cloud: CloudProvider
@@ -97,20 +97,20 @@ class Edges:
 
 
 class Runs(Enum):
-    """When a loop runs, and how soon a change wakes it again."""
+    """When a loop runs, and how soon a change wakes it."""
 
-    STANDBY = "on every replica, so that a new leader has its answers ready"
+    STANDBY = "on every replica, so that a new leader has the results ready"
     LEADING = "on the leader"
-    PODS_WAIT = "on the leader, and ten times as often as others while the cluster changes: pods wait for it"
+    PODS_WAIT = "on the leader, woken ten times as soon as the others: pods wait for it"
 
 
 class Operator:
-    """Cluster state and loops of one process."""
+    """The cluster state and the loops of one process."""
 
     def __init__(
         self, settings: Settings, edges: Edges, *, namespace: str = "", times: OperatorTimes | None = None
     ) -> None:
-        """Learned memory and the ledger are kept in ConfigMaps of `namespace`; without one, not at all."""
+        """Learned memory and the ledger are stored in ConfigMaps of `namespace`; without one, they are not stored."""
         self._edges, self._times = edges, times or OperatorTimes()
         self._recorder, self._clock = edges.ledger.recorder, edges.clock
         self._series, self._leads = ClusterSeries(), False
@@ -185,7 +185,7 @@ class Operator:
         )
 
     def checks(self, health: Health) -> None:
-        """Let the probes ask whether every loop moves, and whether the caches are synced."""
+        """Add the probes' checks: every loop makes progress, and the caches are synced."""
         health.add_live("cluster-state", lambda: self.informers.stuck)
         for loop in (*self._standing, *self._acting):
             health.add_live(loop.name, loop.stuck)
@@ -195,11 +195,11 @@ class Operator:
         return "" if self.informers.snapshot().synced else "not every watch has delivered its first list yet"
 
     def tune(self, settings: Settings) -> None:
-        """Act under these settings from each loop's next pass on, as far as they are live (settings.LIVE)."""
+        """Apply these settings from each loop's next pass on. Only live ones may differ (settings.LIVE)."""
         self._context.settings.current = settings
 
     def watch(self) -> None:
-        """Start the watches and the reading of types and prices: a process that stands by has all of it ready."""
+        """Start the watches and the loops that also run on standby."""
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 0})
         self.informers.start()
         for loop in self._standing:
@@ -210,14 +210,14 @@ class Operator:
         return self._leads
 
     def start_leading(self, *, after_crash: bool = False) -> None:
-        """Start the loops that act. `after_crash`: another process may have launched what EC2 does not show yet."""
+        """Start all loops. `after_crash`: an earlier process may have launched what EC2 does not list yet."""
         if after_crash:
             self._garbage.wait_until_visible()
         self._recorder.replace(metrics.LEADER, {(LEASE_NAME,): 1})
         loops: dict[tuple[str, ...], float] = {(loop.name,): 1.0 for loop in (*self._standing, *self._acting)}
         self._recorder.replace(metrics.ACTIVE_WORKERS, loops)
         self._recorder.replace(metrics.MOST_WORKERS, loops)
-        for check in metrics.CONSISTENCY_CHECKS:  # an increase is seen from a zero on: the first error counts, too
+        for check in metrics.CONSISTENCY_CHECKS:  # an alert sees an increase only from an existing series
             self._recorder.count(metrics.CONSISTENCY_ERRORS, check, amount=0.0)
         self._leads = True
         self.events.start()
@@ -229,11 +229,11 @@ class Operator:
         return snapshot, self._context.catalogs.view(snapshot).types
 
     def cluster_series(self) -> bytes:
-        """Series about nodes, pods and Provisioners, from the leader alone: two replicas would double every sum."""
+        """Series about nodes, pods and Provisioners, from the leader alone: with more replicas, sums would double."""
         return self._series.render(self.informers.snapshot()) if self._leads else b""
 
     def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
-        """End everything after `stop` was set; False when some action at hand did not end in time."""
+        """Stop everything after `stop` was set; return False when a pass did not end in time."""
         deadline = self._clock.monotonic() + timeout_seconds
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
         self._edges.executors.close()

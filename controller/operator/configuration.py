@@ -1,8 +1,8 @@
 """Follow the ConfigMaps of settings and of log levels.
 
-A live setting holds at once. For the others the process exits after a while, so that its Deployment restarts it: the
-leader later than the others, so that not all are down at the same time. Settings that break a rule are refused with
-every key and remedy, in the log, in an event on the ConfigMap and in a metric, and the last good settings hold.
+A live setting is applied at once. For the others the process exits after a while, to be restarted by its Deployment:
+the leader later than the others, so that not all are down at the same time. Invalid settings are refused with every key
+and remedy, in the log, in an event on the ConfigMap and in a metric, and the last valid settings stay in effect.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from controller.telemetry.structured_logging import set_levels
 
 LEVEL_PREFIX: Final = "loglevel."
 EVERYTHING: Final = "controller"
-"""The component that stands for all that are not named."""
+"""The component that stands for all others."""
 ZAP_CONFIG: Final = "zap-logger-config"
-"""Karpenter v0.27's key for a JSON document, of which `level` may change while the process runs."""
+"""Karpenter v0.27's key for a JSON document, whose `level` may change while the process runs."""
 
 REFUSED: Final = "Configuration refused; the last good one holds"
 
@@ -40,14 +40,15 @@ _log = structlog.get_logger("configuration")
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationTimes:
-    """`restart_seconds`: how long settings that need a restart must be unchanged; twice that for the leader."""
+    """`look_seconds`: between two reads. `restart_seconds`: how long settings that need a restart must be unchanged;
+    twice that for the leader."""
 
     look_seconds: float = 10.0
     restart_seconds: float = 60.0
 
 
 def log_levels(data: Mapping[str, str], otherwise: str) -> dict[str, str]:
-    """Log level by component from `config-logging`; "" is for all that are not named.
+    """Log level by component from `config-logging`; "" stands for all others.
 
     `loglevel.COMPONENT` names a logger of ours (`webhook`, `provisioning`, …), `loglevel.controller` all others.
     Raises ValidationError with all problems.
@@ -84,7 +85,7 @@ def _check(report: Report, path: str, level: str) -> None:
 
 
 class Configuration:
-    """One worker reads both ConfigMaps periodically."""
+    """Read both ConfigMaps periodically."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Configuration:
         times: ConfigurationTimes | None = None,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`level` is the log level where the ConfigMap has none; `stop` is set for a restart."""
+        """`level`: log level where the ConfigMap has none. `stop` is set for a restart."""
         self._kube = kube
         self._namespace, self._logging_name, self._level = namespace, logging_name, level
         self._clock = clock
@@ -112,12 +113,12 @@ class Configuration:
         self._refused: dict[str, bool] = {}
         self._uids: dict[str, str] = {}
         self._pending_restart: tuple[Settings, float] | None = None
-        """Settings that need a restart, and since when (monotonic) they are in the ConfigMap."""
+        """Settings that need a restart, and since when they are in the ConfigMap (monotonic seconds)."""
         self._logged: dict[str, str] = {}
         self._levels: dict[str, str] | None = None
 
     def start(self) -> None:
-        """Follow log levels from now on, and settings once `follow` has told those that hold."""
+        """Start following log levels, and settings once `follow` was called."""
         periodic("configuration", self.look, self._clock, self._stop).start()
 
     def follow(
@@ -127,18 +128,18 @@ class Configuration:
         leads: Callable[[], bool],
         events: EventRecorder | None = None,
     ) -> None:
-        """Give changes of the live part of `settings` to `adopt` from now on. `leads`: whether this process leads; only
+        """Follow changes of `settings`; their live part is passed to `adopt`. `leads`: whether this process leads; only
         the leader publishes an event about refused settings."""
         self._adopt, self._leads, self._events = adopt, leads, events
         self._settings = settings
 
     def look(self) -> float:
-        """Read both ConfigMaps; seconds until the next look. A failure is logged once, and tried again."""
+        """Read both ConfigMaps; return the seconds until the next read. A failure is logged once, and retried."""
         for name, take in ((self._logging_name, self._take_levels), (CONFIG_MAP, self._take_settings)):
             try:
                 take(name)
             except NotFoundError:
-                self._accept(name)  # no log levels are configured, or the settings are being replaced
+                self._accept(name)  # no log levels are configured, or the ConfigMap is being replaced
             except ValidationError as error:
                 self._refuse(name, [str(problem) for problem in error.problems])
             except KubeError as error:

@@ -1,8 +1,8 @@
 """The process's own options: flags and environment, by Karpenter v0.27's names and with its defaults.
 
-Where v0.27 takes a value that it cannot read for its default, in silence, we refuse it with a remedy; and a variable of
-v0.27's that has no effect here is reported, with what to use instead. Nothing here reads the environment: mappings come
-in, frozen values go out.
+Where v0.27 silently replaces an unreadable value by the default, it is refused here with a remedy; a variable of
+v0.27's that has no effect here is reported, with what to use instead. Nothing here reads the environment: mappings in,
+frozen values out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WITHOUT_EFFECT: Final = {
     "METRICS_PROMETHEUS_PORT": "all metrics are on METRICS_PORT",
     "PROFILING_PORT": "with ENABLE_PROFILING, /debug/stacks is on METRICS_PORT",
 }
-"""Read by v0.27 too, through the library that it is built on."""
+"""Variables that v0.27 reads through the library that it is built on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Without the dashes in front."""
+        """The flag, without leading dashes."""
         return self.variable.lower().replace("_", "-")
 
 
@@ -96,9 +96,9 @@ class Options:
 
     @classmethod
     def parse(cls, environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Options:
-        """From the environment and flags (by name, without dashes in front). Other variables are not looked at.
+        """Parse the environment and flags (by name, without leading dashes). Other variables are ignored.
 
-        Raises ValidationError with all problems: a value that cannot be read never becomes the default in silence.
+        Raises ValidationError with all problems: an unreadable value is never replaced by the default.
         """
         report = Report()
         given = dict(flags or {})
@@ -122,5 +122,5 @@ class Options:
 
 
 def without_effect(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables of Karpenter v0.27 that are set and do nothing here, and what to use instead."""
+    """Variables of Karpenter v0.27 that are set but have no effect here, and what to use instead."""
     return {name: why for name, why in _WITHOUT_EFFECT.items() if name in environment}

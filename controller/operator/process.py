@@ -1,7 +1,7 @@
 """The process: wait for settings, make clients, serve probes and metrics, take the lease, handle signals.
 
-Start-up waits for the API server and AWS, and logs that once. A lost lease ends the process at once, as another may act
-already (invariant 7). SIGTERM lets every loop finish its current action.
+Start-up waits for the API server and AWS, and logs that once. A lost lease ends the process at once, because another
+one may lead already (invariant 7). After SIGTERM every loop finishes its current action.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from controller.telemetry.open_ports import Serving
 from controller.webhook.serving import Place, Webhook
 
 LEAST_CONNECTIONS = 64
-"""Connections kept open to the API server, at least: one a watch and a loop."""
+"""Least size of the pool of connections to the API server: one per watch and loop."""
 EXIT_SECONDS = 28.0
-"""After SIGTERM; then the process exits, whatever still runs."""
+"""Time after SIGTERM at which the process exits, even if something still runs."""
 
 _log = structlog.get_logger("operator")
 
 
 def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: OperatorTimes | None = None) -> int:
-    """Run until SIGTERM, SIGINT, or settings that need a restart; the exit code.
+    """Run until SIGTERM, SIGINT, or settings that need a restart; return the exit code.
 
     `level`: the log level where the ConfigMap of log levels has none.
 
-    Raises what waiting would not mend: ValidationError for bad settings, for a port that is taken and without any
+    Raises errors that waiting would not cure: ValidationError for invalid settings, for a port in use and without a
     Kubernetes configuration, and CloudUnauthorizedError without a region.
     """
     collect_seldom()
@@ -118,16 +118,16 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
 
 
 def connection(options: Options, kubeconfig: str) -> Connection:
-    """Connect to the API server, with as many connections as a burst may have requests; see `connect`."""
+    """Connect to the API server, with a pool as large as a burst of requests; see `connect`."""
     return connect(kubeconfig, pool_size=max(LEAST_CONNECTIONS, options.kube_client_burst))
 
 
 def serve_webhook(
     options: Options, kube: KubeClient, clock: Clock, times: OperatorTimes, health: Health
 ) -> Webhook | None:
-    """Serve admission on every replica, before anything that start-up waits for; None where it is disabled.
+    """Serve admission on every replica, before start-up waits for anything; None where it is disabled.
 
-    A replica is not ready before its webhook answers: whoever waits for the Deployment may then apply Provisioners.
+    A replica is not ready before its webhook answers: once the Deployment is ready, Provisioners can be applied.
     """
     if options.disable_webhook or not options.karpenter_service:
         because = "DISABLE_WEBHOOK is set" if options.disable_webhook else "KARPENTER_SERVICE is not set"
@@ -141,7 +141,7 @@ def serve_webhook(
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    """Let SIGTERM and SIGINT set `stop`, and end the process in time even if a call to AWS hangs in its retries."""
+    """Set `stop` on SIGTERM and SIGINT, and exit in time even if a call to AWS hangs in its retries."""
 
     def handle(*_: object) -> None:
         if not stop.is_set():
@@ -164,7 +164,7 @@ def make_provider(
 
 
 def check(provider: CloudProvider) -> None:
-    """Log which permissions are missing. The process goes on: existing nodes need it all the same.
+    """Log which permissions are missing. The process continues: existing nodes need it all the same.
 
     Raises CloudErrors when AWS does not answer.
     """
@@ -175,7 +175,7 @@ def check(provider: CloudProvider) -> None:
 
 
 def _dns_ip(kube: KubeClient) -> str:
-    """The ClusterIP of kube-dns; empty when it is not known: nodes then use their own default."""
+    """The ClusterIP of kube-dns; empty when it is unknown: nodes then use their default."""
     try:
         address = kube.get(SERVICES, "kube-dns", "kube-system").get("spec", {}).get("clusterIP", "")
     except KubeError as error:
@@ -198,6 +198,6 @@ def wait_for_lease(
 
 
 def _end_at_once(because: str) -> None:
-    """Exit without cleaning up: the next process finds and finishes what is half done."""
+    """Exit without cleaning up: the next process resumes unfinished work."""
     _log.error("Exits at once", because=because)
     os._exit(1)

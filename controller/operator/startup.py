@@ -1,4 +1,4 @@
-"""Wait at start-up for what does not answer yet, and log that once."""
+"""Wait at start-up for the API server, the settings and AWS, and log that once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from controller.settings import CONFIG_MAP, Settings
 T = TypeVar("T")
 
 SETTINGS_POLL_SECONDS = 0.5
-"""Between two looks for the ConfigMap, as in Karpenter v0.27."""
+"""Between two reads of the ConfigMap, as in Karpenter v0.27."""
 
 _log = structlog.get_logger("startup")
 
 
 def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: threading.Event) -> Settings | None:
-    """The settings, once their ConfigMap exists; None when `stop` is set before. Raises ValidationError."""
+    """Wait for the settings' ConfigMap and parse it; None when `stop` is set before. Raises ValidationError."""
     logged = False
     while not stop.is_set():
         document = wait_for_answer(lambda: read_config_map(kube, namespace, CONFIG_MAP), "Kubernetes", clock, stop)
