@@ -7,7 +7,7 @@ their reason, and the rest is solved without them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from controller.core.api.pod import Pod
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, UnplacedPod
@@ -41,9 +41,11 @@ def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPl
 
 @dataclass(slots=True)
 class _Search:
+    """Bisects the pods. `spent`: solves so far."""
+
     problem: SchedulingProblem
     solve: Solve
-    spent: int = field(default=0)
+    spent: int = 0
 
     def bad(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
         """The pods among these on which the solver raises."""

@@ -44,6 +44,7 @@ class Question:
 
 
 def _slot(name: str) -> str:
+    """Why no new node has the slot."""
     kind, _, what = name.partition(":")
     if kind == "port":
         protocol, number, _ = what.split("/", 2)
@@ -61,32 +62,26 @@ def topology_reason(rules: Iterable[UnitRule], partners: Callable[[TopologyGroup
 
 
 def _rule(rule: UnitRule) -> str:
+    """What one rule allows; empty for spread and anti-affinity over hosts, which a new node always meets."""
     group, key = rule.group, rule.group.key
-    held = ", ".join(f"{domain}: {count}" for domain, count in sorted(group.max_matched.items()) if count > 0)
-    if rule.host:
-        held = f"{sum(count > 0 for count in group.max_matched.values())} nodes"
+    counts = {domain: count for domain, count in sorted(group.max_matched.items()) if count > 0}
+    held = f"{len(counts)} nodes" if rule.host else _some([f"{domain}: {count}" for domain, count in counts.items()])
     if key.kind is RuleKind.AFFINITY:
         if group.has_matched:
-            where = f"where matching pods stand ({_short(held)})"
-            return f"its pod affinity over {key.key} allows only {where}, and there is no room"
+            return (
+                f"its pod affinity over {key.key} allows only where matching pods stand ({held}), and there is no room"
+            )
         return f"its pod affinity over {key.key} finds no matching pod anywhere; start the pods it must stand beside"
-    if key.kind is RuleKind.ANTI_AFFINITY:
-        if rule.host:
-            return ""
-        return f"its pod anti-affinity over {key.key} rules out domains with matching pods ({_short(held)})"
     if rule.host:
         return ""
+    if key.kind is RuleKind.ANTI_AFFINITY:
+        return f"its pod anti-affinity over {key.key} rules out domains with matching pods ({held})"
     empty = ", ".join(sorted(d for d in group.domains if not group.min_matched.get(d, 0)))
     return (
-        f"its topology spread over {key.key} (maxSkew {key.max_skew}) counts {_short(held) or 'nothing yet'}"
+        f"its topology spread over {key.key} (maxSkew {key.max_skew}) counts {held or 'nothing yet'}"
         + (f", and 0 in {empty}" if empty else "")
-        + "; where the least is cannot take it; raise maxSkew, or let it go there"
+        + "; the domain with the fewest cannot take it; raise maxSkew, or let it run there"
     )
-
-
-def _short(text: str) -> str:
-    parts = text.split(", ")
-    return text if len(parts) <= SHOWN else ", ".join(parts[:SHOWN]) + f" and {len(parts) - SHOWN} more"
 
 
 class Reasons:
@@ -105,7 +100,7 @@ class Reasons:
         parts = [topology] if topology else []
         for index, pool in enumerate(self.catalog.pools):
             why = self._pool(index, question) or (
-                "" if topology else "its nodes would do, but topology leaves no place"
+                "" if topology else "its nodes fit, but topology rules allow none of them"
             )
             parts.extend([f"Provisioner {pool.provisioner.name}: {why}"] if why else [])
         parts.extend(f"Provisioner {name} is not used: {why}" for name, why in sorted(skipped.items()))

@@ -1,4 +1,4 @@
-"""The lower bound: what it is by hand. That no plan undercuts it, `plans.judged` checks of every plan of every test."""
+"""The lower bound against values computed by hand; `plans.judged` asserts for every plan that it is not undercut."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_duals_are_what_one_more_pod_costs() -> None:
 
 
 def test_two_shapes_of_pods_share_a_node_that_suits_neither() -> None:
-    """Two of 1 cpu and 5 GiB beside two of 1 cpu and 1 GiB: full in both, where either alone would waste one."""
+    """Two pods of 1 cpu and 5 GiB with two of 1 cpu and 1 GiB fill a node; either kind alone would waste a resource."""
     kind = instance_type(name="m5.xlarge", cpu=4, memory="12Gi", price=0.2, capacity_types=(keys.ON_DEMAND,))
     pods = [
         *pending_pods(2, requests={"cpu": "1", "memory": "5Gi"}),
@@ -70,8 +70,7 @@ def test_free_room_on_nodes_that_exist_costs_nothing() -> None:
 
 
 def test_nodes_taken_together_lend_each_other_nothing_that_they_are_short_of() -> None:
-    """Forty nodes are more than are bins of their own: what the cpu of the one half and the memory of the other would
-    hold together is not there, 1.2 and 1.1 pods a node are."""
+    """Forty nodes are grouped: half have memory for 1.2 pods each, half have cpu for 1.1; sums must not mix them."""
     lopsided = [
         state_node(node=node(name=f"{cpu}-{n}", allocatable={"cpu": cpu, "memory": memory, "pods": "9"}))
         for n in range(20)
@@ -156,7 +155,7 @@ def test_no_pods_cost_nothing() -> None:
 
 
 def test_every_plan_of_a_test_is_held_against_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound above the price of a sound plan, or one that takes a pod that was placed for lost, fails the test."""
+    """A bound above the plan's price, or one that counts a placed pod as unplaced, fails the test."""
     posed = problem(pending=pending_pods(3, requests={"cpu": "1"}), catalog=[SMALL])
     plan = solved(posed)
     for wrong in (Bound(plan.price_per_hour + 0.01, 0.0), Bound(0.0, 1.0)):

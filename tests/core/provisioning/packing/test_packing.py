@@ -1,4 +1,4 @@
-"""First plans, and the small plans that refinement makes of them: mixed nodes, limits, capacity types."""
+"""First plans, and small refined ones: pods of different shapes on one node, limits, capacity types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.factories import (
 
 
 def test_filling_mixes_shapes_where_packing_class_by_class_wastes() -> None:
-    """Pods heavy in cpu and pods heavy in memory fill one kind of node together."""
+    """Pods that need much cpu and pods that need much memory fill nodes of one type together."""
     pods = [
         *pending_pods(40, requests={"cpu": "3", "memory": "2Gi"}),
         *pending_pods(40, requests={"cpu": "1", "memory": "12Gi"}),
@@ -76,7 +76,7 @@ def test_limits_that_are_too_small_go_to_as_many_pods_as_they_can() -> None:
 
 
 def test_limits_on_one_resource_are_not_wasted_for_want_of_another() -> None:
-    """Pods that want memory, under a limit on cpus: the type with more of it holds more."""
+    """Pods that need memory, under a limit on cpu: the type with more memory per cpu holds more of them."""
     catalog = [
         instance_type(name="c6g.xlarge", cpu=4, memory="8Gi", price=0.10, capacity_types=(keys.ON_DEMAND,)),
         instance_type(name="r6g.xlarge", cpu=4, memory="32Gi", price=0.14, capacity_types=(keys.ON_DEMAND,)),
@@ -88,7 +88,7 @@ def test_limits_on_one_resource_are_not_wasted_for_want_of_another() -> None:
 
 
 def test_limits_go_first_to_the_pods_that_take_least_of_what_is_limited() -> None:
-    """A limit on cpus: pods of much memory and little cpu take less of it than pods of one cpu and little memory."""
+    """Under a limit on cpu, pods with little cpu and much memory come before pods with one cpu and little memory."""
     pool = provisioner(limits={"cpu": "4"})
     kind = instance_type(name="r5.xlarge", cpu=4, memory="32Gi", price=0.2, capacity_types=(keys.ON_DEMAND,))
     lean = pending_pods(6, requests={"cpu": "250m", "memory": "4Gi"})

@@ -1,4 +1,4 @@
-"""A pod on which the solver fails is left out, and said; the others get their nodes."""
+"""A pod on which the solver raises is left out with a reason; the others are placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every plan, on clusters that hypothesis makes up.
+"""Properties of every plan, on clusters that hypothesis draws.
 
 `pytest tests/core/provisioning/solver/test_properties.py --hypothesis-profile=heavy` looks harder (CONTRIBUTING.md).
 """
@@ -46,20 +46,20 @@ def test_every_plan_is_sound_loses_no_pod_and_says_why_whatever_rules_meet(posed
 @QUICK
 @given(clusters(rules=EVERY_RULE - {"wishes", "volumes"}))
 def test_the_reference_s_own_placement_is_sound(posed: SchedulingProblem) -> None:
-    """Or else the reference, and not the solver, would be wrong where they differ."""
+    """Otherwise the reference would be wrong where it differs from the solver."""
     plan = Reference(posed).plan()
     violations = [str(v) for v in audit(plan, posed) if "it would be launched for no pod" not in str(v)]
     assert violations == []
 
 
 def agrees(posed: SchedulingProblem) -> bool:
-    """Whether the solver places the very pods that the reference places."""
+    """Whether the solver places exactly the pods that the reference places."""
     left = {unplaced.pod for unplaced in solved(posed).unplaced}
     return {pod.key for pod in posed.pending} - left == Reference(posed).placed()
 
 
 def without_nodes(posed: SchedulingProblem) -> SchedulingProblem:
-    """The same on an empty cluster: the last place on a node that stands is anybody's, new nodes there are enough."""
+    """The same without existing nodes, whose room pods compete for; new nodes are unlimited."""
     return replace(posed, nodes=(), snapshot=replace(posed.snapshot, nodes=FrozenMap()))
 
 
@@ -114,7 +114,7 @@ def test_the_order_of_objects_changes_nothing(posed: SchedulingProblem, seed: in
 
 
 def narrowing(chance: random.Random) -> SchedulingProblem:
-    """Deployments that may use some offerings alone, whose prices differ: who shares a node makes it dear or not."""
+    """Deployments restricted to offerings of different prices, so that a pod that joins a node may make it dearer."""
     kinds, selectors = (keys.ON_DEMAND, keys.SPOT), [{}, {keys.CAPACITY_TYPE: keys.ON_DEMAND}, {keys.ZONE: ZONES[0]}]
     pods: list[Pod] = []
     for number in range(chance.randint(3, 8)):
