@@ -16,7 +16,7 @@ from controller.core.scheduling.requirements import Requirements
 class CompiledCatalog:
     """An option table (T node options, K offering keys) with one batch's resources (R columns of `space`) and daemons.
 
-    An option of which a daemon runs on some offerings alone is split, so that overhead is exact. Attributes and methods
+    An option of which a daemon runs on only some offerings is split, so that overhead is exact. Attributes and methods
     of the table are those of `OptionTable`. capacity, overhead, allocatable: R x T, of an empty node; overhead is what
     its daemons request, allocatable = the type's allocatable + slots - overhead.
     """

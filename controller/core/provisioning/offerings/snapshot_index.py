@@ -1,7 +1,7 @@
 """Indices over one snapshot's nodes and running pods, computed once and shared by many solves.
 
 Consolidation simulates the removal of one node after the other, and each simulation needs free resources, pods with
-anti-affinity and pods by labels. These depend on the snapshot alone, so plans are the same whether an index is shared
+anti-affinity and pods by labels. These depend only on the snapshot, so plans are the same whether an index is shared
 or built anew. Arrays have one entry for each of the C nodes, in the order of `nodes` (sorted by name).
 """
 
@@ -40,7 +40,7 @@ class SnapshotIndex:
     """Computed on first use. Everything in it is shared: do not change it."""
 
     def __init__(self, snapshot: Snapshot, tables: TableCache | None = None) -> None:
-        """`tables`: compiled catalogs, shared with solves on other snapshots; None: for this index alone."""
+        """`tables`: compiled catalogs, shared with solves on other snapshots; None: for this index only."""
         self.snapshot = snapshot
         self.tables = TableCache() if tables is None else tables
         self.nodes: tuple[StateNode, ...] = tuple(sorted(snapshot.nodes.values(), key=lambda node: node.name))

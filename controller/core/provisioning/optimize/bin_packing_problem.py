@@ -183,7 +183,7 @@ class BinPackingProblem:
         return number
 
     def _add_colocated(self, held: list[tuple[Item, int]]) -> None:
-        """Add all units of a new node that must stay together, as one unit; it goes to new nodes alone."""
+        """Add all units of a new node that must stay together, as one unit, which only new nodes let in."""
         masks = [item.mask for item, _ in held]
         signature = 0
         for mask in masks:

@@ -148,7 +148,7 @@ class _ColumnGeneration:
         self.domain = _joint_domains(problem)
         priced = problem.price[np.isfinite(problem.price)]
         self.penalty = 100.0 * float(priced.max(initial=1.0))
-        """$/hour of a pod left out: dearer than any bin, so that all that can be placed is."""
+        """$/hour of a pod left out: more than any bin costs, so that all that can be placed is."""
         self.chosen: set[int] = set()
 
     def solve(self, rounds: int, start: Ints | None) -> Cover:

@@ -77,7 +77,7 @@ class ItemArrays:
         return len(self.requests)
 
     def some(self, which: Ints) -> ItemArrays:
-        """These item types alone."""
+        """Select these item types."""
         return ItemArrays(
             self.requests[which],
             self.dense,
@@ -128,7 +128,7 @@ class Supply:
 
     @classmethod
     def of(cls, items: ItemArrays, which: Ints, counts: Floats, worth: Floats) -> Supply:
-        """The supply of these item types alone; `counts` and `worth` are over all of them."""
+        """Select these item types; `counts` and `worth` are over all of them."""
         return cls(items.some(which), counts[which], worth[which])
 
 
@@ -205,7 +205,7 @@ class _Filling:
             self.free[rows[:, None], self.items.host_columns[pick]] -= self.items.host_takes[pick] * number[:, None]
 
     def _compact(self, rows: Ints, columns: Ints) -> None:
-        """Keep these bins and item types alone."""
+        """Keep only these bins and item types."""
         self.items, self.columns, self.rows = self.items.some(columns), self.columns[columns], self.rows[rows]
         self.free, self.prices, self.inverse = self.free[rows], self.prices[rows], self.inverse[rows]
         kept = np.ix_(rows, columns)

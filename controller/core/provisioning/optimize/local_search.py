@@ -2,7 +2,7 @@
 
 A bin's waste is its price less the worth of its units, by the dual prices of the linear program over all units; bins
 with more waste are emptied more often. The emptied units first fill gaps in the bins that stay, then new bins, by
-worths that are perturbed each round. The incumbent may be slightly dearer than the best packing, to leave local optima;
+worths that are perturbed each round. The incumbent may cost slightly more than the best packing, to leave local optima;
 the best packing is returned. A fixed quasi-random sequence takes the place of random numbers.
 """
 
@@ -26,7 +26,7 @@ PARTNERS = (2, 4, 1, 6, 3, 8)
 IN_VAIN = 10
 """The search ends after this many rounds per bin without a better packing."""
 WORSE = 0.002
-"""Part of its price by which the incumbent may be dearer than the best packing."""
+"""Part of its price by which the incumbent may cost more than the best packing."""
 PERTURBATION = 0.2
 """Width of the perturbation of worths."""
 GAPS = 6

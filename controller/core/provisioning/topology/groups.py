@@ -60,7 +60,7 @@ class TopologyGroup:
     """One topology rule, with pods counted per domain.
 
     max_matched, min_matched: bounds on the matched pods; a planned pod whose node may or may not pass the group's node
-    filter counts in `max_matched` alone. unconstrained: those of `max_matched` that are planned and that no rule binds:
+    filter counts only in `max_matched`. unconstrained: those of `max_matched` that are planned and that no rule binds:
     kube-scheduler may bind them after all others. owners: pods that have the rule (anti-affinity: as a required term,
     since only these repel).
     """

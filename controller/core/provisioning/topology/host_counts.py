@@ -60,8 +60,8 @@ class HostCounts:
         if key.kind is RuleKind.ANTI_AFFINITY:
             if not rule.obeys:
                 return owners == 0 if rule.matched else None
-            nobody = matched == 0 if rule.matched <= 1 else np.zeros(len(matched), dtype=np.bool_)
-            return nobody & (owners == 0) if rule.matched else nobody
+            unmatched = matched == 0 if rule.matched <= 1 else np.zeros(len(matched), dtype=np.bool_)
+            return unmatched & (owners == 0) if rule.matched else unmatched
         if not self._limits(rule):
             return None
         within = self._binding(rule, rows) <= key.max_skew - rule.matched
