@@ -114,7 +114,7 @@ def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
 def _removal(
     cluster: ClusterView, candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float
 ) -> Iterator[str]:
-    gate = Gate(cluster.snapshot, now)
+    gate = Gate(cluster.snapshot, now, cluster.settings.disruption_budgets)
     refusal = gate.refusal(candidate)
     yield f"gate: blocked: {refusal.reason}" if refusal else "gate: nothing blocks its removal"
     empty = verdict(candidate.node, candidate.provisioner, now)
@@ -127,7 +127,7 @@ def _removal(
     else:
         yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
     yield f"drift: {_drift(cluster, candidate)}"
-    yield f"consolidation: {_consolidation(candidate, everyone, simulator, now)}"
+    yield f"consolidation: {_consolidation(candidate, everyone, simulator, gate)}"
 
 
 def _drift(cluster: ClusterView, candidate: Candidate) -> str:
@@ -141,17 +141,17 @@ def _drift(cluster: ClusterView, candidate: Candidate) -> str:
     return reason or "none by Provisioner and template (the AMI is not checked here)"
 
 
-def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float) -> str:
+def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, gate: Gate) -> str:
     if not candidate.provisioner.disruption.consolidation:
         return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
     if not consolidation_search.consolidatable(candidate):
         return f"annotation {V1ALPHA5.keys.do_not_consolidate} is set"
     if (why := needed(simulator.snapshot).get(candidate.name)) is not None:
         return why
-    moved = resting(simulator.snapshot, now)
+    moved = resting(simulator.snapshot, gate.now)
     if any(workload(pod) in moved for pod in candidate.pods):
         return "its workloads rest after a recent move"
-    search = consolidation_search.judge([candidate], everyone, simulator, Gate(simulator.snapshot, now))
+    search = consolidation_search.judge([candidate], everyone, simulator, gate)
     for command in search.commands:
         return f"removes it: {command.text()}"
     return "; ".join(reason for _, reason in search.kept) or "no saving"

@@ -105,5 +105,5 @@ def _limits(cluster: ClusterView, provisioner: Provisioner, now: float) -> Itera
 def _budgets(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[str]:
     nodes = sum(node.provisioner_name == provisioner.name for node in cluster.snapshot.nodes.values())
     for reason in REASONS:
-        allowed = allowance(provisioner, reason, nodes, now)
+        allowed = allowance(provisioner, reason, nodes, now, cluster.settings.disruption_budgets)
         yield f"{reason}: {allowed.nodes} of {nodes} ({allowed.because})"

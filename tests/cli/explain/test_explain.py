@@ -111,3 +111,16 @@ def test_for_people_there_are_no_colours_in_a_pipe(run: Run, kubeconfig: str) ->
     assert "\x1b[" not in explained().stdout
     assert f"Node {OURS}: belongs to Provisioner default" in explained().stdout
     assert "Types and prices of us-east-1" in explained().stdout
+
+
+def test_the_disruption_budgets_of_the_settings_count(ask: Any, kubeconfig: str) -> None:
+    kube, name = KubeClient(connect(kubeconfig)), "karpenter-global-settings"
+    kube.patch(CONFIG_MAPS, name, {"data": {"disruptionBudgets": '[{"nodes": "0"}]'}}, namespace="default")
+    try:
+        allowed = ask("provisioner", "default")["reasons"]["Nodes that may be on their way out at once"]
+        stays = ask("node", OURS)["reasons"]["Stays or goes"]
+    finally:
+        kube.patch(CONFIG_MAPS, name, {"data": {"disruptionBudgets": None}}, namespace="default")
+    assert allowed[0].startswith("expired: 0 of ")
+    assert "setting disruptionBudgets" in allowed[0]
+    assert any(line.startswith("consolidation: setting disruptionBudgets: 0 at once") for line in stays)
