@@ -51,11 +51,11 @@ def main() -> None:
 def solve_file(file: Path, budget: float | None, output: str) -> None:
     """Solve one problem FILE (.json.gz)."""
     options = SolveOptions() if budget is None else SolveOptions(budget_seconds=budget)
-    found = run(file, options)
+    solved = run(file, options)
     if output == "json":
-        sys.stdout.buffer.write(orjson.dumps(document(found)) + b"\n")
+        sys.stdout.buffer.write(orjson.dumps(document(solved)) + b"\n")
     else:
-        _summary(found)
+        _summary(solved)
 
 
 @main.command("all", context_settings=FORMER_NAMES)
@@ -72,10 +72,10 @@ def solve_all(
 ) -> None:
     """Solve every problem of FOLDER, each in a process of its own, and print the table."""
     known = orjson.loads(karpenter.read_bytes()) if karpenter else {}
-    found = list(lines(folder, known, budget, against, runs))
-    show(found, other=against is not None)
+    solved = list(lines(folder, known, budget, against, runs))
+    show(solved, other=against is not None)
     if into:
-        into.write_text(markdown(found, other=against is not None))
+        into.write_text(markdown(solved, other=against is not None))
 
 
 @main.command("values")
@@ -182,11 +182,11 @@ def field_shapes(into: Path) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def curve(files: tuple[Path, ...], into: Path) -> None:
     """Price against time: solve FILES with growing budgets, and write price-against-time.svg and .md."""
-    found = {path.name.removesuffix(".json.gz"): measure(path) for path in files}
+    curves = {path.name.removesuffix(".json.gz"): measure(path) for path in files}
     into.mkdir(parents=True, exist_ok=True)
-    (into / "price-against-time.svg").write_text(picture(found))
-    (into / "price-against-time.md").write_text(table(found))
-    click.echo(table(found))
+    (into / "price-against-time.svg").write_text(picture(curves))
+    (into / "price-against-time.md").write_text(table(curves))
+    click.echo(table(curves))
 
 
 @main.command("scale")
@@ -201,11 +201,11 @@ def scale(nodes: int, into: Path) -> None:
 
     folder = kubebinaries.find_or_build(lambda line: click.echo(line, err=True))
     os.environ[ASSETS_VARIABLE] = str(folder)
-    found = scale_run(nodes)
+    measured = scale_run(nodes)
     into.mkdir(parents=True, exist_ok=True)
-    (into / "scale.svg").write_text(scalereport.picture(found))
-    (into / "scale.md").write_text(scalereport.HEAD + scalereport.table(found))
-    click.echo(scalereport.table(found))
+    (into / "scale.svg").write_text(scalereport.picture(measured))
+    (into / "scale.md").write_text(scalereport.HEAD + scalereport.table(measured))
+    click.echo(scalereport.table(measured))
 
 
 @main.command("image")
@@ -214,10 +214,10 @@ def image(into: Path) -> None:
     """The image's installation, by the Dockerfile's own steps: its size, and the time from start to ready."""
     from bench.image import image_table, measure_image
 
-    found = measure_image()
+    figures = measure_image()
     into.mkdir(parents=True, exist_ok=True)
-    (into / "image.md").write_text(image_table(found))
-    click.echo(image_table(found))
+    (into / "image.md").write_text(image_table(figures))
+    click.echo(image_table(figures))
 
 
 @main.command("small")
@@ -233,17 +233,17 @@ def small_batches(problems: int, budget: float | None, into: Path | None, agains
 
     options = SolveOptions() if budget is None else SolveOptions(budget_seconds=budget)
     known = orjson.loads(against.read_bytes()) if against else {}
-    found = {seed: small.measured(seed, options) for seed in range(1, problems + 1)}
+    figures = {seed: small.measured(seed, options) for seed in range(1, problems + 1)}
     if into:
-        into.write_bytes(orjson.dumps({str(seed): each for seed, each in found.items()}))
-    click.echo(small.table(found, {int(seed): small.Figures(**each) for seed, each in known.items()}))
+        into.write_bytes(orjson.dumps({str(seed): each for seed, each in figures.items()}))
+    click.echo(small.table(figures, {int(seed): small.Figures(**each) for seed, each in known.items()}))
 
 
-def _summary(found: Run) -> None:
-    plan = found.plan
+def _summary(solved: Run) -> None:
+    plan = solved.plan
     placed = sum(len(placement.pods) for placement in plan.existing)
     click.echo(
-        f"{len(found.problem.pending)} pods in {found.seconds:.3f} s ({found.pods_per_second:,.0f}/s): "
+        f"{len(solved.problem.pending)} pods in {solved.seconds:.3f} s ({solved.pods_per_second:,.0f}/s): "
         f"{len(plan.new_nodes)} new nodes at ${plan.price_per_hour:.4f}/h, {placed} pods on {len(plan.existing)} "
         f"existing nodes, {len(plan.unplaced)} not placed"
     )

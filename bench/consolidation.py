@@ -58,15 +58,15 @@ PODS_PER_NODE = 15.5
 
 def instance_types() -> tuple[InstanceType, ...]:
     """Twelve types of three shapes, on demand in three zones."""
-    found = []
+    types = []
     for family, ratio, price in (("c5", 2, 0.0425), ("m5", 4, 0.048), ("r5", 8, 0.063)):
         for size, cpu in (("large", 2), ("xlarge", 4), ("2xlarge", 8), ("4xlarge", 16)):
             name = f"{family}.{size}"
             own = {labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux"}
             capacity = resources({"cpu": str(cpu), "memory": f"{cpu * ratio}Gi", "pods": 58})
             offered = tuple(Offering(zone, labels.ON_DEMAND, price * cpu) for zone in ZONES)
-            found.append(InstanceType(name, Requirements.from_labels(own), capacity, FrozenMap(), offered))
-    return tuple(found)
+            types.append(InstanceType(name, Requirements.from_labels(own), capacity, FrozenMap(), offered))
+    return tuple(types)
 
 
 def packed(count: int, types: tuple[InstanceType, ...], seed: int = 1) -> Snapshot:
@@ -188,13 +188,13 @@ def search(snapshot: Snapshot, types: tuple[InstanceType, ...]) -> Search:
         for command in commands:
             gate.grant(command.candidates)
         simulator = Simulator(snapshot, catalog, snapshot_index=SnapshotIndex(snapshot, tables))
-        found = find(candidates(snapshot, catalog, NOW), simulator, gate, cursor=cursor)
+        outcome = find(candidates(snapshot, catalog, NOW), simulator, gate, cursor=cursor)
         seconds.append(time.process_time() - began)
-        simulations += found.simulations
-        commands += found.commands
-        judged.update(candidate.name for candidate, _ in (*found.kept, *found.blocked))
-        judged.update(candidate.name for command in found.commands for candidate in command.candidates)
-        cursor = found.cursor
+        simulations += outcome.simulations
+        commands += outcome.commands
+        judged.update(candidate.name for candidate, _ in (*outcome.kept, *outcome.blocked))
+        judged.update(candidate.name for command in outcome.commands for candidate in command.candidates)
+        cursor = outcome.cursor
         if cursor == BEGIN:
             removed = sum(len(command.candidates) for command in commands)
             saved = sum(command.price_before - command.price_after for command in commands)
@@ -218,10 +218,10 @@ def report(count: int) -> str:
         whole = search(snapshot, types)
         price = sum(c.price or 0.0 for c in candidates(snapshot, dict.fromkeys(snapshot.provisioners, types), NOW))
         looks = f"{whole.looks}, the longest {whole.longest_seconds:.2f}"
-        found = f"{whole.removed} | {whole.saved:.2f} of {price:.2f}"
+        saving = f"{whole.removed} | {whole.saved:.2f} of {price:.2f}"
         took = f"{whole.simulations} | {whole.seconds:.2f} | {looks}"
         size = f"{len(snapshot.nodes):,} | {len(snapshot.pods):,}"
-        rows.append(f"| {what} | {size} | {took} | {whole.judged:,} | {found} |")
+        rows.append(f"| {what} | {size} | {took} | {whole.judged:,} | {saving} |")
     return (
         f"# Consolidation over {count:,} nodes\n\n"
         f"`python -m bench.consolidation {count} --write`: a whole search, look after look, until every node has been "

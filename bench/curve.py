@@ -26,12 +26,12 @@ class Point:
 
 def measure(path: Path, budgets: Sequence[float] = BUDGETS) -> list[Point]:
     """The problem solved once per budget, in this process."""
-    found = []
+    points = []
     for budget in budgets:
         one = run(path, SolveOptions(budget_seconds=budget))
         least = one.bound.price_per_hour
-        found.append(Point(budget, one.cpu_seconds, one.plan.price_per_hour / least if least else 1.0))
-    return found
+        points.append(Point(budget, one.cpu_seconds, one.plan.price_per_hour / least if least else 1.0))
+    return points
 
 
 def table(curves: dict[str, list[Point]]) -> str:

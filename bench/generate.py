@@ -61,11 +61,11 @@ def write(folder: Path, seed: int = 1) -> list[Path]:
 
 def instance_types(chance: random.Random) -> list[Object]:
     """96 families of 8 sizes, in three zones, on demand and spot; spot costs 0.3 to 0.6 of it, some is sold out."""
-    found: list[Object] = []
+    types: list[Object] = []
     for family in FAMILIES:
         per_cpu = 0.048 * chance.uniform(0.7, 1.3) * (1 + GIB_PER_CPU[family[0]] / 16)
-        found.extend(_instance_type(family, size, per_cpu, chance) for size in SIZES)
-    return found
+        types.extend(_instance_type(family, size, per_cpu, chance) for size in SIZES)
+    return types
 
 
 def _instance_type(family: str, size: str, per_cpu: float, chance: random.Random) -> Object:
@@ -103,11 +103,11 @@ def _rule(key: str, operator: str, *values: str) -> Object:
 
 def _pools() -> list[Object]:
     """A pool for everybody, one of ARM, and one for each of eighteen teams: most with a taint, some with limits."""
-    found: list[Object] = [
+    pools: list[Object] = [
         {"name": "default", "requirements": [_rule("kubernetes.io/arch", "In", "amd64")]},
         {"name": "arm", "weight": 10, "requirements": [_rule("kubernetes.io/arch", "In", "arm64")]},
     ]
-    for number in range(FIELD_POOLS - len(found)):
+    for number in range(FIELD_POOLS - len(pools)):
         pool: Object = {
             "name": f"team-{number:02}",
             "labels": {"team": f"team-{number:02}"},
@@ -117,8 +117,8 @@ def _pools() -> list[Object]:
             pool["taints"] = [{"key": "team", "value": f"team-{number:02}", "effect": "NoSchedule"}]
         if number % 5 == 0:
             pool["limits"] = {"cpu": "4000"}
-        found.append(pool)
-    return found
+        pools.append(pool)
+    return pools
 
 
 def _template(number: int, chance: random.Random, pools: list[Object]) -> Object:
@@ -148,7 +148,7 @@ def _pods(template: Object, names: Iterator[int], count: int, node: str = "") ->
     status = {"phase": "Running" if node else "Pending"}
     app = template["app"]
     of = f"{crc32(app.encode()):x}"
-    found = []
+    pods = []
     for number in itertools.islice(names, count):
         name = f"{app}-{of}-{_suffix(number)}"
         created = STARTED + timedelta(seconds=number // CREATED_PER_SECOND)
@@ -163,8 +163,8 @@ def _pods(template: Object, names: Iterator[int], count: int, node: str = "") ->
             "labels": {"app": app, "pod-template-hash": of},
             "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
         }
-        found.append({"metadata": metadata, "spec": spec, "status": status})
-    return found
+        pods.append({"metadata": metadata, "spec": spec, "status": status})
+    return pods
 
 
 def _suffix(number: int) -> str:
@@ -226,10 +226,10 @@ def _node(name: str, pool: Object, kind: Object, chance: random.Random) -> Objec
 
 
 def _daemon_sets() -> list[Object]:
-    found = []
+    documents = []
     for name, cpu in (("aws-node", "25m"), ("kube-proxy", "100m"), ("ebs-csi-node", "30m")):
         container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "40Mi"}}}
         template = {"spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]}}
         metadata = {"name": name, "namespace": "kube-system", "uid": name}
-        found.append({"metadata": metadata, "spec": {"template": template}})
-    return found
+        documents.append({"metadata": metadata, "spec": {"template": template}})
+    return documents

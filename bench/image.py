@@ -63,21 +63,21 @@ class ImageFigures:
 def stages(dockerfile: str) -> list[Stage]:
     """The stages in their order. Lines that a backslash continues are joined; comments go."""
     text = re.sub(r"\\\n", " ", "\n".join(line for line in dockerfile.splitlines() if not line.startswith("#")))
-    found: list[tuple[list[str], dict[str, str], dict[str, str]]] = []
+    read: list[tuple[list[str], dict[str, str], dict[str, str]]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, _, rest = line.partition(" ")
         if name == "FROM":
-            found.append(([], {}, {}))
-        elif not found:
+            read.append(([], {}, {}))
+        elif not read:
             continue  # ARGs of the whole file
         elif name == "RUN":
-            found[-1][0].append(re.sub(r"--mount=\S+\s+", "", rest.strip()))
+            read[-1][0].append(re.sub(r"--mount=\S+\s+", "", rest.strip()))
         elif name == "ENV":
             pairs = (pair.partition("=") for pair in shlex.split(rest))
-            found[-1][1].update({name: value for name, _, value in pairs})
+            read[-1][1].update({name: value for name, _, value in pairs})
         else:
-            found[-1][2][name] = rest.strip()
-    return [Stage(tuple(runs), environment, others) for runs, environment, others in found]
+            read[-1][2][name] = rest.strip()
+    return [Stage(tuple(runs), environment, others) for runs, environment, others in read]
 
 
 def build(folder: Path, **environment: str) -> Path:
@@ -190,16 +190,16 @@ def _ready(port: int) -> bool:
         return False
 
 
-def image_table(found: ImageFigures) -> str:
+def image_table(figures: ImageFigures) -> str:
     """A page of Markdown."""
     load = os.getloadavg()[0]
     return (
         "# The image\n\nWritten by `python -m bench image`: the Dockerfile's own steps in an empty folder, then the "
         "entrypoint against the sandbox.\n\n| | |\n|---|---|\n"
-        f"| Installed, with the bytecode of what the controller imports | {found.size_bytes / 1e6:.0f} MB |\n"
-        f"| Start to ready (caches synced, webhook served), median of {len(found.ready_seconds)} | "
-        f"{statistics.median(found.ready_seconds):.1f} s |\n"
-        f"| Best and worst | {min(found.ready_seconds):.1f} s, {max(found.ready_seconds):.1f} s |\n"
-        f"| Processor time of a start | {found.processor_seconds:.1f} s |\n"
+        f"| Installed, with the bytecode of what the controller imports | {figures.size_bytes / 1e6:.0f} MB |\n"
+        f"| Start to ready (caches synced, webhook served), median of {len(figures.ready_seconds)} | "
+        f"{statistics.median(figures.ready_seconds):.1f} s |\n"
+        f"| Best and worst | {min(figures.ready_seconds):.1f} s, {max(figures.ready_seconds):.1f} s |\n"
+        f"| Processor time of a start | {figures.processor_seconds:.1f} s |\n"
         f"| Load of the machine's {os.cpu_count()} cores meanwhile | {load:.1f} |\n"
     )

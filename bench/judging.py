@@ -38,20 +38,21 @@ class Verdict:
     """What kube-scheduler makes of the plan for one problem."""
 
     name: str
-    found: Document
+    answer: Document
+    """What the judge printed: counts, and a list for each kind of complaint."""
 
     @property
     def holds(self) -> bool:
         """Nothing is held against the plan."""
-        return not any(self.found[each] for each in COMPLAINTS)
+        return not any(self.answer[each] for each in COMPLAINTS)
 
     def lines(self, most: int = 5) -> Iterator[str]:
         """One line that sums up, then at most so many of each complaint."""
-        said = "holds" if self.holds else ", ".join(f"{len(self.found[c] or ())} {c}" for c in COMPLAINTS)
-        counts = f"{self.found['placed']} pods bound, {self.found['unplaced']} left, {self.found['nodes']} new nodes"
-        yield f"{self.name}: {said}: {counts}, ${self.found['price']:.4f}/h"
+        said = "holds" if self.holds else ", ".join(f"{len(self.answer[c] or ())} {c}" for c in COMPLAINTS)
+        counts = f"{self.answer['placed']} pods bound, {self.answer['unplaced']} left, {self.answer['nodes']} new nodes"
+        yield f"{self.name}: {said}: {counts}, ${self.answer['price']:.4f}/h"
         for kind in COMPLAINTS:
-            for each in (self.found[kind] or ())[:most]:
+            for each in (self.answer[kind] or ())[:most]:
                 yield f"  {kind}: {_text(each)}"
 
 

@@ -194,8 +194,8 @@ def _columns(objects: Sequence[Document], wanted: Sequence[str]) -> dict[str, li
     keys = tuple(objects[0].keys())
     if set(map(len, objects)) != {len(keys)} or set(map(type, objects)) != {dict}:
         raise KeyError(keys)
-    found = {key: list(map(itemgetter(key), objects)) for key in keys}
-    return {key: column for key, column in found.items() if key in wanted}
+    columns = {key: list(map(itemgetter(key), objects)) for key in keys}
+    return {key: column for key, column in columns.items() if key in wanted}
 
 
 def _ages(times: list[str]) -> list[float]:
@@ -206,7 +206,7 @@ def _ages(times: list[str]) -> list[float]:
 def parse_pods(documents: Sequence[Document], parse: Callable[[Document], Pod] = parse_pod) -> Pods:
     """v1 Pods, as `parse` reads each. Replicas are together, in the order of the first of them."""
     known: dict[tuple[str, ...], dict[bytes, Columns]] = defaultdict(dict)
-    found: list[Replicas] = []
+    batches: list[Replicas] = []
     apart: list[Pod] = []
     for start in range(0, len(documents), AT_ONCE):
         part = documents[start : start + AT_ONCE]
@@ -223,6 +223,6 @@ def parse_pods(documents: Sequence[Document], parse: Callable[[Document], Pod] =
                     apart.extend(map(parse, part[first:end]))
                     continue
                 columns = templates[template] = Columns()
-                found.append(ColumnReplicas(pod, columns))
+                batches.append(ColumnReplicas(pod, columns))
             block.give(columns, first, end)
-    return Pods([*found, *Pods.of(apart).groups])
+    return Pods([*batches, *Pods.of(apart).groups])

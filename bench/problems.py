@@ -68,8 +68,8 @@ class Objects:
 def load(path: Path) -> Document:
     """Read a problem file: decoded JSON, where the clock starts. Raises OSError and orjson.JSONDecodeError."""
     with gzip.open(path) as file:
-        found: Document = orjson.loads(file.read())
-    return found
+        document: Document = orjson.loads(file.read())
+    return document
 
 
 def decode(document: Document) -> Objects:
@@ -178,8 +178,8 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
     return Requirement.of(key, operator, values)
 
 
-def _taints(found: list[Document] | None) -> tuple[Taint, ...]:
-    return tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in found or ())
+def _taints(documents: list[Document] | None) -> tuple[Taint, ...]:
+    return tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in documents or ())
 
 
 def _instance_type(kind: Document) -> InstanceType:

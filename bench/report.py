@@ -121,25 +121,25 @@ def _name_and_size(path: Path) -> tuple[str, int]:
     return name, int(size) if size.isdigit() else 0
 
 
-def show(found: Sequence[Line], *, other: bool) -> None:
+def show(rows: Sequence[Line], *, other: bool) -> None:
     """Print the table, then how time grew with pods."""
     table = Table(*_head(other=other), box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for line in found:
+    for line in rows:
         table.add_row(*line.cells())
     console = Console()
     console.print(table)
-    for text in growth(found):
+    for text in growth(rows):
         console.print(text)
 
 
-def markdown(found: Sequence[Line], *, other: bool) -> str:
+def markdown(solved: Sequence[Line], *, other: bool) -> str:
     """The same for a document."""
     head = _head(other=other)
-    rows = [head, ["---", *["--:"] * (len(head) - 1)], *(line.cells() for line in found)]
+    rows = [head, ["---", *["--:"] * (len(head) - 1)], *(line.cells() for line in solved)]
     table = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([PREFACE, *table, "", *(f"- {text}" for text in growth(found))]) + "\n"
+    return "\n".join([PREFACE, *table, "", *(f"- {text}" for text in growth(solved))]) + "\n"
 
 
 PREFACE = """# First plans: speed and price
@@ -157,10 +157,10 @@ def _head(*, other: bool) -> list[str]:
     return [*COLUMNS, *(["against s"] if other else [])]
 
 
-def growth(found: Iterable[Line]) -> Iterable[str]:
+def growth(solved: Iterable[Line]) -> Iterable[str]:
     """How the time of a shape grows from its smallest to its largest problem."""
     shapes: dict[str, list[Line]] = {}
-    for line in found:
+    for line in solved:
         shapes.setdefault(line.name.rpartition("-")[0], []).append(line)
     for shape, group in shapes.items():
         small, large = group[0], group[-1]

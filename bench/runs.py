@@ -55,21 +55,21 @@ def timed(document: Document, options: SolveOptions) -> Run:
     return Run(problem, plan, seconds, end - cpu, end - read, peak_memory_bytes(), bound(problem))
 
 
-def document(found: Run) -> dict[str, Any]:
+def document(solved: Run) -> dict[str, Any]:
     """The run as the acceptance tool reads it."""
-    plan = found.plan
+    plan = solved.plan
     return {
-        "nodes": [_node(node, found.problem) for node in plan.new_nodes],
+        "nodes": [_node(node, solved.problem) for node in plan.new_nodes],
         "existing": [{"node": placed.node, "pods": ["/".join(key) for key in placed.pods]} for placed in plan.existing],
         "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in plan.unplaced],
         "price": float(plan.price_per_hour),
         "expectedPrice": float(plan.expected_price_per_hour),
-        "bound": float(found.bound.price_per_hour),
-        "seconds": found.seconds,
-        "cpuSeconds": found.cpu_seconds,
-        "solveSeconds": found.solve_seconds,
-        "pods": len(found.problem.pending),
-        "peakMemoryBytes": found.peak_memory_bytes,
+        "bound": float(solved.bound.price_per_hour),
+        "seconds": solved.seconds,
+        "cpuSeconds": solved.cpu_seconds,
+        "solveSeconds": solved.solve_seconds,
+        "pods": len(solved.problem.pending),
+        "peakMemoryBytes": solved.peak_memory_bytes,
     }
 
 

@@ -98,8 +98,8 @@ def _provisioner() -> Obj:
 def _workloads(pods: int, most: int = 1_000) -> list[Obj]:
     """Deployments of at most a thousand pods."""
     sizes = [most] * (pods // most) + ([pods % most] if pods % most else [])
-    found = [deployment(f"app-{number}", size, cpu=POD_CPU) for number, size in enumerate(sizes)]
-    return [{**each, "metadata": {**each["metadata"], "namespace": NAMESPACE}} for each in found]
+    deployments = [deployment(f"app-{number}", size, cpu=POD_CPU) for number, size in enumerate(sizes)]
+    return [{**each, "metadata": {**each["metadata"], "namespace": NAMESPACE}} for each in deployments]
 
 
 def _all_bound(cluster: Cluster, nodes: int) -> bool:
@@ -133,28 +133,28 @@ def _seconds(text: str) -> float:
 
 
 def _since(thing: Obj, kind: str) -> float:
-    found: list[dict[str, Any]] = thing["status"]["conditions"]
-    return next(_seconds(c["lastTransitionTime"]) for c in found if c["type"] == kind and c["status"] == "True")
+    conditions: list[dict[str, Any]] = thing["status"]["conditions"]
+    return next(_seconds(c["lastTransitionTime"]) for c in conditions if c["type"] == kind and c["status"] == "True")
 
 
 @contextmanager
 def sampled(pid: int) -> Iterator[list[Usage]]:
     """A process' memory and time, each second until the block ends."""
-    found: list[Usage] = [_usage(pid, 0.0)]
+    samples: list[Usage] = [_usage(pid, 0.0)]
     stop, began = threading.Event(), time.monotonic()
 
     def sample() -> None:
         while not stop.wait(SAMPLE_SECONDS):
-            found.append(_usage(pid, time.monotonic() - began))
+            samples.append(_usage(pid, time.monotonic() - began))
 
     thread = threading.Thread(target=sample, name="usage", daemon=True)
     thread.start()
     try:
-        yield found
+        yield samples
     finally:
         stop.set()
         thread.join()
-        found.append(_usage(pid, time.monotonic() - began))
+        samples.append(_usage(pid, time.monotonic() - began))
 
 
 def _usage(pid: int, at: float) -> Usage:

@@ -19,23 +19,23 @@ longer, but not the controller's processor time, memory and requests. Pods of 15
 """
 
 
-def table(found: ScaleRun) -> str:
+def table(run: ScaleRun) -> str:
     """What the run came to."""
-    waits = found.waited
+    waits = run.waited
     rows = [
-        ("pods, nodes", f"{len(found.bound):,}, {len(found.launched):,}"),
-        ("last pod created, s", f"{found.created[-1]:.0f}"),
-        ("last node launched, s", f"{found.launched[-1]:.0f}"),
-        ("last node Ready, s", f"{found.ready[-1]:.0f}"),
-        ("last pod bound, s", f"{found.bound[-1]:.0f}"),
+        ("pods, nodes", f"{len(run.bound):,}, {len(run.launched):,}"),
+        ("last pod created, s", f"{run.created[-1]:.0f}"),
+        ("last node launched, s", f"{run.launched[-1]:.0f}"),
+        ("last node Ready, s", f"{run.ready[-1]:.0f}"),
+        ("last pod bound, s", f"{run.bound[-1]:.0f}"),
         ("a pod's wait from Pending to bound, s: median, 90 %, longest",
          f"{share(waits, 0.5):.0f}, {share(waits, 0.9):.0f}, {waits[-1]:.0f}"),
-        ("controller's memory at most, MiB", f"{found.rss_bytes / 2**20:.0f}"),
-        ("controller's processor time, s", f"{found.processor_seconds:.0f}"),
-        ("API requests of the controller a node", f"{found.calls_per_node:.1f}"),
-        ("load of the machine, 5 min", f"{found.load:.1f}"),
+        ("controller's memory at most, MiB", f"{run.rss_bytes / 2**20:.0f}"),
+        ("controller's processor time, s", f"{run.processor_seconds:.0f}"),
+        ("API requests of the controller a node", f"{run.calls_per_node:.1f}"),
+        ("load of the machine, 5 min", f"{run.load:.1f}"),
     ]  # fmt: skip
-    calls = [(f"of these {name}", f"{n / len(found.launched):.2f}") for name, n in found.calls.most_common(MOST_CALLS)]
+    calls = [(f"of these {name}", f"{n / len(run.launched):.2f}") for name, n in run.calls.most_common(MOST_CALLS)]
     lines = [f"| {name} | {value} |" for name, value in (*rows[:-1], *calls, rows[-1])]
     return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
 
@@ -45,20 +45,20 @@ def share(values: Sequence[float], part: float) -> float:
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
-def picture(found: ScaleRun) -> str:
+def picture(run: ScaleRun) -> str:
     """Seconds to the right; upwards the share of all pods, or of all nodes, that are so far."""
-    longest = max(found.bound[-1], found.ready[-1], 1.0)
+    longest = max(run.bound[-1], run.ready[-1], 1.0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         'font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
-        f'<text x="{MARGIN}" y="{MARGIN - 10}">share of {len(found.bound):,} pods, of {len(found.launched):,} nodes: '
+        f'<text x="{MARGIN}" y="{MARGIN - 10}">share of {len(run.bound):,} pods, of {len(run.launched):,} nodes: '
         "up to 100 %</text>",
         f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">seconds, up to {longest:.0f}</text>',
     ]
     for number, (name, words, colour) in enumerate(CURVES):
-        line = " ".join(_points(getattr(found, name), longest))
+        line = " ".join(_points(getattr(run, name), longest))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{WIDTH - 150}" y="{HEIGHT - MARGIN - 80 + 16 * number}" fill="{colour}">{words}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

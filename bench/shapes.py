@@ -118,8 +118,8 @@ class _Deployment:
         place = self.spec
         for name in path[:-1]:
             place = place.setdefault(name, {})
-        found: list[Object] = place.setdefault(path[-1], [])
-        return found
+        entries: list[Object] = place.setdefault(path[-1], [])
+        return entries
 
 
 def _spread(made: _Deployment) -> None:
@@ -134,18 +134,18 @@ def _spread(made: _Deployment) -> None:
         rule["nodeTaintsPolicy"] = "Honor"
     if chance.random() < 0.3:
         rule["matchLabelKeys"] = ["version"]
-    found = made.listed("topologySpreadConstraints")
-    if not any(each["topologyKey"] == rule["topologyKey"] for each in found):
-        found.append(rule)
+    rules = made.listed("topologySpreadConstraints")
+    if not any(each["topologyKey"] == rule["topologyKey"] for each in rules):
+        rules.append(rule)
 
 
 def _spread_twice(made: _Deployment) -> None:
     for key in (ZONE, HOST):
-        found = made.listed("topologySpreadConstraints")
-        if not any(each["topologyKey"] == key for each in found):
+        rules = made.listed("topologySpreadConstraints")
+        if not any(each["topologyKey"] == key for each in rules):
             own = {"matchLabels": {"app": made.app}}
             rule = {"maxSkew": made.chance.choice((1, 2)), "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
-            found.append({**rule, "labelSelector": own})
+            rules.append({**rule, "labelSelector": own})
 
 
 def _term(made: _Deployment) -> Object:

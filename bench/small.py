@@ -122,24 +122,24 @@ def _provisioners(chance: random.Random) -> list[Provisioner]:
     usual = (_rule(labels.INSTANCE_CATEGORY, *categories), _rule(labels.CAPACITY_TYPE, *bought))
     amd, arm = _rule(labels.ARCH, "amd64"), _rule(labels.ARCH, "arm64")
     limits = resources({"cpu": chance.choice(("8", "16", "64"))}) if chance.random() < 1 / 4 else None
-    found = [Provisioner(name="default", requirements=(*usual, amd), limits=limits)]
+    pools = [Provisioner(name="default", requirements=(*usual, amd), limits=limits)]
     if chance.random() < 0.5:
-        found.append(Provisioner(name="team", requirements=(*usual, amd), labels=TEAM, taints=(TAINT,)))
+        pools.append(Provisioner(name="team", requirements=(*usual, amd), labels=TEAM, taints=(TAINT,)))
     if chance.random() < 0.25:
-        found.append(Provisioner(name="arm", requirements=(*usual, arm), weight=10, limits=limits))
-    return found
+        pools.append(Provisioner(name="arm", requirements=(*usual, arm), weight=10, limits=limits))
+    return pools
 
 
 def _pods(chance: random.Random, count: int) -> list[Pod]:
     """Deployments of up to 3 or up to 12 replicas, `count` pods in all."""
-    found: list[Pod] = []
+    pods: list[Pod] = []
     rules, most = chance.random() < 0.5, chance.choice((12, 12, 3))
-    while len(found) < count:
-        app = f"app-{len(found)}"
+    while len(pods) < count:
+        app = f"app-{len(pods)}"
         amounts = {"cpu": chance.choice(CPU), "memory": chance.choice(MEMORY)}
         fields = _constraints(chance, app, rules=rules)
-        found += replicas(app, min(chance.randint(1, most), count - len(found)), amounts, **fields)
-    return found
+        pods += replicas(app, min(chance.randint(1, most), count - len(pods)), amounts, **fields)
+    return pods
 
 
 def _constraints(chance: random.Random, app: str, *, rules: bool) -> dict[str, object]:
@@ -165,18 +165,18 @@ def _constraints(chance: random.Random, app: str, *, rules: bool) -> dict[str, o
 
 
 def _daemon_sets(chance: random.Random) -> list[DaemonSet]:
-    found = []
+    daemons = []
     for name, cpu, memory in (("aws-node", "25m", "40Mi"), ("proxy", "100m", "60Mi"), ("agent", "200m", "256Mi")):
         if chance.random() < 0.6:
             spec = PodSpec(FrozenMap({**resources({"cpu": cpu, "memory": memory}), "pods": 1}))
             spec = replace(spec, tolerations=(Toleration(operator="Exists"),))
-            found.append(DaemonSet("kube-system", name, f"uid-{name}", Pod("kube-system", "", "", spec)))
-    return found
+            daemons.append(DaemonSet("kube-system", name, f"uid-{name}", Pod("kube-system", "", "", spec)))
+    return daemons
 
 
 def _nodes(chance: random.Random) -> list[StateNode]:
     """One to six nodes of a stranger's, partly full."""
-    found = []
+    nodes = []
     for number in range(chance.randint(1, 6)):
         free = {"cpu": f"{chance.randrange(100, 4000)}m", "memory": f"{chance.randrange(128, 16000)}Mi"}
         room = FrozenMap(resources({**free, "pods": str(chance.randint(2, 30))}))
@@ -190,24 +190,24 @@ def _nodes(chance: random.Random) -> list[StateNode]:
             }
         )
         node = Node(f"node-{number}", f"uid-{number}", labels=own, capacity=room, allocatable=room, ready=True)
-        found.append(StateNode(node, (), room, room, ()))
-    return found
+        nodes.append(StateNode(node, (), room, room, ()))
+    return nodes
 
 
-def table(found: Mapping[int, Figures], before: Mapping[int, Figures]) -> str:
+def table(figures: Mapping[int, Figures], before: Mapping[int, Figures]) -> str:
     """A Markdown table with a row per size of problem: costs relative to the earlier figures, and CPU milliseconds."""
     head = "| pods | problems | cost ÷ before: mean | worst | best | cheaper | dearer | left out | CPU ms | before |"
     rows = [head, "|---" + "|---:" * 9 + "|"]
     least = 0
     for most in SIZES:
-        seeds = [seed for seed, one in found.items() if least < one.pods <= most]
-        rows += [_row(f"{least + 1}-{most}", seeds, found, before)] if seeds else []
+        seeds = [seed for seed, one in figures.items() if least < one.pods <= most]
+        rows += [_row(f"{least + 1}-{most}", seeds, figures, before)] if seeds else []
         least = most
-    return "\n".join([*rows, _row("all", list(found), found, before)]) + "\n"
+    return "\n".join([*rows, _row("all", list(figures), figures, before)]) + "\n"
 
 
-def _row(name: str, seeds: Iterable[int], found: Mapping[int, Figures], before: Mapping[int, Figures]) -> str:
-    pairs = [(found[seed], before.get(seed, found[seed])) for seed in seeds]
+def _row(name: str, seeds: Iterable[int], figures: Mapping[int, Figures], before: Mapping[int, Figures]) -> str:
+    pairs = [(figures[seed], before.get(seed, figures[seed])) for seed in seeds]
     # Plans that leave different numbers of pods out are counted, not compared.
     alike = [now.cost / was.cost for now, was in pairs if now.unplaced == was.unplaced and was.cost]
     ratios = alike or [1.0]

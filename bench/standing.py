@@ -106,7 +106,7 @@ def node(number: int, chance: random.Random) -> Object:
 
 def running(node: Object, chance: random.Random) -> list[Object]:
     """Small pods of the same apps; some keep others away from their zone or host, some are on their way out."""
-    found = []
+    pods = []
     for number in range(chance.randrange(5)):
         name = f"old-{node['metadata']['name']}-{number}"
         app = chance.choice(APPS)
@@ -125,8 +125,8 @@ def running(node: Object, chance: random.Random) -> list[Object]:
         metadata = {"name": name, "namespace": chance.choice(list(SPACES)), "uid": name, "labels": labels}
         if chance.random() < 0.15:
             metadata |= {"deletionTimestamp": "2023-05-01T00:00:00Z"}
-        found.append({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
-    return found
+        pods.append({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+    return pods
 
 
 def daemon_sets(chance: random.Random) -> list[Object]:
@@ -140,7 +140,7 @@ def daemon_sets(chance: random.Random) -> list[Object]:
         "large": {"affinity": either},
         "exporter": {"tolerations": [{"operator": "Exists"}]},
     }
-    found = []
+    daemons = []
     for name, own in specs.items():
         requests = {"cpu": chance.choice(("25m", "100m", "333m")), "memory": chance.choice(("40Mi", "100M"))}
         container: Object = {"name": "main", "image": "x", "resources": {"requests": requests}}
@@ -148,8 +148,9 @@ def daemon_sets(chance: random.Random) -> list[Object]:
             container["ports"] = [{"containerPort": 9100, "hostPort": 9100}]
         template = {"metadata": {"labels": {"ds": name}}, "spec": {"containers": [container], **own}}
         metadata = {"name": name, "namespace": "kube-system", "uid": name}
-        found.append({"metadata": metadata, "spec": {"selector": {"matchLabels": {"ds": name}}, "template": template}})
-    return chance.sample(found, chance.randrange(len(found) + 1))
+        spec = {"selector": {"matchLabels": {"ds": name}}, "template": template}
+        daemons.append({"metadata": metadata, "spec": spec})
+    return chance.sample(daemons, chance.randrange(len(daemons) + 1))
 
 
 def csi_node(node: Object, chance: random.Random) -> Object:

@@ -51,10 +51,12 @@ def _requests(lines: Iterable[bytes]) -> Iterator[Request]:
         code = int(event.get("responseStatus", {}).get("code", 0))
         answered = "ResponseStarted" if event["verb"] == "watch" and code == 200 else "ResponseComplete"
         if event["stage"] == answered:
-            found = event.get("objectRef") or {}
-            resource = "/".join(filter(None, (found.get("resource", event["requestURI"]), found.get("subresource"))))
+            reference = event.get("objectRef") or {}
+            resource = "/".join(
+                filter(None, (reference.get("resource", event["requestURI"]), reference.get("subresource")))
+            )
             why = event["responseStatus"].get("message", "")
-            yield Request(event["verb"], resource, found.get("namespace", ""), found.get("name", ""), code, why)
+            yield Request(event["verb"], resource, reference.get("namespace", ""), reference.get("name", ""), code, why)
 
 
 def refused(requests: Iterable[Request], code: int = 403) -> list[Request]:

@@ -71,8 +71,8 @@ class Cluster:
 
     def pods(self, namespace: str, app: str = "") -> list[Obj]:
         """List the pods that are not terminating, of one app or of all."""
-        found = self.all(PODS, namespace, **({"labelSelector": f"app={app}"} if app else {}))
-        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+        selected = self.all(PODS, namespace, **({"labelSelector": f"app={app}"} if app else {}))
+        return [pod for pod in selected if not pod["metadata"].get("deletionTimestamp")]
 
     def instances(self) -> list[Obj]:
         """List the EC2 instances that are pending or running."""
@@ -134,14 +134,14 @@ def is_running(pod: Obj) -> bool:
 
 def condition(thing: Obj, kind: str) -> str:
     """Return the status of a condition, empty if the object has none of that type."""
-    found = thing.get("status", {}).get("conditions") or ()
-    return next((str(each["status"]) for each in found if each["type"] == kind), "")
+    conditions = thing.get("status", {}).get("conditions") or ()
+    return next((str(each["status"]) for each in conditions if each["type"] == kind), "")
 
 
 def labels(thing: Obj) -> dict[str, str]:
     """Return an object's labels."""
-    found: dict[str, str] = thing["metadata"].get("labels") or {}
-    return found
+    own: dict[str, str] = thing["metadata"].get("labels") or {}
+    return own
 
 
 def _name(thing: Obj) -> str:

@@ -80,8 +80,8 @@ def missing() -> list[str]:
         plugins = [f"pulumi plugin install resource {name} v{version}" for name, version in wanted.items()]
         return ["the pulumi command: https://www.pulumi.com/docs/install", *plugins]
     listed = subprocess.run([command, "plugin", "ls", "--json"], capture_output=True, text=True, check=True)
-    found = {(each["name"], str(each["version"]).removeprefix("v")) for each in json.loads(listed.stdout or "[]")}
-    lacks = [(name, version) for name, version in wanted.items() if (name, version) not in found]
+    installed = {(each["name"], str(each["version"]).removeprefix("v")) for each in json.loads(listed.stdout or "[]")}
+    lacks = [(name, version) for name, version in wanted.items() if (name, version) not in installed]
     return [f"pulumi plugin install resource {name} v{version}" for name, version in lacks]
 
 

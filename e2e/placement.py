@@ -123,5 +123,5 @@ def _owner(pod: Obj) -> str:
 
 def _since(thing: Obj, kind: str) -> str | None:
     """Return when a condition became True (RFC 3339), None while it is not."""
-    found = thing.get("status", {}).get("conditions") or ()
-    return next((str(c["lastTransitionTime"]) for c in found if c["type"] == kind and c["status"] == "True"), None)
+    conditions = thing.get("status", {}).get("conditions") or ()
+    return next((str(c["lastTransitionTime"]) for c in conditions if c["type"] == kind and c["status"] == "True"), None)

@@ -69,15 +69,15 @@ class Replicas:
 
     def lines(self, mark: dict[str, int] | None = None) -> list[dict[str, Any]]:
         """Return the log lines of all replicas since a mark, by time, each with the replica's name under `replica`."""
-        found = []
+        logged = []
         for name, replica in self.by_name.items():
             with replica.child.log.open("rb") as file:
                 file.seek((mark or {}).get(name, 0))
                 for line in file:
                     text = line.decode(errors="replace").strip()
                     document = json.loads(text) if text.startswith("{") and text.endswith("}") else {"message": text}
-                    found.append({"replica": name, **document})
-        return sorted(found, key=lambda line: str(line.get("time", "")))
+                    logged.append({"replica": name, **document})
+        return sorted(logged, key=lambda line: str(line.get("time", "")))
 
     def mark(self) -> dict[str, int]:
         """Return the current size of each replica's log in bytes."""

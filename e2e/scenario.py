@@ -64,22 +64,22 @@ def scenario(cluster: Cluster, name: str) -> Iterator[Scenario]:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     asked, logged = cluster.audit.mark(), cluster.replicas.mark()
     try:
-        found = Scenario(cluster, name)
-        yield found
-        _judge(found, asked, logged)
+        started = Scenario(cluster, name)
+        yield started
+        _judge(started, asked, logged)
     finally:
         _clean(cluster, name)
 
 
-def _judge(found: Scenario, asked: int, logged: dict[str, int]) -> None:
-    cluster = found.cluster
+def _judge(judged: Scenario, asked: int, logged: dict[str, int]) -> None:
+    cluster = judged.cluster
     requests = cluster.audit.since(asked)
     lacking = never_granted(requests, lambda: cluster.audit.since(0))
     missing = sorted({str(each) for each in lacking if NAMESPACE_ENDS not in each.why})
     assert not missing, f"the stack's RBAC lacks a verb: {', '.join(missing)}"
     traces = [line for line in cluster.replicas.lines(logged) if "exception" in line or "Traceback" in line["message"]]
     assert not traces, f"the controller logged a stack trace: {traces}"
-    wrong = [str(placement) for placement in found.placements() if placement.verdict in REFUSED]
+    wrong = [str(placement) for placement in judged.placements() if placement.verdict in REFUSED]
     assert not wrong, "\n".join(wrong)
 
 

@@ -113,11 +113,11 @@ def capture(name: str, *arguments: str, environment: dict[str, str] | None = Non
     colours: dict[str, Any] = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "controller.cli.main", *arguments]
     environment = {**os.environ, **colours, **(environment or {})}
-    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    console.print(Text.from_ansi(found.stdout.rstrip()))
+    console.print(Text.from_ansi(completed.stdout.rstrip()))
     save(name, console, f"nodeless {' '.join(arguments)}")
-    click.echo(f"exit code {found.returncode}")
+    click.echo(f"exit code {completed.returncode}")
 
 
 def save(name: str, console: Console, title: str) -> None:

@@ -177,12 +177,12 @@ def _draw(prometheus: Prometheus, began: float, ended: float) -> None:
     for path in sorted(DASHBOARDS.glob("*.json")):
         dashboard = json.loads(path.read_text())
         chosen = _choices(dashboard)
-        found = {panel["id"]: list(_series(prometheus, panel, chosen, began, ended)) for panel in dashboard["panels"]}
+        drawn = {panel["id"]: list(_series(prometheus, panel, chosen, began, ended)) for panel in dashboard["panels"]}
         for panel in dashboard["panels"]:
             panel["title"] = _filled(panel["title"], chosen)
         target = CAPTURES / f"dashboard-{path.stem.removeprefix('nodeless-')}.png"
-        picture(target, dashboard, found, note)
-        empty = [panel["title"] for panel in dashboard["panels"] if not any(each.pairs for each in found[panel["id"]])]
+        picture(target, dashboard, drawn, note)
+        empty = [panel["title"] for panel in dashboard["panels"] if not any(each.pairs for each in drawn[panel["id"]])]
         click.echo(
             f"{target.relative_to(ROOT)}: {len(dashboard['panels'])} panels; without data: {', '.join(empty) or 'none'}"
         )
@@ -190,11 +190,11 @@ def _draw(prometheus: Prometheus, began: float, ended: float) -> None:
 
 def _choices(dashboard: Mapping[str, Any]) -> dict[str, str]:
     """What each variable stands for at its default: all values, or the one that is chosen."""
-    found = {"__rate_interval": RATE_INTERVAL}
+    choices = {"__rate_interval": RATE_INTERVAL}
     for variable in dashboard["templating"]["list"]:
         value = variable.get("current", {}).get("value", "")
-        found[variable["name"]] = variable["allValue"] if value == "$__all" else value
-    return found
+        choices[variable["name"]] = variable["allValue"] if value == "$__all" else value
+    return choices
 
 
 def _filled(text: str, chosen: Mapping[str, str]) -> str:

@@ -47,7 +47,7 @@ class Drawn:
         return self.pairs[-1][1]
 
 
-def picture(path: Path, dashboard: Mapping[str, Any], found: Mapping[int, Sequence[Drawn]], note: str) -> None:
+def picture(path: Path, dashboard: Mapping[str, Any], series: Mapping[int, Sequence[Drawn]], note: str) -> None:
     """The whole dashboard as a PNG. `found`: the series of each panel, by its id."""
     panels = dashboard["panels"]
     rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
@@ -60,7 +60,7 @@ def picture(path: Path, dashboard: Mapping[str, Any], found: Mapping[int, Sequen
         left, top = at["x"] / CELLS, 1 - (0.5 + at["y"] * ROW_INCHES) / height
         box = (left + 0.003, top - at["h"] * ROW_INCHES / height + 0.0015, at["w"] / CELLS - 0.006,
                at["h"] * ROW_INCHES / height - 0.003)  # fmt: skip
-        _panel(figure, box, panel, [each for each in found[panel["id"]] if each.pairs])
+        _panel(figure, box, panel, [each for each in series[panel["id"]] if each.pairs])
     figure.savefig(path)
 
 
@@ -98,12 +98,12 @@ def _inner(axes: Axes, left: float, bottom: float, right: float, top: float) -> 
     box = axes.get_position()
     w, h = figure.get_figwidth(), figure.get_figheight()  # type: ignore[union-attr]
     inner = (box.x0 + left / w, box.y0 + bottom / h, box.width - (left + right) / w, box.height - (top + bottom) / h)
-    found: Axes = figure.add_axes(inner)
+    inner_axes: Axes = figure.add_axes(inner)
     for side in ("top", "right", "left"):
-        found.spines[side].set_visible(False)
-    found.spines["bottom"].set_color("#dcdee0")
-    found.tick_params(labelsize=7.5, colors=FAINT, length=0)
-    return found
+        inner_axes.spines[side].set_visible(False)
+    inner_axes.spines["bottom"].set_color("#dcdee0")
+    inner_axes.tick_params(labelsize=7.5, colors=FAINT, length=0)
+    return inner_axes
 
 
 def _bars(axes: Axes, series: Sequence[Drawn], unit: str) -> None:

@@ -44,19 +44,19 @@ def main(cluster: str, region: str, dry_run: bool) -> None:
 
 def sweep(ec2: EC2Client, cluster: str, *, dry_run: bool) -> list[str]:
     """Instances first, since the other two hang on them. Returns what could not be removed, a sentence each."""
-    found = {
+    leftovers = {
         "instance": list(_instances(ec2, cluster)),
         "network interface": list(_interfaces(ec2, cluster)),
         "launch template": list(_launch_templates(ec2, cluster)),
     }
-    for kind, ids in found.items():
+    for kind, ids in leftovers.items():
         click.echo(f"{kind}s left: {', '.join(ids) or 'none'}")
     if dry_run:
         return []
-    failures = _terminate(ec2, found["instance"])
+    failures = _terminate(ec2, leftovers["instance"])
     for interface in _interfaces(ec2, cluster):
         failures += _attempt(lambda id=interface: ec2.delete_network_interface(NetworkInterfaceId=id), interface)  # type: ignore[misc]
-    for template in found["launch template"]:
+    for template in leftovers["launch template"]:
         failures += _attempt(lambda id=template: ec2.delete_launch_template(LaunchTemplateId=id), template)  # type: ignore[misc]
     return failures
 

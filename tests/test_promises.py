@@ -88,8 +88,8 @@ def reasons(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in PUBLISHERS and len(node.args) > 2:
             given = node.args[2]
             sources = assigned.get(given.id, []) if isinstance(given, ast.Name) else [given]
-            found = (part for source in sources for part in ast.walk(source))
-            texts = (part.value for part in found if isinstance(part, ast.Constant) and isinstance(part.value, str))
+            parts = (part for source in sources for part in ast.walk(source))
+            texts = (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
             yield from (text for text in texts if re.match(r"[A-Z]", text))
 
 

@@ -195,10 +195,10 @@ def test_no_tags_can_be_said_in_three_ways(text: str) -> None:
 
 
 def test_all_problems_are_told_at_once_and_a_near_key_is_named() -> None:
-    found = problems({"aws.clustername": "c", "batchIdleDuration": "x", "aws.isolatedVPC": "x"})
-    assert set(found) == {"aws.clustername", "aws.clusterName", "batchIdleDuration", "aws.isolatedVPC"}
-    assert "did you mean 'aws.clusterName'?" in found["aws.clustername"]
-    assert "write numbers with units" in found["batchIdleDuration"]
+    said = problems({"aws.clustername": "c", "batchIdleDuration": "x", "aws.isolatedVPC": "x"})
+    assert set(said) == {"aws.clustername", "aws.clusterName", "batchIdleDuration", "aws.isolatedVPC"}
+    assert "did you mean 'aws.clusterName'?" in said["aws.clustername"]
+    assert "write numbers with units" in said["batchIdleDuration"]
 
 
 def test_settings_are_frozen() -> None:

@@ -27,8 +27,8 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def world(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Scenario]:
     """A scenario with the test's name."""
-    with scenario(cluster, namespace_of(request.node.name)) as found:
-        yield found
+    with scenario(cluster, namespace_of(request.node.name)) as started:
+        yield started
 
 
 def namespace_of(test: str) -> str:

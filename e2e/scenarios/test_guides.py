@@ -36,11 +36,11 @@ def is_spot(node: Obj) -> bool:
 
 
 def is_category(node: Obj) -> bool:
-    found = labels(node)
+    own = labels(node)
     return (
-        found["karpenter.sh/capacity-type"] == "on-demand"
-        and found["karpenter.k8s.aws/instance-category"] in "cmr"
-        and int(found["karpenter.k8s.aws/instance-generation"]) > 2
+        own["karpenter.sh/capacity-type"] == "on-demand"
+        and own["karpenter.k8s.aws/instance-category"] in "cmr"
+        and int(own["karpenter.k8s.aws/instance-generation"]) > 2
     )
 
 

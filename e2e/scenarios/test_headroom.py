@@ -37,6 +37,6 @@ def test_headroom_is_kept_free_takes_a_pod_at_once_and_is_made_up(world: Scenari
 
 def _up(world: Scenario) -> list[str]:
     """Names of the scenario's nodes that are initialized and stay."""
-    found = world.cluster.nodes(world.namespace)
-    stay = [each for each in found if "deletionTimestamp" not in each["metadata"]]
+    nodes = world.cluster.nodes(world.namespace)
+    stay = [each for each in nodes if "deletionTimestamp" not in each["metadata"]]
     return [each["metadata"]["name"] for each in stay if labels(each).get("karpenter.sh/initialized") == "true"]

@@ -34,8 +34,8 @@ def judge() -> Path:
 @pytest.mark.parametrize(("seed", "budget"), [*((seed, 0.0) for seed in range(1, 13)), (13, 1.0), (14, 1.0)])
 def test_kube_scheduler_binds_every_pod_where_the_plan_puts_it(judge: Path, seed: int, budget: float) -> None:
     """Whichever offering the fleet gives; no pod is left that would fit, and prices and limits add up."""
-    found = judging.judge(judge, f"seed {seed}", shapes.problem(seed), SolveOptions(budget_seconds=budget))
-    assert found.holds, "\n".join(found.lines())
+    judged = judging.judge(judge, f"seed {seed}", shapes.problem(seed), SolveOptions(budget_seconds=budget))
+    assert judged.holds, "\n".join(judged.lines())
 
 
 def kind() -> Object:
@@ -110,7 +110,7 @@ def planned(*nodes: tuple[str, Sequence[int]], pool: str = "all", left: Sequence
 def verdict(judge: Path, folder: Path, specs: Sequence[Object], plan: Mapping[str, Any]) -> Mapping[str, Any]:
     file = folder / "problem.json.gz"
     file.write_bytes(gzip.compress(orjson.dumps(posed(specs))))
-    return judging.verdict(judge, "made up", file, plan).found
+    return judging.verdict(judge, "made up", file, plan).answer
 
 
 APART = towards("podAntiAffinity", HOST)
@@ -175,8 +175,8 @@ def test_a_plan_that_breaks_a_rule_is_refused_by_its_plugin_and_its_repair_is_no
 def test_an_order_is_found_when_only_a_pod_that_is_counted_must_come_last(judge: Path, tmp_path: Path) -> None:
     """p0 goes to zone a only while p1 and p2, which know no rule, are not there yet."""
     specs = [spread(ZONE, labelSelector={"matchLabels": {"app": "x"}}), {}, {}]
-    found = verdict(judge, tmp_path, specs, planned(("a", [0, 1, 2]), ("b", [])))
-    assert not found["refused"]
+    judged = verdict(judge, tmp_path, specs, planned(("a", [0, 1, 2]), ("b", [])))
+    assert not judged["refused"]
 
 
 @pytest.mark.parametrize("change", ["price", "zone", "twice", "limit", "left out"])
@@ -217,6 +217,6 @@ def test_the_judge_holds_alternatives_to_the_rules_too(judge: Path, tmp_path: Pa
     plan["nodes"][0]["alternatives"] = [
         {"instanceType": "m5.xlarge", "zone": "a", "capacityType": "spot", "price": 0.1}
     ]
-    found = verdict(judge, tmp_path, [{"nodeSelector": {ZONE: "b"}}], plan)
-    assert not found["refused"]
-    assert found["elsewhere"]
+    judged = verdict(judge, tmp_path, [{"nodeSelector": {ZONE: "b"}}], plan)
+    assert not judged["refused"]
+    assert judged["elsewhere"]

@@ -32,11 +32,11 @@ def test_a_fresh_installation_passes_its_own_check(cluster: Cluster) -> None:
     world = cluster.environment
     variables = {**os.environ, **world.aws_environment, "KUBECONFIG": str(world.kubeconfig)}
     command = [sys.executable, "-m", "controller.cli.main", "check", "-o", "json"]
-    found = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    findings = json.loads(found.stdout)["findings"]
+    completed = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    findings = json.loads(completed.stdout)["findings"]
     assert [each for each in findings if each["level"] in ("problem", "unknown")] == []
     assert {"Leader", "Settings", "Permissions", "AWSNodeTemplate default"} <= {each["subject"] for each in findings}
-    assert found.returncode == 0
+    assert completed.returncode == 0
 
 
 def test_unknown_fields_are_pruned_and_kubectl_warns_of_them(cluster: Cluster) -> None:

@@ -52,9 +52,9 @@ def test_consolidation_moves_stateful_sets_and_jobs(world: Scenario) -> None:
     assert still["metadata"]["uid"] == keeper["metadata"]["uid"]
     assert bound_to(still) == bound_to(keeper)
     world.running("moved", 1)
-    found = cluster.get(JOBS, "moved", world.namespace)
-    assert found is not None
-    assert condition(found, "Failed") != "True"
+    moved_job = cluster.get(JOBS, "moved", world.namespace)
+    assert moved_job is not None
+    assert condition(moved_job, "Failed") != "True"
 
 
 def test_a_namespace_ends_while_its_nodes_come(world: Scenario) -> None:
@@ -90,8 +90,8 @@ def test_a_node_drains_while_a_namespace_ends(world: Scenario) -> None:
 
 def _events(world: Scenario, reason: str) -> str:
     """The messages of all events of a reason that name the scenario's namespace."""
-    found = [each["message"] for each in world.cluster.all(EVENTS) if each["reason"] == reason]
-    return "\n".join(message for message in found if f"{world.namespace}/" in message)
+    messages = [each["message"] for each in world.cluster.all(EVENTS) if each["reason"] == reason]
+    return "\n".join(message for message in messages if f"{world.namespace}/" in message)
 
 
 def _price(world: Scenario) -> float:

@@ -32,10 +32,10 @@ PAIR = {"nodes": "of-a-pair"}
 @pytest.fixture(scope="module")
 def features(cluster: Cluster) -> Iterator[Scenario]:
     """Everything is applied before the first node comes."""
-    with scenario(cluster, "features") as found:
+    with scenario(cluster, "features") as started:
         tolerated = {"operator": "Exists", "key": "team"}
         cluster.apply(_storage_class(), _volume("features-old", FAR_ZONE, "features", "old"))
-        found.deploy(
+        started.deploy(
             daemon_set("agent", cpu="300m"),  # on every node
             deployment("zones", 3, topologySpreadConstraints=[spread("zones", ZONE)], nodeSelector=ALL),
             deployment("apart", 3, cpu="100m", affinity=affinity("podAntiAffinity", "apart", HOST), nodeSelector=ALL),
@@ -50,13 +50,13 @@ def features(cluster: Cluster) -> Iterator[Scenario]:
             deployment("boot", 1, nodeSelector={**ALL, "boots": "slowly"}),
             deployment("picky", 1, affinity=_memory_optimized_arm(), nodeSelector=ALL),
         )
-        cluster.until(lambda: len(_unschedulable(found)) == 16, "every pod but the daemons waits")
-        found.provisioner(requirements=ANY, labels=ALL)
-        found.provisioner("features-pair", labels=PAIR)
-        found.provisioner("features-team", taints=[TEAM], labels={**ALL, "team": "a"}, weight=40)
-        found.provisioner("features-boot", startupTaints=[BOOT], labels={**ALL, "boots": "slowly"}, weight=40)
-        cluster.until(lambda: len(found.placements()) == 16, "every pod but the daemons is nominated")
-        yield found
+        cluster.until(lambda: len(_unschedulable(started)) == 16, "every pod but the daemons waits")
+        started.provisioner(requirements=ANY, labels=ALL)
+        started.provisioner("features-pair", labels=PAIR)
+        started.provisioner("features-team", taints=[TEAM], labels={**ALL, "team": "a"}, weight=40)
+        started.provisioner("features-boot", startupTaints=[BOOT], labels={**ALL, "boots": "slowly"}, weight=40)
+        cluster.until(lambda: len(started.placements()) == 16, "every pod but the daemons is nominated")
+        yield started
 
 
 def test_spread_over_zones(features: Scenario) -> None:
@@ -132,9 +132,9 @@ def test_kube_scheduler_found_room_where_the_plans_said(features: Scenario) -> N
     """Each pod that a plan named is bound; where it went elsewhere, a fact says why, and it is printed."""
     for app, replicas in {"gpu": 1, "team": 2, "picky": 1, "zones": 3, "apart": 3, "near": 2}.items():
         features.running(app, replicas)
-    found = features.placements()
-    print(*("", *filter(lambda each: each.verdict != Verdict.AS_PLANNED, found)), sep="\n")
-    assert not [str(placement) for placement in found if placement.verdict in REFUSED]
+    placements = features.placements()
+    print(*("", *filter(lambda each: each.verdict != Verdict.AS_PLANNED, placements)), sep="\n")
+    assert not [str(placement) for placement in placements if placement.verdict in REFUSED]
 
 
 def nodes_of(features: Scenario, app: str, replicas: int) -> list[Obj]:

@@ -30,19 +30,19 @@ def test_only_the_way_to_the_service_differs_from_the_stack(cluster: Cluster) ->
     for document in webhook_configurations(NAMESPACE).values():
         there = cluster.get(CONFIGURATIONS[document["kind"]], document["metadata"]["name"])
         assert there is not None
-        for declared, found in zip(document["webhooks"], there["webhooks"], strict=True):
+        for declared, applied in zip(document["webhooks"], there["webhooks"], strict=True):
             service = declared["clientConfig"]["service"]
-            assert found["clientConfig"]["url"].endswith(service["path"])
-            assert "service" not in found["clientConfig"]
-            assert _contains(found, {key: value for key, value in declared.items() if key != "clientConfig"})
+            assert applied["clientConfig"]["url"].endswith(service["path"])
+            assert "service" not in applied["clientConfig"]
+            assert _contains(applied, {key: value for key, value in declared.items() if key != "clientConfig"})
 
 
 def test_defaults_are_filled(world: Scenario) -> None:
     """What the controller would assume is written into the object, for all to see."""
     world.provisioner(requirements=[])
-    found = world.cluster.get(PROVISIONERS, world.namespace)
-    assert found is not None
-    chosen = {each["key"]: (each["operator"], each["values"]) for each in found["spec"]["requirements"]}
+    defaulted = world.cluster.get(PROVISIONERS, world.namespace)
+    assert defaulted is not None
+    chosen = {each["key"]: (each["operator"], each["values"]) for each in defaulted["spec"]["requirements"]}
     assert chosen["karpenter.sh/capacity-type"] == ("In", ["on-demand"])
     assert chosen["kubernetes.io/arch"] == ("In", ["amd64"])
     assert chosen["kubernetes.io/os"] == ("In", ["linux"])
@@ -82,14 +82,14 @@ def test_the_certificate_is_rotated_under_load(world: Scenario) -> None:
 def _certificate(cluster: Cluster) -> ServingCertificate:
     secret = cluster.get(SECRETS, SECRET, NAMESPACE)
     assert secret is not None
-    found = from_secret(secret["data"])
-    assert found is not None
-    return found
+    certificate = from_secret(secret["data"])
+    assert certificate is not None
+    return certificate
 
 
 def _replaced(cluster: Cluster, due: ServingCertificate) -> ServingCertificate | None:
-    found = _certificate(cluster)
-    return None if found == due else found
+    certificate = _certificate(cluster)
+    return None if certificate == due else certificate
 
 
 def _trusted(cluster: Cluster, new: ServingCertificate) -> bool:
@@ -99,14 +99,19 @@ def _trusted(cluster: Cluster, new: ServingCertificate) -> bool:
         cluster.get(CONFIGURATIONS[document["kind"]], document["metadata"]["name"])
         for document in webhook_configurations(NAMESPACE).values()
     ]
-    bundles = [hook["clientConfig"]["caBundle"] for found in configurations if found for hook in found["webhooks"]]
+    bundles = [
+        hook["clientConfig"]["caBundle"]
+        for configuration in configurations
+        if configuration
+        for hook in configuration["webhooks"]
+    ]
     return all(base64.b64decode(bundle) == base64.b64decode(wanted) for bundle in bundles)
 
 
-def _contains(found: Any, declared: Any) -> bool:
+def _contains(applied: Any, declared: Any) -> bool:
     """Whether all that was declared is there; the API server adds its defaults."""
     if isinstance(declared, dict):
-        return all(key in found and _contains(found[key], value) for key, value in declared.items())
+        return all(key in applied and _contains(applied[key], value) for key, value in declared.items())
     if isinstance(declared, list):
-        return len(found) == len(declared) and all(map(_contains, found, declared))
-    return bool(found == declared)
+        return len(applied) == len(declared) and all(map(_contains, applied, declared))
+    return bool(applied == declared)

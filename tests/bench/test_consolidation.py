@@ -12,6 +12,6 @@ def test_every_node_is_judged_in_a_whole_search(what: str, make: object) -> None
     assert callable(make)
     types = instance_types()
     snapshot = make(24, types)
-    found = search(snapshot, types)
-    assert found.judged == len(snapshot.nodes) >= 20, what
-    assert (found.saved == 0) == ("nothing" in what or "disks" in what)
+    whole = search(snapshot, types)
+    assert whole.judged == len(snapshot.nodes) >= 20, what
+    assert (whole.saved == 0) == ("nothing" in what or "disks" in what)

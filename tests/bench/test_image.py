@@ -72,10 +72,10 @@ def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_nod
 
 
 def test_a_dockerfile_is_read_by_stages() -> None:
-    found = stages("ARG A=1\n# said\nFROM a AS b\nENV X=1 Y=/z\nRUN --mount=type=cache \\\n  do it\nFROM a\nUSER 1:2\n")
-    assert [each.runs for each in found] == [("do it",), ()]
-    assert found[0].environment == {"X": "1", "Y": "/z"}
-    assert found[1].instructions == {"USER": "1:2"}
+    read = stages("ARG A=1\n# said\nFROM a AS b\nENV X=1 Y=/z\nRUN --mount=type=cache \\\n  do it\nFROM a\nUSER 1:2\n")
+    assert [each.runs for each in read] == [("do it",), ()]
+    assert read[0].environment == {"X": "1", "Y": "/z"}
+    assert read[1].instructions == {"USER": "1:2"}
     assert stages(DOCKERFILE.read_text())[-1].instructions["USER"] == f"{USER_ID}:{USER_ID}"
 
 

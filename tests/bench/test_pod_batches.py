@@ -50,13 +50,13 @@ RUNS = st.lists(
 
 def documents(runs: list[tuple[Any, dict[str, Any], Any, int]]) -> list[Document]:
     """Runs of pods that have the same spec, metadata and status, and names of their own."""
-    found: list[Document] = []
+    pods: list[Document] = []
     for spec, meta, status, count in runs:
         for _ in range(count):
-            own = {"name": f"pod-{len(found)}", "namespace": "default", "uid": f"uid-{len(found)}", **meta}
+            own = {"name": f"pod-{len(pods)}", "namespace": "default", "uid": f"uid-{len(pods)}", **meta}
             rest = {} if status is None else {"status": status}
-            found.append({"metadata": own, "spec": spec, **rest})
-    return found
+            pods.append({"metadata": own, "spec": spec, **rest})
+    return pods
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)

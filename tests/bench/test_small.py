@@ -22,8 +22,8 @@ def test_refined_plans_are_no_dearer_than_first_plans() -> None:
 
 
 def test_the_table_compares_plans_that_leave_equally_many_pods_out() -> None:
-    found = {1: Figures(3, 1.0, 1.1, 2, 0, 0.1), 2: Figures(9, 2.0, 2.2, 2, 1, 0.1)}
+    figures = {1: Figures(3, 1.0, 1.1, 2, 0, 0.1), 2: Figures(9, 2.0, 2.2, 2, 1, 0.1)}
     before = {1: Figures(3, 2.0, 2.2, 2, 0, 0.2), 2: Figures(9, 9.0, 9.9, 2, 0, 0.2)}
-    small, _, both = table(found, before).splitlines()[2:]
+    small, _, both = table(figures, before).splitlines()[2:]
     assert small == "| 1-3 | 1 | 0.5000 | 0.5000 | 0.5000 | 1 | 0 | +0 | 100 | 200 |"
     assert both == "| all | 2 | 0.5000 | 0.5000 | 0.5000 | 1 | 0 | +1 | 100 | 200 |"

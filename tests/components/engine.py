@@ -68,13 +68,13 @@ class Cloud(mocks.Mocks):
     """Nothing exists yet: outputs are unknown that are not inputs."""
 
     def call(self, args: mocks.MockCallArgs) -> Any:
-        found = self.answers.get(args.token, USUAL.get(args.token))
-        if callable(found):
-            found = found(args.args)
-        if isinstance(found, Refusal):
-            return {}, [("", found.reason)]
-        assert found is not None, f"the program asks {args.token}, and nobody answers"
-        return {**found, **({"region": self.region} if args.token.endswith("getRegion") else {})}
+        answer = self.answers.get(args.token, USUAL.get(args.token))
+        if callable(answer):
+            answer = answer(args.args)
+        if isinstance(answer, Refusal):
+            return {}, [("", answer.reason)]
+        assert answer is not None, f"the program asks {args.token}, and nobody answers"
+        return {**answer, **({"region": self.region} if args.token.endswith("getRegion") else {})}
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         if self.preview:
@@ -122,9 +122,9 @@ class Run:
 
     def one(self, name: str) -> Declared:
         """By its logical name."""
-        found = [each for each in self.declared.values() if each.name == name]
-        assert len(found) == 1, f"{len(found)} resources are called {name}"
-        return found[0]
+        named = [each for each in self.declared.values() if each.name == name]
+        assert len(named) == 1, f"{len(named)} resources are called {name}"
+        return named[0]
 
     def tree(self) -> list[str]:
         """Every resource under its parents, as a line of a golden file."""

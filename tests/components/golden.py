@@ -30,13 +30,13 @@ def run_of(name: str, *, preview: bool = False) -> Run:
 
 def document(run: Run) -> dict[str, Any]:
     """The inputs by resource. Definitions are not repeated, and the image's tag follows from the source."""
-    found = {}
+    resources = {}
     for each in sorted(run.declared.values(), key=lambda each: each.line):
         inputs = dict(each.inputs)
         if each.type.endswith(":CustomResourceDefinition"):
             inputs["spec"] = "as in crds/"
-        found[each.line] = {key: _readable(value) for key, value in sorted(inputs.items()) if value is not None}
-    text = json.dumps(found)
+        resources[each.line] = {key: _readable(value) for key, value in sorted(inputs.items()) if value is not None}
+    text = json.dumps(resources)
     for platforms in (["linux/amd64"],):
         text = text.replace(content_tag(ROOT, platforms), "CONTENT")
     result: dict[str, Any] = json.loads(text)

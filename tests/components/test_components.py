@@ -39,16 +39,16 @@ def config(**keys: Any) -> dict[str, str]:
 def test_every_component_is_listed_here() -> None:
     modules = [ast.parse(path.read_text()) for path in (ROOT / "components").glob("*.py")]
     classes = [node for module in modules for node in module.body if isinstance(node, ast.ClassDef)]
-    found = {
+    names = {
         each.name for each in classes if any(ast.unparse(base).endswith("ComponentResource") for base in each.bases)
     }
-    assert found == {each.__name__ for each in COMPONENTS}
+    assert names == {each.__name__ for each in COMPONENTS}
 
 
 def test_pulumis_analyzer_reads_a_schema_from_every_component() -> None:
-    found = Analyzer("nodeless").analyze(list(COMPONENTS))
-    assert set(found["component_definitions"]) == {each.__name__ for each in COMPONENTS}
-    for definition in found["component_definitions"].values():
+    schema = Analyzer("nodeless").analyze(list(COMPONENTS))
+    assert set(schema["component_definitions"]) == {each.__name__ for each in COMPONENTS}
+    for definition in schema["component_definitions"].values():
         assert definition.description
         for name, prop in {**definition.inputs, **definition.outputs}.items():
             assert prop.description, f"{definition.name}.{name} has no docstring"
@@ -74,18 +74,18 @@ def test_a_roles_arn_waits_for_its_policies() -> None:
         pulumi.export("arn", outputs[0])
         NodeAccess("access", {"cluster_name": "c", "role_arn": outputs[0], "by_access_entry": True})
 
-    found = run(program)
-    assert "r-A" in found.one("access-entry").dependencies
-    assert found.outputs["arn"].endswith("/r")
+    declared = run(program)
+    assert "r-A" in declared.one("access-entry").dependencies
+    assert declared.outputs["arn"].endswith("/r")
 
 
 def test_a_given_kms_key_replaces_sqs_own_encryption() -> None:
     key = "arn:aws:kms:ap-northeast-2:111122223333:key/k"
-    found = run_stack("test", config(interruption={"kmsKeyArn": key}))
-    queue = found.one("interruption-queue").inputs
+    declared = run_stack("test", config(interruption={"kmsKeyArn": key}))
+    queue = declared.one("interruption-queue").inputs
     assert queue["kmsMasterKeyId"] == key
     assert "sqsManagedSseEnabled" not in queue
-    read = json.loads(found.one("controller-identity-KarpenterControllerReadPolicy-myeks").inputs["policy"])
+    read = json.loads(declared.one("controller-identity-KarpenterControllerReadPolicy-myeks").inputs["policy"])
     assert {"kms:Decrypt"} == {action for each in read["Statement"] for action in each["Action"] if action[0] == "k"}
 
 
@@ -96,11 +96,11 @@ def test_what_is_off_is_not_there() -> None:
         controller={"image": "i", "placement": "any", "manageCrds": False},
         identity={"nodeJoin": "none", "spotServiceLinkedRole": False},
     )
-    found = run_stack("test", off)
+    declared = run_stack("test", off)
     gone = ("aws:sqs", "aws:cloudwatch", "aws:eks", "aws:ecr", "kubernetes:apiextensions", "kubernetes:helm")
-    assert not [each.line for each in found.declared.values() if each.type.startswith(gone)]
-    assert "aws.interruptionQueueName" not in found.one("controller-settings").inputs["data"]
-    policies = [each.inputs["policy"] for each in found.of_type("aws:iam/policy:Policy")]
+    assert not [each.line for each in declared.declared.values() if each.type.startswith(gone)]
+    assert "aws.interruptionQueueName" not in declared.one("controller-settings").inputs["data"]
+    policies = [each.inputs["policy"] for each in declared.of_type("aws:iam/policy:Policy")]
     assert not [text for text in policies if "sqs:" in text]
 
 
@@ -109,8 +109,8 @@ def test_a_boundary_and_a_path_reach_every_role() -> None:
     keys = {
         "addons": {"loadBalancerController": {}, "ebsCsi": {}, "externalDns": {"domain": "a.example", "zoneId": "Z1"}}
     }
-    found = run_stack("test", config(identity={"permissionsBoundaryArn": boundary, "path": "/team/"}, **keys))
-    roles = found.of_type("aws:iam/role:Role")
+    declared = run_stack("test", config(identity={"permissionsBoundaryArn": boundary, "path": "/team/"}, **keys))
+    roles = declared.of_type("aws:iam/role:Role")
     assert len(roles) == 6
     assert {each.inputs["permissionsBoundary"] for each in roles} == {boundary}
     # EKS strips no path from the execution role in aws-auth: that one must have none.
@@ -119,13 +119,13 @@ def test_a_boundary_and_a_path_reach_every_role() -> None:
 
 def test_overprovisioning_is_a_schedule_in_its_targets_namespace() -> None:
     schedule = {"timezone": "Asia/Seoul", "start": "0 8 * * 1-5", "end": "0 19 * * 1-5", "replicas": 5}
-    found = run_stack("test", config(addons={"keda": {}, "overprovisioning": schedule}))
-    scaled, target = found.one("keda-scaled-object").inputs, found.one("keda-deployment").inputs
+    declared = run_stack("test", config(addons={"keda": {}, "overprovisioning": schedule}))
+    scaled, target = declared.one("keda-scaled-object").inputs, declared.one("keda-deployment").inputs
     assert scaled["metadata"]["namespace"] == target["metadata"]["namespace"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == target["metadata"]["name"]
     assert scaled["spec"]["triggers"][0]["metadata"]["desiredReplicas"] == "5"
     assert "replicas" not in target["spec"], "KEDA's to say"
-    assert "keda-release" in found.one("keda-scaled-object").dependencies
+    assert "keda-release" in declared.one("keda-scaled-object").dependencies
 
 
 def test_users_values_go_over_ours_map_by_map() -> None:

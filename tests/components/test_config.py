@@ -40,7 +40,7 @@ def test_names_derive_from_the_clusters_name() -> None:
 
 
 def test_all_problems_are_said_at_once_with_path_value_and_remedy() -> None:
-    found = problems(
+    said = problems(
         {
             "cluster": {"name": "bad name", "craete": {}},
             "controller": {"image": "a", "replicas": "2"},
@@ -48,8 +48,8 @@ def test_all_problems_are_said_at_once_with_path_value_and_remedy() -> None:
             "nope": 1,
         }
     )
-    assert found[0].startswith("nope: unknown key; known: addons, cluster,")
-    assert found[1:] == [
+    assert said[0].startswith("nope: unknown key; known: addons, cluster,")
+    assert said[1:] == [
         "cluster.craete: unknown key; did you mean 'create'?",
         "cluster.name: 'bad name' is malformed; write letters, digits, - and _, at most 100",
         "controller.replicas: must be an integer, not '2'",
@@ -70,8 +70,8 @@ def test_null_counts_as_absent_and_a_required_key_is_missed() -> None:
 
 
 def test_a_name_too_long_for_iam_says_which_key_shortens_it() -> None:
-    found = problems(minimal(cluster={"name": "x" * 60}))
-    assert [each.split(":")[0] for each in found] == [
+    said = problems(minimal(cluster={"name": "x" * 60}))
+    assert [each.split(":")[0] for each in said] == [
         "identity.nodeRoleName",
         "identity.controllerRoleName",
         "fargate.podExecutionRoleName",
@@ -111,15 +111,15 @@ def test_a_name_too_long_for_iam_says_which_key_shortens_it() -> None:
     ],
 )
 def test_rules_between_keys_name_the_key_to_change(keys: dict[str, Any], path: str) -> None:
-    found = problems(minimal(**keys))
-    assert len(found) == 1, found
-    assert found[0].startswith(path)
-    assert "; " in found[0], "a problem without a remedy"
+    said = problems(minimal(**keys))
+    assert len(said) == 1, said
+    assert said[0].startswith(path)
+    assert "; " in said[0], "a problem without a remedy"
 
 
 def test_a_new_cluster_cannot_lean_on_node_groups() -> None:
     created = {"name": "new", "create": {"version": "1.33", "subnetIds": ["subnet-0123abcd"]}}
-    found = problems(
+    said = problems(
         minimal(
             cluster=created,
             discovery={"nodeGroups": ["ng"], "securityGroup": "nodeGroup/ng"},
@@ -127,7 +127,7 @@ def test_a_new_cluster_cannot_lean_on_node_groups() -> None:
             controller={"image": "a", "placement": "nodeGroup", "nodeGroup": "ng"},
         )
     )
-    assert [each.split(":")[0] for each in found] == [
+    assert [each.split(":")[0] for each in said] == [
         "cluster.create.subnetIds",
         "discovery.nodeGroups",
         "discovery.securityGroup",
@@ -138,7 +138,7 @@ def test_a_new_cluster_cannot_lean_on_node_groups() -> None:
 
 def test_a_bad_provisioner_fails_with_the_controllers_own_words_under_its_key_path() -> None:
     requirement = {"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["two"]}
-    found = problems(
+    said = problems(
         minimal(
             nodeTemplates=[{"name": "default", "spec": {"subnetSelector": {"a": "b"}}}],
             provisioners=[
@@ -147,14 +147,14 @@ def test_a_bad_provisioner_fails_with_the_controllers_own_words_under_its_key_pa
             ],
         )
     )
-    assert [each.partition(": ")[0] for each in found] == [
+    assert [each.partition(": ")[0] for each in said] == [
         "nodeTemplates[0].spec.securityGroupSelector",
         "provisioners[0].spec.requirements[0].values[0]",
         "provisioners[1].spec.weight",
         "provisioners[1]",
         "provisioners[0].spec.providerRef.name",
     ]
-    assert found[-1].endswith("did you mean 'default'?")
+    assert said[-1].endswith("did you mean 'default'?")
 
 
 GUIDES_GPU = """
@@ -189,8 +189,8 @@ def test_manifests_of_the_guides_are_taken_unchanged_from_files(tmp_path: Path) 
 def test_files_that_cannot_be_used_are_said_with_what_else_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("a: [")
     (tmp_path / "other.yaml").write_text("kind: Deployment\n---\n- 1\n---\nkind: Provisioner\napiVersion: v1\n")
-    found = problems(minimal(manifests=["missing.yaml", "broken.yaml", "other.yaml"]), tmp_path)
-    assert [each.partition(": ")[0] for each in found] == [
+    said = problems(minimal(manifests=["missing.yaml", "broken.yaml", "other.yaml"]), tmp_path)
+    assert [each.partition(": ")[0] for each in said] == [
         "manifests[0]",
         "manifests[1]",
         "manifests[2] (other.yaml, document 1).kind",
@@ -231,5 +231,5 @@ def test_a_structured_key_that_is_no_json_is_a_problem_not_a_crash() -> None:
 def test_a_price_rule_that_the_controller_would_refuse_is_refused_at_preview(
     rule: dict[str, Any], problem: str
 ) -> None:
-    (found,) = problems(minimal() | {"settings": {"priceRules": [rule]}})
-    assert found.startswith(problem)
+    (said,) = problems(minimal() | {"settings": {"priceRules": [rule]}})
+    assert said.startswith(problem)

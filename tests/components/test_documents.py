@@ -44,8 +44,8 @@ def deployment(**keys: Any) -> dict[str, Any]:
 
 
 def pod(**keys: Any) -> dict[str, Any]:
-    found: dict[str, Any] = deployment(**keys)["spec"]["template"]["spec"]
-    return found
+    spec: dict[str, Any] = deployment(**keys)["spec"]["template"]["spec"]
+    return spec
 
 
 def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
@@ -365,7 +365,7 @@ def test_the_scrape_job_is_yaml_that_keeps_the_controllers_metrics_port() -> Non
 
 
 def test_the_kubeconfig_asks_the_aws_cli_for_a_token() -> None:
-    found = json.loads(kubeconfig("myeks", "ap-northeast-2", "https://a.example", "Y2E="))
-    assert found["clusters"][0]["cluster"] == {"server": "https://a.example", "certificate-authority-data": "Y2E="}
-    assert found["users"][0]["user"]["exec"]["args"][:4] == ["eks", "get-token", "--cluster-name", "myeks"]
-    assert found["current-context"] == found["contexts"][0]["name"]
+    config = json.loads(kubeconfig("myeks", "ap-northeast-2", "https://a.example", "Y2E="))
+    assert config["clusters"][0]["cluster"] == {"server": "https://a.example", "certificate-authority-data": "Y2E="}
+    assert config["users"][0]["user"]["exec"]["args"][:4] == ["eks", "get-token", "--cluster-name", "myeks"]
+    assert config["current-context"] == config["contexts"][0]["name"]

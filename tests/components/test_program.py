@@ -47,10 +47,10 @@ def cluster(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", STACKS)
 def test_a_stack_declares_exactly_the_resources_of_its_golden_file(name: str) -> None:
     golden = json.loads((GOLDEN / f"{name}.json").read_text())
-    found = document(declared(name))
-    assert sorted(found) == sorted(golden), REMEDY
+    resources = document(declared(name))
+    assert sorted(resources) == sorted(golden), REMEDY
     for line, inputs in golden.items():
-        assert found[line] == inputs, f"{line}: {REMEDY}"
+        assert resources[line] == inputs, f"{line}: {REMEDY}"
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -69,15 +69,15 @@ def stack_cluster(name: str) -> str:
 def closure(run: Run, each: Declared) -> set[str]:
     """Names of all that comes before a resource: its dependencies, theirs, and its parents'."""
     by_name = {other.name: other for other in run.declared.values()}
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [each]
     while waiting:
         one = waiting.pop()
-        for name in {*one.dependencies, *({one.parent} if one.parent in by_name else ())} - found:
-            found.add(name)
+        for name in {*one.dependencies, *({one.parent} if one.parent in by_name else ())} - reached:
+            reached.add(name)
             if name in by_name:
                 waiting.append(by_name[name])
-    return found
+    return reached
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -112,10 +112,10 @@ def test_pods_of_the_system_come_after_their_fargate_profiles(name: str) -> None
 
 @pytest.mark.parametrize("name", STACKS)
 def test_definitions_stay_when_the_stack_goes_and_are_those_of_the_repository(name: str) -> None:
-    found = declared(name).of_type("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
-    assert all(each.retained for each in found)
+    definitions = declared(name).of_type("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
+    assert all(each.retained for each in definitions)
     files = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
-    assert [each.inputs["spec"] for each in found] == [each["spec"] for each in files]
+    assert [each.inputs["spec"] for each in definitions] == [each["spec"] for each in files]
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -103,8 +103,8 @@ def the_queue_takes_events_of_the_four_rules_alone(deployed: Environment) -> Non
 
 
 def the_applied_settings_and_the_deployment_are_what_the_controller_reads(deployed: Environment) -> None:
-    found = read(deployed, "/api/v1/namespaces/karpenter/configmaps/karpenter-global-settings")
-    settings = Settings.parse(found["data"])
+    config_map = read(deployed, "/api/v1/namespaces/karpenter/configmaps/karpenter-global-settings")
+    settings = Settings.parse(config_map["data"])
     assert (settings.cluster_name, settings.interruption_queue_name) == (CLUSTER, CLUSTER)
     said = container(deployed)
     assert said.args[0] == "run"
@@ -114,8 +114,8 @@ def the_applied_settings_and_the_deployment_are_what_the_controller_reads(deploy
 
 
 def provisioners_pass_the_api_servers_schema_and_nobody_plays_fargate(deployed: Environment) -> None:
-    found = read(deployed, "/apis/karpenter.sh/v1alpha5/provisioners/default")
-    assert found["spec"]["limits"]["resources"]["cpu"] in (1000, "1000")
+    provisioner = read(deployed, "/apis/karpenter.sh/v1alpha5/provisioners/default")
+    assert provisioner["spec"]["limits"]["resources"]["cpu"] in (1000, "1000")
     assert read(deployed, "/apis/apps/v1/namespaces/karpenter/deployments/karpenter")["spec"]["replicas"] == 0
 
 
@@ -152,9 +152,9 @@ def deploying_again_changes_no_object(deployed: Environment) -> None:
 
 
 def test_an_override_goes_over_one_member_of_a_key() -> None:
-    found = stack_config(ROOT / "stacks" / "Pulumi.local.yaml", {"nodeless:cluster": {"kubeconfig": "/k"}})
-    assert json.loads(found["nodeless:cluster"]) == {"name": CLUSTER, "kubeconfig": "/k"}
-    assert found["aws:region"] == "ap-northeast-2"
+    config = stack_config(ROOT / "stacks" / "Pulumi.local.yaml", {"nodeless:cluster": {"kubeconfig": "/k"}})
+    assert json.loads(config["nodeless:cluster"]) == {"name": CLUSTER, "kubeconfig": "/k"}
+    assert config["aws:region"] == "ap-northeast-2"
 
 
 def test_numbers_of_the_wire_are_whole_again_and_fractions_stay() -> None:

@@ -270,12 +270,12 @@ class Cluster:
 
     def counts(self, key: str = keys.ZONE, of: LabelSelector | None = None) -> list[int]:
         """Running pods that match `of` (None: all) by domain, fewest first; nodes without the key count by nothing."""
-        found: Counter[str] = Counter()
+        pods: Counter[str] = Counter()
         for standing in self.nodes.values():
             domain = standing.name if key == keys.HOSTNAME else standing.node.labels.get(key)
             if domain is not None:
-                found[domain] += sum(of is None or selector_matches(of, pod.labels) for pod in standing.pods)
-        return sorted(count for count in found.values() if count)
+                pods[domain] += sum(of is None or selector_matches(of, pod.labels) for pod in standing.pods)
+        return sorted(count for count in pods.values() if count)
 
     def drop_pods(self, keep: Iterable[str] = ()) -> None:
         """Delete the pods of all nodes but those named."""

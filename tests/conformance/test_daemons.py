@@ -28,8 +28,8 @@ from tests.factories import node, pending_pod, pod, provisioner, running_pod, st
 ONE = {"cpu": "1", "memory": "1Gi"}
 
 
-def with_daemons(*found: DaemonSet, **fields: Any) -> Cluster:
-    return Cluster(objects={"daemon_sets": {(each.namespace, each.name): each for each in found}}, **fields)
+def with_daemons(*daemons: DaemonSet, **fields: Any) -> Cluster:
+    return Cluster(objects={"daemon_sets": {(each.namespace, each.name): each for each in daemons}}, **fields)
 
 
 def test_daemons_are_counted_when_a_type_is_chosen() -> None:
@@ -98,9 +98,9 @@ def test_daemons_that_select_an_unknown_label_are_not_counted() -> None:
     assert with_daemons(agent).provision(pending_pod(requests=ONE)).types == [SMALL]
 
 
-def affinity(*found: dict[str, Any]) -> dict[str, Any]:
+def affinity(*expressions: dict[str, Any]) -> dict[str, Any]:
     """A pod template's required node affinity of these terms."""
-    required = {"nodeSelectorTerms": [{"matchExpressions": [each]} for each in found]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [each]} for each in expressions]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 

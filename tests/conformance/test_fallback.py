@@ -14,12 +14,12 @@ from tests.core.provisioning.plans import near
 from tests.factories import pending_pod, pending_pods, provisioner, requirement
 
 
-def zone(*found: str) -> SelectorRequirement:
-    return requirement(keys.ZONE, "In", *found)
+def zone(*values: str) -> SelectorRequirement:
+    return requirement(keys.ZONE, "In", *values)
 
 
-def not_zone(*found: str) -> SelectorRequirement:
-    return requirement(keys.ZONE, "NotIn", *found)
+def not_zone(*values: str) -> SelectorRequirement:
+    return requirement(keys.ZONE, "NotIn", *values)
 
 
 def landed(**fields: Any) -> str:

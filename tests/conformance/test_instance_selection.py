@@ -37,11 +37,11 @@ def provision(of_pod: Wish, of_pool: Wish, **fields: Any) -> Round:
 
 def offered(planned: PlannedNode) -> list[dict[str, str]]:
     """Labels of every offering that the node may be launched as."""
-    found = []
+    offers = []
     for each in (planned.offering, *planned.alternatives):
         kind = BY_NAME[each.instance_type]
-        found.append(labels_of(kind, Offering(each.zone, each.capacity_type, each.price)))
-    return found
+        offers.append(labels_of(kind, Offering(each.zone, each.capacity_type, each.price)))
+    return offers
 
 
 def cheapest(wish: Wish, cpu: int = 1000) -> float:

@@ -47,8 +47,8 @@ def test_a_selector_on_an_undefined_label_is_refused() -> None:
 
 
 def test_in_with_the_provisioner_s_value_is_met() -> None:
-    found = tried(labelled(), **demanding(requirement(LABEL, "In", "test-value", "another")))
-    assert found.only.labels[LABEL] == "test-value"
+    done = tried(labelled(), **demanding(requirement(LABEL, "In", "test-value", "another")))
+    assert done.only.labels[LABEL] == "test-value"
 
 
 def test_in_without_the_provisioner_s_value_is_refused() -> None:
@@ -67,9 +67,9 @@ def test_a_node_selector_narrows_the_provisioner_s_zones() -> None:
 def test_a_hostname_selector_never_launches_a_node() -> None:
     """No new node has that name. Better than Karpenter v0.27, a standing node of the name takes the pod."""
     selector = {keys.HOSTNAME: "red-node"}
-    found = tried(node_selector=selector)
-    assert found.new == ()
-    assert "kubernetes.io/hostname" in found.plan.unplaced[0].reason
+    done = tried(node_selector=selector)
+    assert done.new == ()
+    assert "kubernetes.io/hostname" in done.plan.unplaced[0].reason
     standing = Cluster()
     standing.add(state_node(node=node(name="red-node", zone=ZONE_1)))
     assert tried(standing, node_selector=selector).plan.existing[0].node == "red-node"
@@ -136,8 +136,8 @@ def test_pods_may_select_exempt_labels_that_the_provisioner_demands(domain: str)
     ],
 )
 def test_pods_may_select_well_known_labels(key: str, value: str) -> None:
-    found = tried(**demanding(requirement(key, "In", value)))
-    assert found.homes(key) == [value] or found.only.requirements[key].has(value)
+    done = tried(**demanding(requirement(key, "In", value)))
+    assert done.homes(key) == [value] or done.only.requirements[key].has(value)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_pods_may_select_well_known_labels(key: str, value: str) -> None:
 )
 def test_operators_on_a_key_that_nobody_defines(operator: str, values: list[str], placed: bool) -> None:
     """Absence satisfies NotIn and DoesNotExist alone, and the node gets no such label."""
-    found = tried(**demanding(requirement(LABEL, operator, *values)))
-    assert bool(found.new) is placed
-    assert all(LABEL not in planned.labels for planned in found.new)
+    done = tried(**demanding(requirement(LABEL, operator, *values)))
+    assert bool(done.new) is placed
+    assert all(LABEL not in planned.labels for planned in done.new)
 
 
 def test_a_plain_pod_s_node_gets_the_value_of_the_provisioner_s_requirement() -> None:
@@ -173,9 +173,9 @@ def test_a_plain_pod_s_node_gets_the_value_of_the_provisioner_s_requirement() ->
 )
 def test_operators_on_a_key_that_the_provisioner_defines(operator: str, values: list[str], placed: bool) -> None:
     cluster = limited(requirement(LABEL, "In", "test-value"))
-    found = tried(cluster, **demanding(requirement(LABEL, operator, *values)))
-    assert bool(found.new) is placed
-    assert all(planned.labels[LABEL] == "test-value" for planned in found.new)
+    done = tried(cluster, **demanding(requirement(LABEL, operator, *values)))
+    assert bool(done.new) is placed
+    assert all(planned.labels[LABEL] == "test-value" for planned in done.new)
 
 
 def test_compatible_pods_share_a_node_of_the_value_that_both_accept() -> None:

@@ -168,8 +168,8 @@ def test_a_planned_node_names_its_provisioner_and_every_type_that_would_do() -> 
     cluster = Cluster()
     planned = cluster.provision(pending_pod(requests={"cpu": "10m"})).only
     assert planned.requirements[keys.PROVISIONER_NAME].has("default")
-    found = {offering.instance_type for offering in (planned.offering, *planned.alternatives)}
-    assert found == {each.name for each in six_types()}
+    types = {offering.instance_type for offering in (planned.offering, *planned.alternatives)}
+    assert types == {each.name for each in six_types()}
 
 
 def test_custom_requirements_are_carried_by_the_planned_node() -> None:

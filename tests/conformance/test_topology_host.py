@@ -53,11 +53,11 @@ def test_hosts_hold_as_many_as_max_skew_allows(skew: int, hosts: list[int]) -> N
 
 def two_apps(**fields: dict[str, Any]) -> list[Pod]:
     """Two pods each of two apps, each app spread over hosts."""
-    found: list[Pod] = []
+    pods: list[Pod] = []
     for app in ("one", "two"):
         rule = spread(HOST, of=selector(app=app))
-        found += spreading(2, rule, labels={"app": app}, **fields.get(app, {}))
-    return found
+        pods += spreading(2, rule, labels={"app": app}, **fields.get(app, {}))
+    return pods
 
 
 def test_two_apps_spread_over_hosts_share_two_nodes() -> None:
@@ -284,12 +284,12 @@ def test_pods_of_a_full_host_do_not_hold_a_new_one_back() -> None:
 def test_the_order_of_constraints_is_no_matter() -> None:
     """The same two rules written either way give the same counts."""
     rules = (spread(ZONE), spread(CAPACITY))
-    found = []
+    plans = []
     for order in (rules, rules[::-1]):
         cluster = Cluster()
         cluster.provision(*(replace(pod) for pod in spreading(12, *order)))
-        found.append((cluster.counts(ZONE), cluster.counts(CAPACITY)))
-    assert found[0] == found[1]
+        plans.append((cluster.counts(ZONE), cluster.counts(CAPACITY)))
+    assert plans[0] == plans[1]
 
 
 def test_pods_that_a_host_spread_only_counts_go_beside_its_owner_where_nothing_else_is_left() -> None:

@@ -19,8 +19,8 @@ EBS = "ebs.csi.aws.com"
 LATE = "WaitForFirstConsumer"
 
 
-def zones(*found: str) -> list[SelectorRequirement]:
-    return [requirement(keys.ZONE, "In", *found)]
+def zones(*values: str) -> list[SelectorRequirement]:
+    return [requirement(keys.ZONE, "In", *values)]
 
 
 def mounting(*claims: str, **fields: Any) -> Pod:

@@ -128,12 +128,12 @@ class Client:
 
     def watch_until(self, path: str, count: int, *, seconds: int = 8, **query: Any) -> list[Obj]:
         """The first `count` events of a watch; fewer if the server ends it before."""
-        found = []
+        events = []
         for event in self.watch(path, seconds=seconds, **query):
-            found.append(event)
-            if len(found) == count:
+            events.append(event)
+            if len(events) == count:
                 break
-        return found
+        return events
 
 
 T = TypeVar("T")

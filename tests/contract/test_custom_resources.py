@@ -56,10 +56,10 @@ def widgets(client: Client, groups: dict[str, str]) -> Iterator[Widgets]:
         group = groups[client.kind] = f"t{secrets.token_hex(3)}.example.com"
         client.post(CRDS, widget_crd(group)).ok()
         eventually(lambda: client.get(f"/apis/{group}/v1/widgets").code == 200)
-    found = Widgets(client, group)
-    yield found
-    client.delete(found.path)
-    eventually(lambda: client.get(found.path).ok()["items"] == [])
+    made = Widgets(client, group)
+    yield made
+    client.delete(made.path)
+    eventually(lambda: client.get(made.path).ok()["items"] == [])
 
 
 def test_a_crd_becomes_established(client: Client, widgets: Widgets) -> None:
@@ -136,9 +136,9 @@ def test_a_missing_required_field(widgets: Widgets) -> None:
 
 
 def test_a_wrong_type(widgets: Widgets) -> None:
-    found = widgets.causes({"size": "big"})
-    assert found["spec.size"][0] == "FieldValueTypeInvalid"
-    assert found["spec.size"][1] == 'Invalid value: "string": spec.size in body must be of type integer: "string"'
+    causes = widgets.causes({"size": "big"})
+    assert causes["spec.size"][0] == "FieldValueTypeInvalid"
+    assert causes["spec.size"][1] == 'Invalid value: "string": spec.size in body must be of type integer: "string"'
 
 
 @pytest.mark.parametrize(

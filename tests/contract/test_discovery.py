@@ -22,16 +22,16 @@ def test_the_core_group(client: Client) -> None:
     assert client.get("/api").ok()["versions"] == ["v1"]
     body = client.get("/api/v1").ok()
     assert (body["kind"], body["groupVersion"]) == ("APIResourceList", "v1")
-    found = {resource["name"]: resource for resource in body["resources"]}
-    pods = found["pods"]
+    resources = {resource["name"]: resource for resource in body["resources"]}
+    pods = resources["pods"]
     assert pods["kind"] == "Pod"
     assert pods["namespaced"] is True
     assert pods["shortNames"] == ["po"]
     assert pods["categories"] == ["all"]
     assert set(pods["verbs"]) == {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
-    assert found["pods/eviction"]["group"] == "policy"
-    assert found["pods/binding"]["kind"] == "Binding"
-    assert found["nodes"]["namespaced"] is False
+    assert resources["pods/eviction"]["group"] == "policy"
+    assert resources["pods/binding"]["kind"] == "Binding"
+    assert resources["nodes"]["namespaced"] is False
 
 
 def test_groups(client: Client) -> None:

@@ -69,8 +69,8 @@ def test_apply_is_idempotent_and_takes_changes(kubectl: Kubectl) -> None:
     assert "deployment.apps/web unchanged" in kubectl("apply", "-f", "-", stdin=body)
     body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "B", "value": "2"}]
     assert "deployment.apps/web configured" in kubectl("apply", "-f", "-", stdin=body)
-    found = kubectl.json("get", "deployment", "web")["spec"]["template"]["spec"]["containers"][0]
-    assert found["env"] == [{"name": "B", "value": "2"}]
+    container = kubectl.json("get", "deployment", "web")["spec"]["template"]["spec"]["containers"][0]
+    assert container["env"] == [{"name": "B", "value": "2"}]
 
 
 def test_apply_says_which_field_is_unknown(kubectl: Kubectl) -> None:
@@ -95,9 +95,9 @@ def test_scale_and_get(kubectl: Kubectl) -> None:
 def test_imperative_creation(kubectl: Kubectl) -> None:
     """kubectl sends these in protobuf."""
     kubectl("create", "deployment", "web", "--image=pause:3.9", "--replicas=2")
-    found = kubectl.json("get", "deployment", "web")
-    assert found["spec"]["replicas"] == 2
-    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "pause:3.9"
+    deployment = kubectl.json("get", "deployment", "web")
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "pause:3.9"
     kubectl("create", "configmap", "settings", "--from-literal=a=b")
     assert kubectl.json("get", "configmap", "settings")["data"] == {"a": "b"}
     kubectl("create", "secret", "generic", "hidden", "--from-literal=a=b")
@@ -114,10 +114,10 @@ def test_label_annotate_taint_cordon(kubectl: Kubectl, node: str) -> None:
     kubectl("annotate", "node", node, "c=d")
     kubectl("taint", "node", node, "k=v:NoSchedule")
     kubectl("cordon", node)
-    found = kubectl.json("get", "node", node)
-    assert found["metadata"]["labels"] == {"a": "b"}
-    assert {"key": "k", "value": "v", "effect": "NoSchedule"} in found["spec"]["taints"]
-    assert found["spec"]["unschedulable"] is True
+    labelled = kubectl.json("get", "node", node)
+    assert labelled["metadata"]["labels"] == {"a": "b"}
+    assert {"key": "k", "value": "v", "effect": "NoSchedule"} in labelled["spec"]["taints"]
+    assert labelled["spec"]["unschedulable"] is True
     assert "Ready,SchedulingDisabled" in kubectl("get", "node", node)
     kubectl("uncordon", node)
     kubectl("taint", "node", node, "k-")
@@ -203,8 +203,8 @@ def test_patch_edit_and_replace(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=deployment("web", 1))
     kubectl("set", "image", "deployment/web", "main=pause:9")
     kubectl("patch", "deployment", "web", "-p", '{"spec":{"replicas":2}}')
-    found = kubectl.json("get", "deployment", "web")
-    assert (found["spec"]["replicas"], found["spec"]["template"]["spec"]["containers"][0]["image"]) == (2, "pause:9")
+    spec = kubectl.json("get", "deployment", "web")["spec"]
+    assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (2, "pause:9")
     assert "replaced" in kubectl("replace", "-f", "-", stdin=deployment("web", 4))
 
 

@@ -112,11 +112,11 @@ def _served(kube: KubeClient, resource: Any) -> bool:
 @pytest.fixture
 def cluster(client: Client) -> Iterator[Cluster]:
     kube = KubeClient(connect(str(client.server.kubeconfig)), ONCE)
-    with deployed(kube) as found:
-        eventually(lambda: not any(each.unready() for each in found.replicas))
-        eventually(lambda: _accepted(found.kube, "probe"))
-        found.kube.delete(PROVISIONERS, "probe")
-        yield found
+    with deployed(kube) as served:
+        eventually(lambda: not any(each.unready() for each in served.replicas))
+        eventually(lambda: _accepted(served.kube, "probe"))
+        served.kube.delete(PROVISIONERS, "probe")
+        yield served
 
 
 def _accepted(kube: KubeClient, name: str) -> bool:

@@ -103,10 +103,10 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def hook(tmp_path: Path) -> Iterator[Hook]:
-    found = Hook(tmp_path)
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    listening = Hook(tmp_path)
+    yield listening
+    listening.server.shutdown()
+    listening.server.server_close()
 
 
 @pytest.fixture

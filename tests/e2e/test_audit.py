@@ -26,10 +26,10 @@ def test_each_answered_request_counts_once_and_a_watch_when_it_is_answered(tmp_p
         file.write(event("create", code=403, resource="pods", subresource="eviction", namespace="n", name="p"))
         file.write(event("get"))
         file.write(b'{"half a line')
-    found = log.since(mark)
-    assert tally(found) == {"watch pods": 2, "create pods/eviction": 1, "get /x": 1}
-    assert [str(each) for each in refused(found)] == ["create pods/eviction n/p: 403"]
-    assert len(refused(found, 429)) == 1
+    requests = log.since(mark)
+    assert tally(requests) == {"watch pods": 2, "create pods/eviction": 1, "get /x": 1}
+    assert [str(each) for each in refused(requests)] == ["create pods/eviction n/p: 403"]
+    assert len(refused(requests, 429)) == 1
 
 
 def test_what_is_forbidden_for_a_moment_is_no_missing_verb(tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ PLANNED = [nominated("p", "a"), nominated("q", "b")]
 )
 def test_verdict(pods: list[dict[str, Any]], nodes: list[dict[str, Any]], verdict: Verdict) -> None:
     """An overfull plan is what nothing explains: the node lacks room, and holds nothing but what was meant for it."""
-    found = {placement.pod: placement for placement in placements(PLANNED, pods, nodes)}
-    assert found["p"].verdict is verdict
+    by_pod = {placement.pod: placement for placement in placements(PLANNED, pods, nodes)}
+    assert by_pod["p"].verdict is verdict
     assert (verdict in REFUSED) == (verdict in (Verdict.UNBOUND, Verdict.UNEXPLAINED))
-    assert verdict.value in str(found["p"])
+    assert verdict.value in str(by_pod["p"])
 
 
 def test_pods_that_no_plan_named_or_that_leave_are_not_judged() -> None:

@@ -30,5 +30,5 @@ def fault(server: apiserver.Running, **body: object) -> dict[str, object]:
     """POST /sandbox/faults."""
     answer = urllib3.request("POST", f"{server.url}/sandbox/faults", json=body, timeout=5.0)
     assert answer.status == 200, answer.data
-    found: dict[str, object] = answer.json()
-    return found
+    answered: dict[str, object] = answer.json()
+    return answered

@@ -38,8 +38,8 @@ def test_state_outlives_a_restart(tmp_path: Path) -> None:
         api.patch(api.path("configmaps", "a"), {"data": {"x": "2"}}).ok()
     with apiserver.serve(state=state) as running:
         api = client(running)
-        found = api.get(api.path("configmaps", "a")).ok()
-        assert (found["metadata"]["uid"], found["data"]) == (created["metadata"]["uid"], {"x": "2"})
+        kept = api.get(api.path("configmaps", "a")).ok()
+        assert (kept["metadata"]["uid"], kept["data"]) == (created["metadata"]["uid"], {"x": "2"})
         (event,) = api.watch_until(api.path("configmaps"), 1, resourceVersion=created["metadata"]["resourceVersion"])
         assert event["object"]["code"] == 410
 

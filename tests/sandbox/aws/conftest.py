@@ -40,10 +40,10 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         self.ec2 = self.aws.client("ec2")
-        found = self.ec2.describe_subnets(Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}])[
+        subnets = self.ec2.describe_subnets(Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}])[
             "Subnets"
         ]
-        self.subnets = {s["AvailabilityZone"]: s["SubnetId"] for s in found}
+        self.subnets = {s["AvailabilityZone"]: s["SubnetId"] for s in subnets}
 
     def image(self, path: str = "amazon-linux-2") -> str:
         name = f"/aws/service/eks/optimized-ami/1.34/{path}/recommended/image_id"

@@ -167,8 +167,8 @@ def test_own_image_with_tags_can_be_found_and_launched(sandbox: Sandbox) -> None
         BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 12}}],
     )["ImageId"]  # fmt: skip
     sandbox.ec2.create_tags(Resources=[image_id], Tags=[{"Key": "team", "Value": "a"}])
-    found = sandbox.ec2.describe_images(Owners=["self"], Filters=[{"Name": "tag:team", "Values": ["a"]}])["Images"]
-    assert [(i["ImageId"], i["Architecture"]) for i in found] == [(image_id, "x86_64")]
+    images = sandbox.ec2.describe_images(Owners=["self"], Filters=[{"Name": "tag:team", "Values": ["a"]}])["Images"]
+    assert [(i["ImageId"], i["Architecture"]) for i in images] == [(image_id, "x86_64")]
     instance = sandbox.launch(template=sandbox.template(ImageId=image_id))
     assert sandbox.describe(InstanceIds=[instance])[0]["ImageId"] == image_id
     sandbox.ec2.deregister_image(ImageId=image_id)

@@ -145,8 +145,8 @@ def test_tags_are_added_replaced_and_deleted(sandbox: Sandbox) -> None:
     instance = sandbox.launch()
 
     def tags() -> dict[str, str]:
-        found = sandbox.describe(InstanceIds=[instance])[0]["Tags"]
-        return {t["Key"]: t["Value"] for t in found if not t["Key"].startswith("aws:")}
+        own = sandbox.describe(InstanceIds=[instance])[0]["Tags"]
+        return {t["Key"]: t["Value"] for t in own if not t["Key"].startswith("aws:")}
 
     sandbox.ec2.create_tags(Resources=[instance], Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "<&>"}])
     sandbox.ec2.create_tags(Resources=[instance], Tags=[{"Key": "a", "Value": "2"}])
@@ -187,8 +187,8 @@ def test_an_instance_started_by_hand_is_listed_too(sandbox: Sandbox) -> None:
     again = sandbox.ec2.run_instances(**arguments)
     assert len(reply["Instances"]) == 2
     assert again["ReservationId"] == reply["ReservationId"], "the same token launches once"
-    found = sandbox.describe(Filters=[{"Name": "tag:Name", "Values": ["mine"]}])
-    assert {i["InstanceId"] for i in found} == {i["InstanceId"] for i in reply["Instances"]}
+    listed = sandbox.describe(Filters=[{"Name": "tag:Name", "Values": ["mine"]}])
+    assert {i["InstanceId"] for i in listed} == {i["InstanceId"] for i in reply["Instances"]}
 
 
 def test_terminated_instance_keeps_tags_but_no_address(sandbox: Sandbox) -> None:

@@ -31,12 +31,12 @@ def products(sandbox: Sandbox, fields: dict[str, str]) -> dict[str, float]:
     filters = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in fields.items()]
     client = sandbox.aws.client("pricing", "ap-south-1")
     pages = client.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters)
-    found = {}
+    by_type = {}
     for document in (json.loads(text) for page in pages for text in page["PriceList"]):
         term = next(iter(document["terms"]["OnDemand"].values()))
         dimension = next(iter(term["priceDimensions"].values()))
-        found[document["product"]["attributes"]["instanceType"]] = float(dimension["pricePerUnit"]["USD"])
-    return found
+        by_type[document["product"]["attributes"]["instanceType"]] = float(dimension["pricePerUnit"]["USD"])
+    return by_type
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_created_volumes_are_listed_too(sandbox: Sandbox) -> None:
         TagSpecifications=[{"ResourceType": "volume", "Tags": [{"Key": "claim", "Value": "data-0"}]}],
     )["VolumeId"]  # fmt: skip
     sandbox.launch()
-    found = volumes(sandbox, Filters=[{"Name": "tag:claim", "Values": ["data-0"]}])
-    assert [(v["VolumeId"], v["Size"], v["State"], v["AvailabilityZone"]) for v in found] == [
+    listed = volumes(sandbox, Filters=[{"Name": "tag:claim", "Values": ["data-0"]}])
+    assert [(v["VolumeId"], v["Size"], v["State"], v["AvailabilityZone"]) for v in listed] == [
         (made, 7, "available", "ap-northeast-2b")
     ]
     sandbox.ec2.delete_volume(VolumeId=made)

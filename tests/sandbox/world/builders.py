@@ -195,4 +195,4 @@ def judge(candidate: Obj, view: ClusterView) -> Verdict:
 
 def feasible(candidate: Obj, view: ClusterView) -> list[str]:
     """Names of the nodes that would do."""
-    return sorted(found.name for found in judge(candidate, view).feasible)
+    return sorted(each.name for each in judge(candidate, view).feasible)

@@ -53,7 +53,7 @@ def test_same_verdicts_and_words_as_kube_scheduler(real: Running) -> None:
     differences = []
     for name, candidate in candidates.items():
         ours, theirs = judge(candidate, view), outcomes[name]
-        names = sorted(found.name for found in ours.feasible)
+        names = sorted(each.name for each in ours.feasible)
         if theirs.node not in names if theirs.node else theirs.message != ours.message:
             differences.append(f"{name}\n  kube-scheduler: {theirs}\n  ours: {names or ours.message}")
     assert not differences, "\n".join(differences)

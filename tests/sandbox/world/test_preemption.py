@@ -16,9 +16,9 @@ def _choose(candidate: Obj, nodes: list[Obj], pods: list[Obj], budgets: tuple[Ob
     return choose_preemption(PodInfo(candidate), view, judge(candidate, view), budgets)
 
 
-def _victims(found: Preemption | None) -> tuple[str, list[str]]:
-    assert found is not None
-    return found.node, [victim.name for victim in found.victims]
+def _victims(preemption: Preemption | None) -> tuple[str, list[str]]:
+    assert preemption is not None
+    return preemption.node, [victim.name for victim in preemption.victims]
 
 
 def _low(name: str, on: str, cpu: str, priority: int = 0, labels: dict[str, str] | None = None) -> Obj:
@@ -28,8 +28,8 @@ def _low(name: str, on: str, cpu: str, priority: int = 0, labels: dict[str, str]
 def test_no_more_victims_than_needed_and_the_least_important_first() -> None:
     """Pods are given back from the most important down; only what is in the way goes."""
     pods = [_low("old", "one", "1", 5), _low("mid", "one", "1", 3), _low("new", "one", "1", 1)]
-    found = _choose(pod(requests={"cpu": "2"}, priority=10), [node("one")], pods)
-    assert _victims(found) == ("one", ["new"])
+    chosen = _choose(pod(requests={"cpu": "2"}, priority=10), [node("one")], pods)
+    assert _victims(chosen) == ("one", ["new"])
 
 
 def test_equal_priority_is_never_a_victim() -> None:
@@ -45,8 +45,8 @@ def test_nodes_that_eviction_cannot_help_are_left_alone() -> None:
 def test_the_node_with_the_lowest_victims_is_chosen() -> None:
     """The highest victim counts before the number of victims."""
     pods = [_low("dear", "one", "4", 9), _low("cheap-1", "two", "2", 1), _low("cheap-2", "two", "2", 1)]
-    found = _choose(pod(requests={"cpu": "4"}, priority=10), [node("one"), node("two")], pods)
-    assert _victims(found) == ("two", ["cheap-1", "cheap-2"])
+    chosen = _choose(pod(requests={"cpu": "4"}, priority=10), [node("one"), node("two")], pods)
+    assert _victims(chosen) == ("two", ["cheap-1", "cheap-2"])
 
 
 def test_budgets_are_broken_only_where_nothing_else_helps() -> None:

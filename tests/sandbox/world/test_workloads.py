@@ -39,8 +39,8 @@ def _running(kube: Cluster, selector: str) -> list[Obj]:
 
 
 def _status(kube: Cluster, resource: Any, name: str) -> Obj:
-    found: Obj = (kube.get(resource, name) or {}).get("status") or {}
-    return found
+    status: Obj = (kube.get(resource, name) or {}).get("status") or {}
+    return status
 
 
 def test_inflate_up_and_down(kube: Cluster) -> None:
@@ -101,8 +101,8 @@ def test_rolling_update_replaces_all_pods(kube: Cluster) -> None:
             and not old & {pod["metadata"]["name"] for pod in kube.list(PODS, "app=web")}
         )
     )
-    found = kube.get(DEPLOYMENTS, "web") or {}
-    assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+    deployment = kube.get(DEPLOYMENTS, "web") or {}
+    assert deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
     kube.eventually(lambda: sorted(s["spec"]["replicas"] for s in kube.list(REPLICA_SETS)) == [0, 4])
 
 
@@ -209,8 +209,8 @@ def test_a_waiting_pod_goes_when_a_machine_comes(kube: Cluster) -> None:
 def _refusal(kube: Cluster, name: str) -> Obj | None:
     for condition in _status(kube, PODS, name).get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            found: Obj = condition
-            return found
+            refusal: Obj = condition
+            return refusal
     return None
 
 
