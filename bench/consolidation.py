@@ -1,10 +1,9 @@
-"""`python -m bench.consolidation [NODES]`: what a whole search for savings takes over so many nodes, in CPU seconds.
+"""`python -m bench.consolidation [NODES]`: measure a complete consolidation search over NODES nodes, in CPU seconds.
 
-A search is look after look, as the controller makes them, until every node has been judged; what one look finds counts
-against the budgets of the next. Four clusters: one as it was provisioned, where nothing is worth a move; the same when
-half of the pods are gone; one of four Provisioners that has grown by itself, with PodDisruptionBudgets that allow
-nothing; and the worst, where there is room that no pod may use. `--write` puts it
-into docs/benchmarks/consolidation.md.
+A search takes passes, as the controller makes them, until every node has been judged; commands of one pass count
+against the disruption budgets of the next. Four clusters: as provisioned, where no move saves enough; the same with
+half of its pods gone; one with four Provisioners that grew over time, with PodDisruptionBudgets that allow nothing; and
+the worst case, free room that no pod may use. `--write` writes docs/benchmarks/consolidation.md.
 """
 
 from __future__ import annotations
@@ -165,9 +164,9 @@ def _snapshot(nodes: Sequence[StateNode], like: Snapshot) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Looks until every node was judged; CPU seconds of all, and of the longest. `saved` in $ an hour."""
+    """Passes until every node was judged; CPU seconds of all, and of the longest. `saved` in $ an hour."""
 
-    looks: int
+    passes: int
     simulations: int
     seconds: float
     longest_seconds: float
@@ -177,7 +176,7 @@ class Search:
 
 
 def search(snapshot: Snapshot, types: tuple[InstanceType, ...]) -> Search:
-    """A whole search, candidates and gate of each look included."""
+    """Run a complete search, candidates and gate of each pass included."""
     catalog = dict.fromkeys(snapshot.provisioners, types)
     tables = TableCache()
     cursor, simulations, seconds = BEGIN, 0, list[float]()
@@ -217,17 +216,17 @@ def report(count: int) -> str:
         snapshot = make(count, types)
         whole = search(snapshot, types)
         price = sum(c.price or 0.0 for c in candidates(snapshot, dict.fromkeys(snapshot.provisioners, types), NOW))
-        looks = f"{whole.looks}, the longest {whole.longest_seconds:.2f}"
+        passes = f"{whole.passes}, the longest {whole.longest_seconds:.2f}"
         saving = f"{whole.removed} | {whole.saved:.2f} of {price:.2f}"
-        took = f"{whole.simulations} | {whole.seconds:.2f} | {looks}"
+        took = f"{whole.simulations} | {whole.seconds:.2f} | {passes}"
         size = f"{len(snapshot.nodes):,} | {len(snapshot.pods):,}"
         rows.append(f"| {what} | {size} | {took} | {whole.judged:,} | {saving} |")
     return (
         f"# Consolidation over {count:,} nodes\n\n"
-        f"`python -m bench.consolidation {count} --write`: a whole search, look after look, until every node has been "
-        f"judged; CPU seconds of one core. {len(SPECS)} workloads, {len(types)} instance types. A tenth of a "
-        "Provisioner's nodes may go at once, empty ones aside: the rest waits until those are gone.\n\n"
-        "| cluster | nodes | pods | simulations | CPU seconds | looks | judged | nodes to go now | $ an hour saved |\n"
+        f"`python -m bench.consolidation {count} --write`: a complete search, in as many passes as it takes to judge "
+        f"every node; CPU seconds of one core. {len(SPECS)} workloads, {len(types)} instance types. A tenth of a "
+        "Provisioner's nodes may be removed at once, empty ones not counted; the others wait.\n\n"
+        "| cluster | nodes | pods | simulations | CPU seconds | passes | judged | to remove now | $ an hour saved |\n"
         "|---|---|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 
