@@ -122,7 +122,6 @@ class EventRecorder:
         client: KubeClient,
         clock: Clock,
         limits: Mapping[str, EventLimit] = EVENT_LIMITS,
-        component: str = COMPONENT,
         run: Run = Worker.start,
     ) -> None:
         self.dropped = 0
@@ -131,7 +130,6 @@ class EventRecorder:
         """Events that reached the server."""
         self._client = client
         self._clock = clock
-        self._component = component
         self._limits = {reason: TokenBucket(limit.per_second, limit.burst, clock) for reason, limit in limits.items()}
         self._pace = TokenBucket(_PACE.per_second, _PACE.burst, clock)
         self._waiting: deque[_Pending] = deque()
@@ -255,8 +253,8 @@ class EventRecorder:
             "type": pending.type,
             "reason": pending.reason,
             "message": _cut(pending.message),
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
             "reportingInstance": "",
             "firstTimestamp": at,
             "lastTimestamp": at,

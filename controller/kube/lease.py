@@ -59,7 +59,6 @@ class LeaderElector:
         namespace: str,
         identity: str,
         clock: Clock,
-        name: str = LEASE_NAME,
         options: LeaseOptions | None = None,
         run: Run = Worker.start,
     ) -> None:
@@ -72,7 +71,6 @@ class LeaderElector:
             backoff=Backoff(attempts=1),
         )
         self._namespace = namespace
-        self._name = name
         self.clock = clock
         self._observed: _Observed | None = None
         self._renewed_at = self._renewal_tried_at = 0.0
@@ -98,12 +96,12 @@ class LeaderElector:
         while not stop.is_set():
             if self.renew_once():
                 self._leading = True
-                _log.info("Leads", lease=self._name, identity=self.identity)
+                _log.info("Leads", lease=LEASE_NAME, identity=self.identity)
                 return True
             holder = self._observed.holder if self._observed else ""
             if holder and holder != waiting_for:
                 waiting_for = holder
-                _log.info("Standing by: another process leads", lease=self._name, holder=holder)
+                _log.info("Standing by: another process leads", lease=LEASE_NAME, holder=holder)
             self.clock.wait(stop, self.options.retry_seconds)
         return False
 
@@ -129,13 +127,13 @@ class LeaderElector:
             return
         self._leading = False
         try:
-            lease = self.client.get(LEASES, self._name, self._namespace)
+            lease = self.client.get(LEASES, LEASE_NAME, self._namespace)
             if lease["spec"].get("holderIdentity") == self.identity:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
                 self.client.update(LEASES, lease, self._namespace)
-                _log.info("Released the lease", lease=self._name)
+                _log.info("Released the lease", lease=LEASE_NAME)
         except KubeError as error:
-            _log.warning("Lease was not released and will expire", lease=self._name, error=str(error))
+            _log.warning("Lease was not released and will expire", lease=LEASE_NAME, error=str(error))
 
     def _renew(self) -> float:
         """Renew if the last attempt was a retry period ago; return the seconds until the next."""
@@ -161,7 +159,7 @@ class LeaderElector:
                 return
             self._leading = False
         self._stop.set()
-        _log.error("Lost the lead", lease=self._name, reason=reason)
+        _log.error("Lost the lead", lease=LEASE_NAME, reason=reason)
         self._on_lost()
 
     def renew_once(self) -> bool:
@@ -173,7 +171,7 @@ class LeaderElector:
             return False  # another candidate was faster
         except KubeError as error:
             if not self._failing:
-                _log.warning("Lease cannot be read or written", lease=self._name, error=str(error))
+                _log.warning("Lease cannot be read or written", lease=LEASE_NAME, error=str(error))
             self._failing = True
             return False
         self._failing = False
@@ -183,10 +181,10 @@ class LeaderElector:
 
     def _take(self) -> bool:
         try:
-            lease = self.client.get(LEASES, self._name, self._namespace)
+            lease = self.client.get(LEASES, LEASE_NAME, self._namespace)
         except NotFoundError:
             spec = self._spec(transitions=0, acquired=self._now())
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata = {"name": LEASE_NAME, "namespace": self._namespace}
             document = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
             self._observe(self.client.create(LEASES, document, self._namespace))
             return True

@@ -46,17 +46,10 @@ class WatchOptions:
     """Its longest delay is also how late the end of an outage may be noticed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    namespace: str
-    label_selector: str
-    field_selector: str
-
-
 class Watcher:
     """Pass every change of a resource to `sink`, on its own thread, in the server's order.
 
-    `sink` must be quick and thread-safe. `namespace` and the selectors narrow the watch.
+    `sink` must be quick and thread-safe. The selectors narrow the watch.
     """
 
     def __init__(
@@ -69,7 +62,6 @@ class Watcher:
         options: WatchOptions | None = None,
         outages: Outages | None = None,
         run: Run = Worker.start,
-        namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
     ) -> None:
@@ -81,7 +73,7 @@ class Watcher:
         self._clock = clock
         self._options = options or WatchOptions()
         self._outages = outages or Outages(clock)
-        self._scope = _Scope(namespace, label_selector, field_selector)
+        self._label_selector, self._field_selector = label_selector, field_selector
         self._stop = threading.Event()
         self._stream: WatchStream | None = None
         self._stream_lock = threading.Lock()
@@ -141,8 +133,7 @@ class Watcher:
             self._resource_version = ""
 
     def _list(self) -> None:
-        scope = self._scope
-        listed = self._client.list_all(self.resource, scope.namespace, scope.label_selector, scope.field_selector)
+        listed = self._client.list_all(self.resource, "", self._label_selector, self._field_selector)
         change = Change(self.resource.kind, ChangeType.REPLACED, listed.items, listed.resource_version)
         self._resource_version = listed.resource_version
         self._sink(change)
@@ -152,15 +143,14 @@ class Watcher:
     def _follow(self) -> bool:
         """Follow one stream to its end. False when the server ended it at once, which counts as a failure."""
         begun = self._clock.monotonic()
-        options, scope = self._options, self._scope
+        options = self._options
         stream = self._client.watch(
             self.resource,
             self._resource_version,
             timeout_seconds=options.min_timeout_seconds * options.backoff.uniform(1.0, 2.0),
             read_timeout_seconds=options.read_timeout_seconds,
-            namespace=scope.namespace,
-            label_selector=scope.label_selector,
-            field_selector=scope.field_selector,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
         )
         self._outages.end(self.resource.kind, silent=False)
         with stream:

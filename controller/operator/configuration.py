@@ -20,6 +20,7 @@ from controller.errors import KubeError, NotFoundError, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CONFIG_MAPS
+from controller.operator.options import Options
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import CONFIGURATION_REFUSED, SILENT, Recorder
 from controller.runtime.workers import periodic
@@ -89,19 +90,19 @@ class Configuration:
 
     def __init__(
         self,
-        *,
         kube: KubeClient,
-        namespace: str,
-        logging_name: str,
+        options: Options,
         level: str,
         clock: Clock,
         stop: threading.Event,
+        *,
         times: ConfigurationTimes | None = None,
         recorder: Recorder = SILENT,
     ) -> None:
         """`level`: log level where the ConfigMap has none. `stop` is set for a restart."""
         self._kube = kube
-        self._namespace, self._logging_name, self._level = namespace, logging_name, level
+        self._namespace, self._logging_name = options.system_namespace, options.config_logging_name
+        self._level = level
         self._clock = clock
         self._stop = stop
         self._times = times or ConfigurationTimes()

@@ -77,14 +77,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     _log.info("Starts", version=controller.__version__, server=kube.connection.server)
     webhook = serve_webhook(options, kube, clock, times, serving.health)
     configuration = Configuration(
-        kube=kube,
-        namespace=options.system_namespace,
-        logging_name=options.config_logging_name,
-        level=level,
-        clock=clock,
-        stop=stop,
-        times=times.configuration,
-        recorder=serving.metrics,
+        kube, options, level, clock, stop, times=times.configuration, recorder=serving.metrics
     )
     configuration.start()
     refuse_old_kubernetes(kube, options.kubernetes_min_version, clock, stop)

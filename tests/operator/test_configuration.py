@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from controller.errors import NotFoundError, UnavailableError, ValidationError
 from controller.operator.configuration import Configuration, log_levels
+from controller.operator.options import Options
 from controller.settings import CONFIG_MAP, LIVE, Settings
 from controller.telemetry.registry import Metrics
 from controller.telemetry.structured_logging import configure, set_level
@@ -56,15 +57,9 @@ class Process:
         self.adopted: list[Settings] = []
         self.leads = False
         self.events, self.metrics = Events(), Metrics(self.clock)
-        self.configuration = Configuration(
-            kube=self.maps,  # type: ignore[arg-type]
-            namespace="karpenter",
-            logging_name="config-logging",
-            level="info",
-            clock=self.clock,
-            stop=self.stop,
-            recorder=self.metrics,
-        )
+        maps: Any = self.maps
+        options = Options("karpenter")
+        self.configuration = Configuration(maps, options, "info", self.clock, self.stop, recorder=self.metrics)
         events: Any = self.events
         self.configuration.follow(Settings.parse(BASE), self.adopted.append, lambda: self.leads, events)
 

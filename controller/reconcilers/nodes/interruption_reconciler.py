@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import structlog
 
 from controller.core.api.labels import INSTANCE_TYPE, ZONE
@@ -41,8 +39,6 @@ class InterruptionReconciler:
         self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
         self._cloud = context.cloud
         self._log = structlog.get_logger(self.name)
-        self.counts: Counter[str] = Counter()
-        """Messages by kind; unreadable ones are counted as `malformed`."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Receive and handle messages. A message is deleted once everything that follows from it is done."""
@@ -61,11 +57,9 @@ class InterruptionReconciler:
         try:
             interruption = parse_message(message.body)
         except ValueError as error:
-            self.counts["malformed"] += 1
             self._recorder.count(INTERRUPTION_RECEIVED, "malformed")
             self._log.warning("Dropped a message that cannot be read", error=str(error), body=message.body[:200])
             return True
-        self.counts[interruption.kind.value] += 1
         self._recorder.count(INTERRUPTION_RECEIVED, interruption.kind.value)
         done = True
         for instance in interruption.instance_ids:
