@@ -100,8 +100,9 @@ def test_the_same_failure_is_said_once_and_its_end_once(stop: threading.Event) -
     work = Scripted(CloudError("down"), CloudError("down"), CloudError("down otherwise"))
     loop = Loop(work, Source(), HandClock(), stop, backoff=BackoffTimes(1.0, 3.0))
     with capture_logs() as logs:
-        delays = [loop.step().seconds for _ in range(5)]
-    assert delays == [1.0, 2.0, 3.0, 60.0, 60.0]
+        pauses = [loop.step() for _ in range(5)]
+    assert [pause.seconds for pause in pauses] == [1.0, 2.0, 3.0, 60.0, 60.0]
+    assert [pause.version for pause in pauses] == [None, None, None, 1, 1], "a change does not end a back-off"
     said = [(entry["event"], entry.get("error", "")) for entry in logs]
     assert said == [
         ("Pass failed", "CloudError: down"),
@@ -167,6 +168,22 @@ def test_an_item_says_the_same_failure_once() -> None:
         ("n", "CloudError: y"),
         ("m", "CloudError: y"),
     ]
+
+
+def test_an_attempt_backs_off_on_the_errors_it_names_and_raises_the_others() -> None:
+    items = ItemBackoff(HandClock(), "test")
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    with capture_logs() as logs:
+        assert not items.attempt("a", lambda: fail(CloudError("x")), "Failed", CloudError, node="n")
+        assert not items.ready("a")
+        assert items.attempt("a", lambda: None, "Failed", CloudError, node="n")
+        assert items.ready("a")
+    assert [(line["event"], line.get("node")) for line in logs] == [("Failed", "n"), ("Recovered", None)]
+    with pytest.raises(ValueError, match="a bug"):
+        items.attempt("a", lambda: fail(ValueError("a bug")), "Failed", CloudError)
 
 
 def test_a_refusal_that_is_no_error_is_not_logged() -> None:
