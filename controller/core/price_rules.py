@@ -6,7 +6,6 @@ write them in the setting `aws.priceRules`. The first rule that matches an offer
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -15,6 +14,7 @@ from typing import Any, Final
 from controller.core.api.labels import ON_DEMAND, SPOT
 from controller.core.api.strict import did_you_mean
 from controller.core.cloud import Commitment
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 CAPACITY_TYPES: Final = (ON_DEMAND, SPOT)
 EXAMPLE: Final = 'write a JSON list such as [{"instanceTypes": ["m5.*"], "discountPercent": 27.5}]'
@@ -99,8 +99,8 @@ class PriceBook:
 def parse_price_rules(text: str) -> tuple[PriceRule, ...]:
     """Read the setting. Raises ValueError that says which rule is wrong and how to write it."""
     try:
-        listed = json.loads(text) if text.strip() else []
-    except (ValueError, RecursionError):
+        listed = read_json(text) if text.strip() else []
+    except UnreadableJsonError:
         raise ValueError(f"is not JSON: {EXAMPLE}") from None
     if not isinstance(listed, list):
         raise ValueError(f"is not a list: {EXAMPLE}")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from controller.core.untrusted_json import UnreadableJsonError, read_object
 from controller.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -48,10 +47,8 @@ class SilentStreamError(UnavailableError):
 def error_of(status: int, body: bytes, what: str, retry_after: str = "") -> KubeError:
     """The error for an HTTP status and body. `what` names the call and its object."""
     try:
-        document = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        document = None
-    if not isinstance(document, dict):
+        document = read_object(body)
+    except UnreadableJsonError:
         document = {"message": body[:_MAX_PLAIN_TEXT].decode("utf-8", "replace").strip()}
     return error_of_status({**document, "code": status}, what, retry_after)
 

@@ -68,7 +68,7 @@ class WatchStream:
             try:
                 frame = _FRAME.decode(line)
                 document = self._decode(frame.object)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 raise UnavailableError(f"{self._what}: not an event: {line[:200]!r}") from error
             if frame.type == "ERROR":
                 raise error_of_status(document, self._what)

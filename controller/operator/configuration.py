@@ -7,7 +7,6 @@ and remedy, in the log, in an event on the ConfigMap and in a metric, and the la
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Final
 import structlog
 
 from controller.core.api.strict import Report
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 from controller.errors import KubeError, NotFoundError, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
@@ -68,9 +68,9 @@ def log_levels(data: Mapping[str, str], otherwise: str) -> dict[str, str]:
 
 def _zap_level(report: Report, text: str) -> str:
     try:
-        document = json.loads(text)
+        document = read_json(text)
         level = document.get("level", "") if isinstance(document, dict) else None
-    except (ValueError, RecursionError):
+    except UnreadableJsonError:
         level = None
     if not isinstance(level, str):
         report.add(ZAP_CONFIG, "is not JSON of an object with a level", 'write {"level": "info"}')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from controller.core.cloud import Catalog
 from controller.core.decisions.decision import KINDS, Decision, Entry, entry_of, shortened
 from controller.core.decisions.standing import Standing
 from controller.core.state.snapshot import Snapshot
+from controller.core.untrusted_json import read_object
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import DECISIONS, NODES_CREATED, NODES_TERMINATED, SILENT, Recorder
 from controller.telemetry.http_server import Page
@@ -25,6 +27,8 @@ from controller.telemetry.http_server import Page
 MOST_ENTRIES = 2000
 MOST_BYTES = 192 * 1024
 """Of the compact form: a ConfigMap has room for 1 MiB, and etcd keeps old versions for a while."""
+MOST_UNPACKED_BYTES = 16 * 2**20
+"""Of the stored form: several times what MOST_ENTRIES come to."""
 MOST_SHOWN = 2000
 _FILTERS = ("kind", "method", "subject", "provisioner", "since", "limit")
 
@@ -185,17 +189,26 @@ def _count(query: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
+def _unpacked(packed: bytes) -> bytes:
+    """The unpacked bytes, MOST_UNPACKED_BYTES at most: a small ConfigMap may unpack to gigabytes. Raises ValueError."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header
+    unpacked = unpacker.decompress(packed, MOST_UNPACKED_BYTES)
+    if not unpacker.eof:
+        raise ValueError(f"it is cut off, or has more than {MOST_UNPACKED_BYTES} bytes")
+    return unpacked
+
+
 def _read(packed: bytes) -> Iterable[Entry]:
     try:
-        lines = gzip.decompress(packed).splitlines() if packed else []
-    except (OSError, EOFError) as error:
+        lines = _unpacked(packed).splitlines() if packed else []
+    except (ValueError, zlib.error) as error:
         _log.warning("Decisions on record cannot be read; a new record begins", error=str(error))
         return
     unreadable = 0
     for line in lines:
         try:
-            yield entry_of(msgspec.json.decode(line))
-        except (ValueError, msgspec.DecodeError):
+            yield entry_of(read_object(line))
+        except ValueError:
             unreadable += 1
     if unreadable:
         _log.warning("Some decisions on record cannot be read, and are left out", count=unreadable)

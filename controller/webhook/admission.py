@@ -16,9 +16,12 @@ import msgspec
 
 from controller.core.api.document import Document, mapping, text
 from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.untrusted_json import UnreadableJsonError, read_object
 from controller.errors import NodelessError, Problem
 
 API_VERSION: Final = "admission.k8s.io/v1"
+MAX_BODY_BYTES: Final = 7 * 2**20
+"""Room for the old and the new object (each at most 3 MiB in the API server) and the rest of the review."""
 
 KINDS: Final = V1ALPHA5.kinds
 
@@ -36,9 +39,9 @@ def answer(path: str, body: bytes) -> bytes | None:
     if respond is None:
         return None
     try:
-        review = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise UnreadableReviewError(f"the body is no JSON object: {error}") from error
+        review = read_object(body, MAX_BODY_BYTES)
+    except UnreadableJsonError as error:
+        raise UnreadableReviewError(f"the body {error}") from error
     request = mapping(review.get("request"))
     if review.get("apiVersion") != API_VERSION or not text(request.get("uid")):
         raise UnreadableReviewError(f"the body is no AdmissionReview of {API_VERSION} with a request")

@@ -18,13 +18,11 @@ from typing import Any, Final
 
 import structlog
 
-from controller.webhook.admission import UnreadableReviewError, answer
+from controller.webhook.admission import MAX_BODY_BYTES, UnreadableReviewError, answer
 from controller.webhook.certificates import ServingCertificate
 
 IDLE_SECONDS: Final = 60.0
 """An idle connection is closed after this long; the API server keeps its own open between calls."""
-MAX_BODY_BYTES: Final = 7 * 2**20
-"""Room for the old and the new object (each at most 3 MiB in the API server) and the rest of the review."""
 MAX_CONNECTIONS: Final = 200
 
 _log = structlog.get_logger("webhook")

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller.webhook.admission import MAX_BODY_BYTES
 from controller.webhook.certificates import ServingCertificate, issue, server_names
-from controller.webhook.https_server import MAX_BODY_BYTES, AdmissionServer
+from controller.webhook.https_server import AdmissionServer
 
 NAMES = server_names("karpenter", "karpenter")
 JSON = {"Content-Type": "application/json"}

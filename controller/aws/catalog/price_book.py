@@ -6,23 +6,29 @@ offering without a price is unavailable: nothing is bought at an unknown price.
 
 from __future__ import annotations
 
-import json
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from controller.aws.api.aws_errors import translated
+from controller.core.api.document import mapping
 from controller.core.api.labels import SPOT
 from controller.core.cloud import Commitment
 from controller.core.price_rules import OfferingId, PriceBook, PriceRule
+from controller.core.untrusted_json import UnreadableJsonError, read_object
 from controller.errors import CloudError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_pricing import PricingClient
     from mypy_boto3_pricing.type_defs import FilterTypeDef
+
+_log = structlog.get_logger("pricing")
 
 SPOT_PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _TENANCIES = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
@@ -166,13 +172,17 @@ class Pricing:
 def _hourly(listed: Iterable[str]) -> Iterator[tuple[str, float]]:
     """(instance type, price) of each product that has an hourly price above zero."""
     for text in listed:
-        product = json.loads(text)
-        name = product.get("product", {}).get("attributes", {}).get("instanceType")
-        for term in product.get("terms", {}).get("OnDemand", {}).values():
-            for dimension in term.get("priceDimensions", {}).values():
-                units = dimension.get("pricePerUnit", {})
+        try:
+            product = read_object(text)
+        except UnreadableJsonError as error:
+            _log.warning("A product of the price list cannot be read, and is left out", error=str(error))
+            continue
+        name = mapping(mapping(product.get("product")).get("attributes")).get("instanceType")
+        for term in mapping(mapping(product.get("terms")).get("OnDemand")).values():
+            for dimension in mapping(mapping(term).get("priceDimensions")).values():
+                units = mapping(mapping(dimension).get("pricePerUnit"))
                 price = _positive(units.get("USD") or units.get("CNY"))
-                if name and price is not None:
+                if isinstance(name, str) and name and price is not None:
                     yield name, price
 
 
@@ -181,4 +191,4 @@ def _positive(text: object) -> float | None:
         price = float(str(text))
     except ValueError:
         return None
-    return price if price > 0 else None
+    return price if 0 < price < math.inf else None

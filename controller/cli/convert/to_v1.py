@@ -6,7 +6,6 @@ versions are written out: v1 expires nodes after 720h and consolidates by defaul
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,6 +19,7 @@ from controller.core.api.v1alpha5.disruption_rules import (
     THRESHOLD_ANNOTATION,
 )
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 NODE_POOL_LABEL = "karpenter.sh/nodepool"
 PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
@@ -136,8 +136,8 @@ class ToV1(Conversion):
         budgets = annotations.pop(ANNOTATION_KEYS.disruption_budgets, None)
         if budgets is not None:
             try:
-                disruption["budgets"] = json.loads(budgets)
-            except ValueError:
+                disruption["budgets"] = read_json(budgets)
+            except UnreadableJsonError:
                 self.lose(
                     own, f"annotation {ANNOTATION_KEYS.disruption_budgets}, which is not JSON", "correct it first"
                 )

@@ -8,17 +8,19 @@ or a percentage of the pool's nodes, rounded up), and optionally `reasons`, and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from controller.core.api.duration import duration_seconds
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 REASONS: Final = ("expired", "drifted", "empty", "underutilized")
 """Reasons of removals, as budgets name them."""
 _MAX_DURATION_SECONDS: Final = 7 * 86_400.0
+_MAX_WINDOW_SECONDS: Final = 366 * 86_400.0
+_MAX_DIGITS: Final = 19
 _MEMBERS: Final = frozenset({"nodes", "reasons", "schedule", "duration"})
 _MACROS: Final = {
     "@hourly": "0 * * * *",
@@ -115,8 +117,8 @@ class DisruptionPolicy:
 def parse_budgets(text: str) -> tuple[Budget, ...]:
     """Parse a JSON list of budgets. Raises ValueError with every wrong entry, what is wrong and what to write."""
     try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
+        entries = read_json(text)
+    except UnreadableJsonError:
         entries = None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError('is not a JSON list of objects: write [{"nodes": "10%"}], say')
@@ -161,11 +163,15 @@ def parse_window(entry: Mapping[str, Any]) -> Window | None:
         raise ValueError(f"schedule, duration: {error}") from None
     if seconds < 60:
         raise ValueError(f"duration {entry['duration']!r} is below 1m")
+    if seconds > _MAX_WINDOW_SECONDS:
+        raise ValueError(f"duration {entry['duration']!r} is above 8784h, a year")
     return Window(schedule, seconds)
 
 
 def _nodes(value: object) -> tuple[int | None, float]:
     text = str(value)
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f'.nodes: {text[:_MAX_DIGITS]}... is too long: write "2" or "10%"')
     if text.isascii() and text.isdecimal():
         return int(text), 0.0
     number = text.removesuffix("%")
@@ -210,6 +216,6 @@ def _field(text: str, least: int, most: int, names: tuple[str, ...] = (), first:
 def _number(text: str, least: int, most: int, names: tuple[str, ...], first: int) -> int:
     if text in names:
         return names.index(text) + first
-    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and least <= int(text) <= most):
         raise ValueError(f"{text!r} is not a number from {least} to {most}")
     return int(text)

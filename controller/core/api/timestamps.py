@@ -14,6 +14,6 @@ def parse_time(text: str) -> float | None:
     """Unix seconds, or None when `text` is no RFC 3339 time (a user may have written it by hand)."""
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return None if moment.tzinfo is None else moment.timestamp()
+    except (ValueError, OverflowError):
         return None
-    return None if moment.tzinfo is None else moment.timestamp()

@@ -16,6 +16,7 @@ from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.problem import pod_key
 from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.untrusted_json import number, whole
 
 Kind = Literal["launch", "skip", "remove"]
 KINDS: Final = ("launch", "skip", "remove")
@@ -103,12 +104,13 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
             price_before=_number(document.get("pricePerHourBefore")),
             price_after=_number(document.get("pricePerHourAfter")),
             pods=tuple(map(str, document.get("pods", ()))),
-            pod_count=int(document.get("podCount", 0)),
+            pod_count=whole(document.get("podCount", 0)),
             action=str(document.get("action", "")),
             details=FrozenMap({str(key): str(value) for key, value in dict(document.get("details", {})).items()}),
         )
-        number, at, times = int(document["number"]), float(document.get("at", 0.0)), int(document.get("times", 1))
-        return Entry(number, at, decision, times, float(document.get("lastAt", at)))
+        at = number(document.get("at", 0.0))
+        times, last_at = whole(document.get("times", 1)), number(document.get("lastAt", at))
+        return Entry(whole(document["number"]), at, decision, times, last_at)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no decision: {type(error).__name__}: {error}") from error
 
@@ -212,4 +214,4 @@ def _rounded(price: float | None) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return None if value is None else number(value)

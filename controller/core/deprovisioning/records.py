@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.untrusted_json import number, read_object
 
 COMMAND_ANNOTATION: Final = "karpenter.sh/deprovisioning-command"
 
@@ -78,8 +79,8 @@ def read_record(node: StateNode) -> Record | None:
     if text is None:
         return None
     try:
-        return _parse(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return _parse(read_object(text))
+    except (ValueError, TypeError, KeyError):
         return Record(f"unreadable-{node.node.uid}", "unreadable", "the record cannot be read", (node.name,), (), 0.0)
 
 
@@ -90,7 +91,7 @@ def _parse(members: Mapping[str, Any]) -> Record:
         reason=str(members["reason"]),
         nodes=tuple(sorted(str(name) for name in members["nodes"])),
         replacements=tuple(str(token) for token in members["replacements"]),
-        started_at=float(members["startedAt"]),
+        started_at=number(members["startedAt"]),
         cordoned=bool(members["cordoned"]),
     )
 

@@ -8,7 +8,6 @@ they arrive.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +20,7 @@ from controller.core.api.pod import Pod, PodKey, PodSpec, Resources, Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.machines.provisioner_limits import total
 from controller.core.state.snapshot import Snapshot
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 HEADROOM_ANNOTATION: Final = "karpenter.sh/headroom"
 NAMESPACE: Final = "karpenter.sh"
@@ -48,8 +48,8 @@ def is_unit(key: PodKey) -> bool:
 def parse_headroom(text: str) -> tuple[Headroom, ...]:
     """Raises ValueError with every problem and what to write."""
     try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
+        entries = read_json(text)
+    except UnreadableJsonError:
         entries = None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"is not a JSON list of objects: write {EXAMPLE}")

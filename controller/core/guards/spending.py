@@ -7,7 +7,6 @@ Replacements of deprovisioning are not bounded: they cost less than what they re
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from controller.core.machines.launching import Allotment, allot
 from controller.core.machines.provisioner_limits import total, usage
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 PRICE_LIMIT_ANNOTATION: Final = "karpenter.sh/price-limit"
 RATE_SECONDS: Final = 60.0
@@ -44,8 +44,8 @@ class LaunchLimits:
 def parse_launch_limits(text: str) -> LaunchLimits:
     """From JSON such as EXAMPLE. Raises ValueError with every problem and its remedy."""
     try:
-        parsed = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
+        parsed = read_json(text) if text.strip() else {}
+    except UnreadableJsonError:
         parsed = None
     if not isinstance(parsed, dict):
         raise ValueError(f"is not a JSON object: write {EXAMPLE}, or leave it empty")

@@ -7,12 +7,13 @@ Karpenter v0.27. In addition, a spot warning sets a deadline for the drain, two 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any, Final
+
+from controller.core.untrusted_json import read_object
 
 SPOT_WARNING_SECONDS: Final = 120.0
 """From the warning to the end of the instance (EC2 user guide)."""
@@ -69,12 +70,7 @@ def parse_message(body: str) -> Interruption:
     """Parse a message's body; other kinds of events are no-ops. Raises ValueError if it is no EventBridge event."""
     if not body.strip():
         return _NO_OP
-    try:
-        event = json.loads(body)
-    except ValueError as error:
-        raise ValueError(f"is not JSON: {error}") from None
-    if not isinstance(event, Mapping):
-        raise ValueError("is not a JSON object")
+    event = read_object(body)
     kind = _KINDS.get((str(event.get("source")), str(event.get("detail-type"))))
     if kind is None or str(event.get("version")) != "0":
         return _NO_OP
@@ -104,8 +100,9 @@ def _of_kind(kind: Kind, detail: Mapping[str, Any], at: float) -> Interruption:
 def _time(event: Mapping[str, Any]) -> float:
     try:
         moment = datetime.fromisoformat(str(event.get("time")))
-    except ValueError:
+        seconds = moment.timestamp()
+    except (ValueError, OverflowError):
         raise ValueError(f"time {event.get('time')!r} is no RFC 3339 time") from None
     if moment.tzinfo is None:
         raise ValueError(f"time {event.get('time')!r} has no zone")
-    return moment.timestamp()
+    return seconds

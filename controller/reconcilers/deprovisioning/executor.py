@@ -256,7 +256,8 @@ class CommandExecutor:
             return NEVER_LAUNCHED
         if any(node.leaving for node in replacements.values()):
             return "a replacement is being deleted"
-        late = self._clock.now() - record.started_at >= self._times.ready_seconds
+        # A start in the future is no start of ours: somebody edited the record.
+        late = abs(self._clock.now() - record.started_at) >= self._times.ready_seconds
         if late and not all(node.initialized for node in replacements.values()):
             return f"a replacement was not initialized within {int(self._times.ready_seconds)} s"
         return ""

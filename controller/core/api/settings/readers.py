@@ -5,7 +5,6 @@ Each reader raises ValueError with what is wrong and, after a colon, what to wri
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import protected_tag
+from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 Reader: TypeAlias = Callable[[str], Any]
 
@@ -108,8 +108,8 @@ def url(text: str) -> str:
 def tags(text: str) -> FrozenMap[str, str]:
     """AWS tags as a JSON object of strings, without those that only the controller or AWS may set."""
     try:
-        values = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
+        values = read_json(text) if text else {}
+    except UnreadableJsonError:
         raise ValueError(f"is not JSON: {_TAGS_EXAMPLE}") from None
     if values is None:
         return EMPTY
