@@ -67,6 +67,9 @@ class _PodSpec(TypedDict, total=False):
     preemptionPolicy: str
     schedulerName: str
     schedulingGates: Any
+    resourceClaims: Any
+    schedulingGroup: Any
+    workloadRef: Any
     terminationGracePeriodSeconds: Any
     hostNetwork: bool
     os: Any

@@ -55,6 +55,11 @@ class PodAnonymizer:
             kept["resources"] = self._resources(spec["resources"])
         if spec.get("schedulingGates"):
             kept["schedulingGates"] = [{"name": alias(text(g.get("name")))} for g in objects(spec["schedulingGates"])]
+        if spec.get("resourceClaims"):
+            kept["resourceClaims"] = [{"name": alias(text(c.get("name")))} for c in objects(spec["resourceClaims"])]
+        for key, member in (("schedulingGroup", "podGroupName"), ("workloadRef", "name")):
+            if spec.get(key):
+                kept[key] = {member: alias(text(mapping(spec[key]).get(member)))}
         kept["nodeSelector"] = self.labels(spec.get("nodeSelector"))
         kept["tolerations"] = [self._toleration(each) for each in objects(spec.get("tolerations"))]
         kept["topologySpreadConstraints"] = [self._spread(c) for c in objects(spec.get("topologySpreadConstraints"))]

@@ -144,6 +144,8 @@ class PodSpec:
     termination_grace_period_seconds: int = 30
     malformed: tuple[str, ...] = ()
     """Fields that could not be read, with the reason: such a pod is never placed, and an event says why."""
+    unsupported: tuple[str, ...] = ()
+    """What kube-scheduler would place the pod by and plans cannot know, with a remedy: it is never placed either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,18 @@ _MARSHAL_VERSION: Final = 4
 _KEPT: Final = (
     "affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "overhead", "resources", "priority",
     "priorityClassName", "preemptionPolicy", "schedulerName", "schedulingGates", "terminationGracePeriodSeconds",
+    "resourceClaims", "schedulingGroup", "workloadRef",
 )  # fmt: skip
-
+_GROUP: Final = "pods of a scheduling group start together or not at all, which plans do not heed: take it out"
+_UNSUPPORTED: Final = {
+    "resourceClaims": (
+        "spec.resourceClaims: which nodes can serve a claim of dynamic resource allocation (DRA) is not known before "
+        "they run: request the device as an extended resource, such as nvidia.com/gpu, or run the pod on other nodes"
+    ),
+    "schedulingGroup": f"spec.schedulingGroup: {_GROUP}, or run the pod on other nodes",
+    "workloadRef": f"spec.workloadRef: {_GROUP}, or run the pod on other nodes",
+}
+"""Fields of a pod that plans cannot obey, with what the user may do (KEP-4381; KEP-4671, first called workloadRef)."""
 
 Parsed = tuple[PodSpec, Resources]
 """A spec and the pod's limits, which are no part of it: pods that differ in them are scheduled alike."""
@@ -128,6 +138,7 @@ def _parse(spec: Document) -> PodSpec:
         gated=bool(items(spec.get("schedulingGates"))),
         termination_grace_period_seconds=whole(spec.get("terminationGracePeriodSeconds"), 30),
         malformed=tuple(malformed),
+        unsupported=tuple(reason for field, reason in _UNSUPPORTED.items() if spec.get(field)),
     )
 
 

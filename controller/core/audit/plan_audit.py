@@ -208,6 +208,8 @@ class _Audit:
     ) -> Iterator[Violation]:
         if pod.spec.malformed:
             yield Violation(_name(pod.key), f"it is malformed ({pod.spec.malformed[0]}) and may not be placed")
+        if pod.spec.unsupported:
+            yield Violation(_name(pod.key), f"it may not be placed: {pod.spec.unsupported[0]}")
         if pod.spec.gated:
             yield Violation(_name(pod.key), "it has scheduling gates")
         if not node_accepted(pod.spec, labels, node_name):

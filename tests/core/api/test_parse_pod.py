@@ -391,3 +391,18 @@ def test_a_malformed_quantity_of_a_status_loses_against_one_that_can_be_read() -
     held = {"name": "main", "resources": {"requests": {"cpu": "x"}}}
     document = pod_object(requests={"cpu": "1"}, spec={"nodeName": "n"}, status={"containerStatuses": [held]})
     assert parse_pod(document).spec.requests["cpu"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "named", "remedy"),
+    [
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}, "DRA", "nvidia.com/gpu"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "spec.schedulingGroup", "take it out"),
+        ({"workloadRef": {"name": "w", "podGroup": "g"}}, "spec.workloadRef", "take it out"),
+    ],
+)
+def test_what_plans_cannot_know_makes_a_pod_unsupported(fields: dict[str, Any], named: str, remedy: str) -> None:
+    (reason,) = parse_pod(pod_object(spec=fields)).spec.unsupported
+    assert named in reason
+    assert remedy in reason
+    assert parse_pod(pod_object(spec={key: [] for key in fields})).spec.unsupported == ()

@@ -208,6 +208,7 @@ class TestAdmission:
             ({"required_node_affinity": ()}, "node selector"),
             ({"gated": True}, "gates"),
             ({"malformed": ("spec.containers[0]",)}, "malformed"),
+            ({"unsupported": ("spec.resourceClaims: unknown",)}, "spec.resourceClaims"),
         ],
     )
     def test_a_pod_goes_only_where_its_spec_allows(self, fields: dict[str, Any], text: str) -> None:

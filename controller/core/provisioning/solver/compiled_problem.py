@@ -109,9 +109,10 @@ def _classes(
     """The classes of readable pods with their requests (slots included), and the slots."""
     replicas: list[Replicas] = []
     for group in Pods.of(problem.pending).groups:
-        malformed = group.first.spec.malformed
-        if malformed:
-            reason = "the pod cannot be read: " + "; ".join(malformed)
+        spec = group.first.spec
+        if spec.malformed or spec.unsupported:
+            wrong, what = ("read", spec.malformed) if spec.malformed else ("served", spec.unsupported)
+            reason = f"the pod cannot be {wrong}: {'; '.join(what)}"
             unreadable.update((pod.key, reason) for pod in group.pods)
         else:
             replicas.append(group)

@@ -222,3 +222,12 @@ def test_the_order_of_objects_does_not_matter() -> None:
 def test_no_provisioner_is_said_so() -> None:
     plan = solved(problem(pending=[pending_pod()], provisioners=[], skipped={"broken": "its template is missing"}))
     assert "Provisioner broken is not used: its template is missing" in plan.unplaced[0].reason
+
+
+def test_a_pod_that_cannot_be_served_gets_no_node_and_is_told_why() -> None:
+    plain = pending_pod()
+    claiming = pending_pod(unsupported=("spec.resourceClaims: not known",))
+    plan = solved(problem(pending=[plain, claiming]))
+    assert [key for node in plan.new_nodes for key in node.pods] == [plain.key]
+    ((key, reason),) = ((each.pod, each.reason) for each in plan.unplaced)
+    assert (key, reason) == (claiming.key, "the pod cannot be served: spec.resourceClaims: not known")
