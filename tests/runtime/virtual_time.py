@@ -38,9 +38,12 @@ class VirtualTime:
         if not worker.name.startswith("watch-"):
             self.turns.append(Turn(worker, self.clock.monotonic()))
 
-    def turn(self, state: ClusterState) -> None:
-        """Let time pass until a step is due, and call it. Of several, the one that was waiting longest."""
-        version = state.snapshot().version
+    def turn(self, state: ClusterState | None = None) -> None:
+        """Let time pass until a step is due, and call it. Of several, the one that was waiting longest.
+
+        `state` is for steps that a newer snapshot wakes.
+        """
+        version = state.snapshot().version if state is not None else 0
         turn = min(self.turns, key=lambda each: each.due_at(version))
         self.clock.advance(max(0.0, turn.due_at(version) - self.clock.monotonic()))
         turn.pause = turn.worker.step()

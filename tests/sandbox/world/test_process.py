@@ -54,5 +54,5 @@ def test_an_instance_joins_runs_and_leaves(api: Running, cloud: aws.Aws, world: 
     assert node["status"]["allocatable"]["pods"] == "29"
     ec2.terminate_instances(InstanceIds=[launched["InstanceId"]])
     kube.eventually(lambda: kube.node(launched["PrivateDnsName"]) is None)
-    assert world.stop() == 0, world.tail()
+    assert world.stop(timeout_seconds=100.0) == 0, world.tail()
     assert "Traceback" not in world.tail(200)
