@@ -15,9 +15,11 @@ help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .uv/bin/uv:
-	python3 -m venv .uv && .uv/bin/pip install --quiet --disable-pip-version-check uv
+	@echo "Installing uv into .uv/…"
+	@python3 -m venv .uv && .uv/bin/pip install --quiet --disable-pip-version-check uv
 
 install: $(filter .uv/bin/uv,$(UV)) ## install the locked packages into .venv/
+	@test -d .venv || echo "Installing the locked packages into .venv/, once: up to two minutes…"
 	@$(UV) sync --quiet --locked
 
 demo: install ## the whole product on this machine: pending pods become nodes, empty nodes go (KUBE=real: on a real control plane)

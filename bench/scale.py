@@ -78,8 +78,10 @@ class ScaleRun:
 
 def run(nodes: int) -> ScaleRun:
     """Ask for as many pods as fill `nodes`, and wait until the last is bound. Raises AssertionError after an hour."""
-    folder = Path(tempfile.mkdtemp(prefix="nodeless-scale-"))
-    with installed(folder, ("karpenter-0",), client_qps=2_000) as cluster:
+    with (
+        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
+        installed(Path(folder), ("karpenter-0",), client_qps=2_000) as cluster,
+    ):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
         mark, began = cluster.audit.mark(), time.time()
         (replica,) = cluster.replicas.by_name.values()

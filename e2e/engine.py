@@ -189,6 +189,7 @@ def main() -> int:
         except EngineError as error:
             print(f"make e2e-pulumi: {error}\nLogs are in {settings.folder}", file=sys.stderr)
             return 1
+    shutil.rmtree(settings.folder)
     return 0
 
 

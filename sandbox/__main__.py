@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +23,9 @@ from sandbox.world.client import ApiError
 
 LOG_WIDTH = 180
 """Columns where the output is no terminal."""
+
+STARTING = "Starting AWS and a Kubernetes control plane ({kube}): about ten seconds…"
+DEPLOYING = "Deploying the stack by its Pulumi program, which starts the controller: about ten seconds…"
 
 KUBE = click.option(
     "--kube",
@@ -47,21 +51,22 @@ def demo(kube: str, state: Path | None) -> None:
     began = time.monotonic()
     folder = state or Path(tempfile.mkdtemp(prefix="nodeless-"))
     settings = EnvironmentSettings(folder, kube)
+    console.print(STARTING.format(kube=kube))
     try:
-        with (
-            console.status(f"Starting an AWS and a Kubernetes control plane ({kube})…") as status,
-            start(settings) as environment,
-        ):
+        with console.status("Starting…") as status, start(settings) as environment:
             console.print(f"AWS         {environment.aws_endpoint}")
             console.print(f"Kubernetes  {kube}; look in with  [bold]export KUBECONFIG={environment.kubeconfig}[/]")
             console.print("            then  [bold]kubectl get nodes,pods,provisioners[/]")
             console.print(f"Logs        {folder}/*.log")
+            console.print(DEPLOYING)
             asyncio.run(_tell(environment, console, status))
     except (AssetsMissingError, ProcessFailedError, DemoFailedError, TimeoutError, ApiError) as error:
         console.print(f"\n[bold red]The demo failed:[/] {error}\nLogs are in {folder}", soft_wrap=True)
         _show_controller_log(console, folder)
         sys.exit(1)
     console.print(f"[bold green]All of it came true[/] in {time.monotonic() - began:.0f} s.")
+    if state is None:
+        shutil.rmtree(folder)
 
 
 def _console() -> Console:
@@ -101,8 +106,12 @@ def up(kube: str, state: Path | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     settings = EnvironmentSettings(state or Path(tempfile.mkdtemp(prefix="nodeless-")), kube)
+    console.print(
+        STARTING.format(kube=kube),
+    )
     try:
         with start(settings) as environment:
+            console.print(DEPLOYING)
             asyncio.run(_install(environment))
             console.print(f"export KUBECONFIG={environment.kubeconfig}", soft_wrap=True)
             for name, value in environment.aws_environment.items():
@@ -120,8 +129,10 @@ def up(kube: str, state: Path | None) -> None:
             while not stop.wait(1.0):
                 environment.check()
     except (AssetsMissingError, ProcessFailedError, ApiError) as error:
-        console.print(f"[bold red]The sandbox failed:[/] {error}")
+        console.print(f"[bold red]The sandbox failed:[/] {error}\nLogs are in {settings.folder}", soft_wrap=True)
         sys.exit(1)
+    if state is None:
+        shutil.rmtree(settings.folder)
 
 
 async def _install(environment: Environment) -> None:

@@ -124,12 +124,14 @@ def main(minutes: float) -> None:
     """Build, run, ask, draw."""
     binaries = find_or_build(click.echo)
     subprocess.run([binaries / "promtool", "check", "rules", DASHBOARDS / "alerts.yaml"], check=True)
-    folder = Path(tempfile.mkdtemp(prefix="nodeless-dashboards-"))
-    with start(EnvironmentSettings(folder / "sandbox")) as environment:
+    with (
+        tempfile.TemporaryDirectory(prefix="nodeless-dashboards-") as temporary,
+        start(EnvironmentSettings(Path(temporary) / "sandbox")) as environment,
+    ):
         port = _free_port()
         asyncio.run(_install(environment, port))
         prometheus = start_prometheus(
-            environment.processes, folder, f"127.0.0.1:{port}", port=_free_port(), every_seconds=EVERY_SECONDS,
+            environment.processes, Path(temporary), f"127.0.0.1:{port}", port=_free_port(), every_seconds=EVERY_SECONDS,
             rules=DASHBOARDS / "alerts.yaml", binaries=binaries,
         )  # fmt: skip
         began = time.time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,12 +17,14 @@ from e2e.scenario import Scenario, scenario
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """Logs stay in the folder that is printed first."""
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Logs are in the folder that is printed first; it is removed when every scenario passed."""
     folder = Path(tempfile.mkdtemp(prefix="nodeless-e2e-"))
     print(f"\nLogs and the kubeconfig are in {folder}", file=sys.__stderr__)
     with installed(folder) as running:
         yield running
+    if not request.session.testsfailed:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture

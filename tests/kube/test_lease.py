@@ -132,7 +132,7 @@ def test_clocks_need_not_agree(client: KubeClient, clock: ManualClock, first: Le
 def test_a_leader_that_cannot_renew_is_told_before_another_may_lead(
     server: Server, client: KubeClient, clock: ManualClock
 ) -> None:
-    """In one thread: on threads of their own, the clock could run ahead between a step and the wait that it asks for."""
+    """In one thread: on two, the clock could run ahead between a step and the wait that it asks for."""
     time = VirtualTime(clock)
     leader = LeaderElector(client, NAMESPACE, "pod-1", clock, run=time.run)
     assert leader.acquire(NEVER)
