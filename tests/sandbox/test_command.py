@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sandbox.__main__ import main
-from sandbox.kubebinaries import ASSETS_VARIABLE
+from sandbox.realkube import ASSETS_VARIABLE
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])
