@@ -147,10 +147,11 @@ class TerminationReconciler:
         try:
             grace = grace_period_seconds(pod, until, self._clock.now())
             self._kube.evict(pod.namespace, pod.name, pod.uid, grace_period_seconds=grace)
-        except (NotFoundError, ConflictError):
-            return  # the pod is gone, or another one has its name
-        except NamespaceTerminatingError:
-            return  # its pods are deleted with it
+        except (NotFoundError, ConflictError, NamespaceTerminatingError) as error:
+            # The pod is gone, another one has its name, or it goes with its namespace: the watch will show it.
+            self._evictions.postpone(pod.uid)
+            self._log.debug("Pod needs no eviction", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+            return
         except KubeError as error:
             self._report_blocked(node, pod, error)
             return

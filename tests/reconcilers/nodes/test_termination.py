@@ -11,7 +11,7 @@ import pytest
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.cloud import CloudInstance
 from controller.core.state.snapshot import Snapshot
-from controller.errors import CloudError
+from controller.errors import CloudError, ConflictError, KubeError, NamespaceTerminatingError, NotFoundError
 from controller.kube.resources import (
     NODES,
     PERSISTENT_VOLUMES,
@@ -184,6 +184,31 @@ def test_a_pod_that_took_the_name_of_an_evicted_one_is_not_evicted_by_mistake(wo
     world.add_pod("web-0", node="elsewhere")
     reconciler(world).reconcile(stale)
     assert "deletionTimestamp" not in world.kube.get(PODS, "web-0", "default")["metadata"]
+
+
+@pytest.mark.parametrize("refusal", [NotFoundError, ConflictError, NamespaceTerminatingError])
+def test_a_pod_that_needs_no_eviction_is_not_asked_for_in_each_pass(
+    world: World, monkeypatch: pytest.MonkeyPatch, refusal: type[KubeError]
+) -> None:
+    """The watch may lag behind the API server: asking again waits as after any eviction."""
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name)
+    delete(world, instance)
+    asked: list[str] = []
+
+    def evict(_namespace: str, name: str, *_args: Any, **_fields: Any) -> None:
+        asked.append(name)
+        raise refusal("scripted")
+
+    monkeypatch.setattr(world.kube, "evict", evict)
+    loop = reconciler(world, eviction=BackoffTimes(60.0, 60.0))
+    for _ in range(5):
+        loop.reconcile(world.informers.snapshot())
+    assert asked == ["a"]
+    world.clock.ahead_seconds = 61.0
+    loop.reconcile(world.informers.snapshot())
+    assert asked == ["a", "a"], "the pod is still there by the watch: it is asked for again"
+    assert world.cloud.deleted == []
 
 
 def test_an_instance_that_is_gone_ends_the_drain(world: World) -> None:
