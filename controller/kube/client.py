@@ -178,8 +178,8 @@ class KubeClient:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        timeout_seconds: float = 300.0,
-        read_timeout_seconds: float = 150.0,
+        timeout_seconds: float = 60.0,
+        read_timeout_seconds: float = 65.0,
     ) -> WatchStream:
         """Watch changes from a resource version on, with bookmarks. Use it in a `with`, iterate, `close()` to stop.
 

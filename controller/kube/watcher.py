@@ -4,13 +4,15 @@
       ▲                  │
       └── 410, or three streams in a row that failed without an event
 
-A stream without a byte for `read_timeout_seconds` (the API server sends at least a bookmark a minute) is considered
-half-open and closed. Failures are retried with exponential back-off and jitter. Objects known before an outage are kept
+Each stream is asked for 60 to 90 s, with bookmarks. A server that works ends it by then, so a stream that is silent for
+longer than it was asked for is half-open: it is closed and reported, and the next goes on from the last version (or from
+the last bookmark's, which keeps the version of a quiet kind fresh). Failures are retried with exponential back-off and jitter. Objects known before an outage are kept
 until the next list: nothing is deleted because data is absent (invariant 5).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,10 +40,13 @@ _CHANGES = {"ADDED": ChangeType.ADDED, "MODIFIED": ChangeType.MODIFIED, "DELETED
 class WatchOptions:
     """How a watch is kept. Tests compress the times; the defaults fit a real API server."""
 
-    min_timeout_seconds: float = 300.0
-    """The server ends a watch after a random time between this and twice this, as with client-go."""
-    read_timeout_seconds: float = 150.0
-    """A silent stream is closed after this; bookmarks come every minute."""
+    min_timeout_seconds: float = 60.0
+    max_timeout_seconds: float = 90.0
+    """The server ends a watch after a random time between the two (client-go: 5 to 10 min)."""
+    late_seconds: float = 5.0
+    """How much later than asked for the server may end a silent watch."""
+    read_timeout_seconds: float = math.inf
+    """A silent stream is closed after this, if it is sooner than the end that the server was asked for."""
     backoff: Backoff = field(default_factory=lambda: Backoff(initial_seconds=0.5, max_seconds=10.0))
     """Its longest delay is also how late the end of an outage may be noticed."""
 
@@ -144,11 +149,12 @@ class Watcher:
         """Follow one stream to its end. False when the server ended it at once, which counts as a failure."""
         begun = self._clock.monotonic()
         options = self._options
+        asked_seconds = options.backoff.uniform(options.min_timeout_seconds, options.max_timeout_seconds)
         stream = self._client.watch(
             self.resource,
             self._resource_version,
-            timeout_seconds=options.min_timeout_seconds * options.backoff.uniform(1.0, 2.0),
-            read_timeout_seconds=options.read_timeout_seconds,
+            timeout_seconds=asked_seconds,
+            read_timeout_seconds=min(options.read_timeout_seconds, asked_seconds + options.late_seconds),
             label_selector=self._label_selector,
             field_selector=self._field_selector,
         )

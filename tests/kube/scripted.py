@@ -33,6 +33,8 @@ class Script:
         self.version = version
         self.lists = 0
         self.watched_from: list[str] = []
+        self.queries: list[dict[str, str]] = []
+        """Of the watches."""
         self._streams = list(streams)
         self._lock = threading.Lock()
         self.over = threading.Event()
@@ -64,6 +66,7 @@ def scripted(script: Script, like: Server) -> Iterator[KubeClient]:
             if query.get("watch") != "true":
                 self.wfile.write(script.list())
             else:
+                script.queries.append(query)
                 content = script.stream(query["resourceVersion"])
                 if content is None:
                     self.wfile.flush()

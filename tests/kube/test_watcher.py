@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from controller.core.state.change import Change
-from controller.kube.client import KubeClient
+from controller.errors import UnavailableError
+from controller.kube.client import KubeClient, ObjectList
 from controller.kube.resources import NODES
 from controller.kube.retry import Backoff
+from controller.kube.stream import WatchStream
 from controller.kube.watcher import Watcher, WatchOptions
 from controller.runtime.clock import SystemClock
 from tests.factories import node_object
@@ -135,6 +138,47 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: Server) -> None:
         watcher.stop()
     assert said(changes) == ["REPLACED ", "REPLACED ", "ADDED b"], "what the fault lost is listed again"
     assert [line["event"] for line in logs] == ["Watch failed unexpectedly"]
+
+
+def test_a_stream_that_outlives_the_time_it_was_asked_for_is_silent_and_replaced(server: Server) -> None:
+    """No read timeout of its own: the limit of the watch alone tells a half-open stream from a quiet one."""
+    brief = WatchOptions(min_timeout_seconds=1.0, max_timeout_seconds=1.0, late_seconds=0.1, backoff=OPTIONS.backoff)
+    bookmark = event("BOOKMARK", kind="Node", metadata={"resourceVersion": "900"})
+    script = Script(bookmark)
+    with capture_logs() as logs, scripted(script, server) as client, watching(client, brief) as (_, changes):
+        eventually(lambda: len(script.watched_from) == 3, "a stream after the silent one")
+        assert said(changes) == ["REPLACED "], "nothing is listed anew, nothing forgotten"
+    assert script.watched_from == ["100", "900", "900"], "it goes on from the bookmark"
+    assert "Watch fell silent, connecting anew" in [line["event"] for line in logs]
+
+
+class AskedClient:
+    """In place of a KubeClient: remembers what watches were asked for, and refuses them."""
+
+    def __init__(self) -> None:
+        self.limits: list[tuple[float, float]] = []
+
+    def list_all(self, *_args: Any) -> ObjectList:
+        return ObjectList((), "100")
+
+    def watch(self, *_args: Any, timeout_seconds: float, read_timeout_seconds: float, **_fields: Any) -> WatchStream:
+        self.limits.append((timeout_seconds, read_timeout_seconds))
+        raise UnavailableError("scripted")
+
+
+def test_a_leader_is_blind_for_a_minute_and_a_half_at_most(server: Server) -> None:
+    asked = AskedClient()
+    quick = WatchOptions(backoff=OPTIONS.backoff)
+    with watching(cast("KubeClient", asked), quick):
+        eventually(lambda: len(asked.limits) >= 20, "watches")
+    assert all(60.0 <= limit <= 90.0 for limit, _ in asked.limits)
+    assert all(limit < silent <= 95.0 for limit, silent in asked.limits), "a healthy quiet watch is ended by the server"
+    assert len({limit for limit, _ in asked.limits}) > 1, "spread, so that watches do not all end at once"
+    script = Script()
+    with scripted(script, server) as client, watching(client, quick) as _:
+        eventually(lambda: len(script.queries) == 1, "the watch")
+    assert script.queries[0]["allowWatchBookmarks"] == "true"
+    assert 60 <= int(script.queries[0]["timeoutSeconds"]) <= 90
 
 
 def test_stopping_does_not_wait_for_a_silent_stream(server: Server) -> None:
