@@ -116,6 +116,11 @@ def missing_hashes(node: Node, provisioner: Provisioner, template: AWSNodeTempla
     return {key: value for key, value in wanted.items() if not have.get(key, "").startswith(f"{VERSION}-")}
 
 
+def as_launched(node: Node, provisioner: Provisioner, template: AWSNodeTemplate) -> bool:
+    """Whether the node's hashes say that it was launched from this Provisioner and this template, as they are."""
+    return all(node.annotations.get(key) == value for key, value in hashes(provisioner, template).items())
+
+
 def drift_reason(
     node: Node, provisioner: Provisioner, template: AWSNodeTemplate, images: Collection[str] | None
 ) -> str:

@@ -7,7 +7,7 @@ garbage collection.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.core.api.frozen import EMPTY
@@ -26,6 +26,8 @@ NODE_SHAPE = "NodeShape"
 INITIALIZES_WITHIN_SECONDS = 3600.0
 LEAST_SHARE = 0.90
 """Of the capacity of the instance type, for every resource."""
+FROM_TEMPLATE = frozenset({"ephemeral-storage", "pods"})
+"""Resources of which the node template's disks and the Provisioner's kubelet settings decide how much a type has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,20 @@ def issues(
     expected: Resources | None,
     budgets: Collection[PodDisruptionBudget],
     now: float,
+    *,
+    as_launched: bool = True,
 ) -> tuple[Issue, ...]:
-    """What is wrong at `now` (Unix seconds). `expected` is the capacity of its instance type; None: not known."""
+    """What is wrong at `now` (Unix seconds). `expected` is the capacity of its instance type; None: not known.
+
+    `as_launched`: Provisioner and node template are known to be those that the node was launched from. Otherwise the
+    resources that they decide are not compared: `expected` is that of a node launched today.
+    """
     if node.node.deleted_at is not None:
         return tuple(_held(node, budgets))
     if node.initialized:
-        return tuple(_smaller(node, expected or EMPTY))
+        known = expected or EMPTY
+        comparable = {name: want for name, want in known.items() if as_launched or name not in FROM_TEMPLATE}
+        return tuple(_smaller(node, comparable))
     if now - node.node.created < INITIALIZES_WITHIN_SECONDS:
         return ()
     if expected is None:
@@ -67,7 +77,7 @@ def _held(node: StateNode, budgets: Collection[PodDisruptionBudget]) -> Iterable
                 yield Issue(TERMINATION, text)
 
 
-def _smaller(node: StateNode, expected: Resources) -> Iterable[Issue]:
+def _smaller(node: StateNode, expected: Mapping[str, int]) -> Iterable[Issue]:
     for name in sorted(expected):
         want, have = expected[name], node.node.capacity.get(name, 0)
         if want > 0 and have < LEAST_SHARE * want:

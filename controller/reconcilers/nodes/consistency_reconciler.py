@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import structlog
 
+from controller.cloud.catalogs import template_of
 from controller.core.api.labels import INSTANCE_TYPE
+from controller.core.api.provisioner import Provisioner
+from controller.core.deprovisioning.drift import as_launched
 from controller.core.machines.consistency import Issue, issues
 from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import CloudError, ValidationError
 from controller.kube.events import ObjectRef
 from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.metrics import CONSISTENCY_ERRORS
@@ -44,7 +48,9 @@ class ConsistencyReconciler:
             self._checked_at[node.node.uid] = now
             kind = node.node.labels.get(INSTANCE_TYPE, "")
             expected = next((each.capacity for each in view.types[provisioner.name] if each.name == kind), None)
-            for issue in issues(node, provisioner, expected, snapshot.budgets.values(), self._clock.now()):
+            same = _as_launched(node, provisioner, snapshot)
+            budgets, at = snapshot.budgets.values(), self._clock.now()
+            for issue in issues(node, provisioner, expected, budgets, at, as_launched=same):
                 self._report(node, issue)
         return PAUSE_SECONDS
 
@@ -53,3 +59,10 @@ class ConsistencyReconciler:
         self._events.publish(ObjectRef.of(node.node), "Warning", "FailedConsistencyCheck", issue.message, dedupe)
         self._recorder.count(CONSISTENCY_ERRORS, issue.check)
         self._log.warning("Consistency check failed", node=node.name, check=issue.check, because=issue.message)
+
+
+def _as_launched(node: StateNode, provisioner: Provisioner, snapshot: Snapshot) -> bool:
+    try:
+        return as_launched(node.node, provisioner, template_of(snapshot, provisioner))
+    except (CloudError, ValidationError):
+        return False  # the Provisioner's condition says why

@@ -73,3 +73,16 @@ def test_a_node_that_is_smaller_than_its_type_says_by_how_much() -> None:
     assert "50.0 %" in issue.message
     enough = resources({"cpu": "2", "memory": "116Gi", "nvidia.com/gpu": 1})
     assert issues_of(starting(initialized=True, capacity=enough)) == (), "nine tenths will do"
+
+
+def test_a_disk_of_another_template_is_not_compared_with_the_present_ones() -> None:
+    """What its type has of it is decided by the template it was launched from, which is not known any more."""
+    small = resources({"cpu": "2", "memory": "128Gi", "ephemeral-storage": "20Gi", "pods": 29})
+    present = resources({"cpu": "2", "memory": "128Gi", "ephemeral-storage": "100Gi", "pods": 110})
+    node = starting(initialized=True, capacity=small)
+    owner = factories.provisioner()
+    assert len(issues(node, owner, present, (), NOW)) == 2
+    assert issues(node, owner, present, (), NOW, as_launched=False) == ()
+    half = starting(initialized=True, capacity=resources({"cpu": "2", "memory": "64Gi"}))
+    (issue,) = issues(half, owner, present, (), NOW, as_launched=False)
+    assert "memory" in issue.message, "what the type alone decides is compared all the same"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from structlog.testing import capture_logs
+
 from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
+from controller.core.deprovisioning.drift import TEMPLATE_HASH, hashes
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.runtime.metrics import CONSISTENCY_CHECKS
 from controller.telemetry.decision_ledger import Ledger
@@ -31,3 +34,22 @@ def test_a_node_that_is_smaller_than_its_type_has_an_event(world: World) -> None
     counted = values(metrics.page({}).body, "karpenter_consistency_errors_total", "check")  # as the parser calls it
     assert {check for (check,) in counted} == {"NodeShape"}
     assert {"NodeShape"} < set(CONSISTENCY_CHECKS)
+
+
+def test_a_node_is_not_compared_with_a_template_that_has_changed_since_its_launch(world: World) -> None:
+    """Its pods were counted by the Provisioner's kubelet settings of then; its cpu is the type's whatever they say."""
+    world.add_provisioner()
+    snapshot = world.caught_up()
+    marks = hashes(snapshot.provisioners["default"], snapshot.node_templates["default"])
+    labels = {PROVISIONER_NAME: "default", INITIALIZED: "true", INSTANCE_TYPE: "m5.4xlarge"}
+    world.add_node({"metadata": {"name": "same", "labels": labels, "annotations": marks}})
+    changed = {**marks, TEMPLATE_HASH: "v1-another"}
+    world.add_node({"metadata": {"name": "changed", "labels": labels, "annotations": changed}})
+    with capture_logs() as logs:
+        ConsistencyReconciler(world.context).reconcile(world.caught_up())
+    said = {
+        (line["node"], line["because"].split(":")[0]) for line in logs if line["event"] == "Consistency check failed"
+    }
+    assert ("same", "resource pods") in said
+    assert {name for name, about in said if about == "resource cpu"} == {"same", "changed"}
+    assert ("changed", "resource pods") not in said
