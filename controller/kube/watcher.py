@@ -4,10 +4,10 @@
       ▲                  │
       └── 410, or three streams in a row that failed without an event
 
-Each stream is asked for 60 to 90 s, with bookmarks. A server that works ends it by then, so a stream that is silent for
-longer than it was asked for is half-open: it is closed and reported, and the next goes on from the last version (or from
-the last bookmark's, which keeps the version of a quiet kind fresh). Failures are retried with exponential back-off and jitter. Objects known before an outage are kept
-until the next list: nothing is deleted because data is absent (invariant 5).
+Each stream is asked for 60 to 90 s, with bookmarks. A server that works ends it by then, so a stream that is silent
+for longer is half-open: it is closed and reported, and the next goes on from the last version (or the last bookmark's,
+which keeps the version of a quiet kind fresh). Failures are retried with exponential back-off and jitter. Objects known
+before an outage are kept until the next list: nothing is deleted because data is absent (invariant 5).
 """
 
 from __future__ import annotations
