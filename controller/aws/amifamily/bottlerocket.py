@@ -56,7 +56,7 @@ def kubernetes_settings(bootstrap: Bootstrap) -> dict[str, Any]:
 def _parsed(bootstrap: Bootstrap) -> dict[str, Any]:
     try:
         return tomllib.loads(bootstrap.custom or "")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a ValueError: no TOML, or a number of too many digits
         raise NodeTemplateError(
             f"{bootstrap.subject}: spec.userData is not TOML, which family Bottlerocket takes: {error}"
         ) from error

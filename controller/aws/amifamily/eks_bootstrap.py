@@ -5,6 +5,7 @@ Source: `/etc/eks/bootstrap.sh` of awslabs/amazon-eks-ami, and Karpenter v0.27's
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
@@ -33,7 +34,7 @@ def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str
     if bootstrap.max_pods is not None:
         lines.append("--use-max-pods false")
     if container_runtime:
-        lines.append(f"--container-runtime {container_runtime}")
+        lines.append(f"--container-runtime {shlex.quote(container_runtime)}")
     arguments = " ".join(kubelet_arguments(bootstrap))
     if arguments:
         lines.append(f"--kubelet-extra-args {quoted(arguments)}")

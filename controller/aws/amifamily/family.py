@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,8 +13,14 @@ from controller.core.api.node import Taint
 from controller.core.api.nodetemplate import BlockDevice, BlockDeviceMapping
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.scheduling.requirements import Requirement, Requirements
+from controller.errors import NodeTemplateError
 
 GIB = 2**30
+
+_WORD = re.compile(r"[A-Za-z0-9_./%+-]*")
+"""Labels, taints, amounts: as parts of lists such as `a=b,c=d`."""
+_TEXT = re.compile(r"[A-Za-z0-9_./%+:=@\[\]-]*")
+"""Names, URLs, addresses, base64."""
 
 KUBELET_MEMBERS = {
     "podsPerCore": "pods_per_core",
@@ -47,6 +54,25 @@ class Bootstrap:
     """spec.userData."""
     instance_store: bool = False
     """The instance's NVMe disks, if any, become its data device."""
+
+    def __post_init__(self) -> None:
+        """Refuse text that a shell, the kubelet's command line, MIME, TOML or YAML could take for anything but text.
+
+        Raises NodeTemplateError. Provisioners with most of it are refused before; this holds for the rest, too.
+        """
+        kubelet, cluster = self.kubelet, self.cluster
+        words = [*self.labels.items(), *((taint.key, taint.value, taint.effect) for taint in self.taints)]
+        for amounts in (kubelet.system_reserved, kubelet.kube_reserved, kubelet.eviction_hard, kubelet.eviction_soft):
+            words += amounts.items()
+        words += [*kubelet.eviction_soft_grace_period.items(), (kubelet.container_runtime or "",)]
+        texts = (cluster.name, cluster.endpoint, cluster.ca_bundle, cluster.service_cidr or "", *self.dns_ips)
+        wrong = [word for each in words for word in each if not _WORD.fullmatch(word)]
+        wrong += [text for text in texts if not _TEXT.fullmatch(text)]
+        if wrong:
+            raise NodeTemplateError(
+                f"{self.subject}: {wrong[0][:60]!r} cannot be part of user data; correct it in the Provisioner "
+                "(labels, taints, kubeletConfiguration) or in the settings of the cluster"
+            )
 
     @property
     def dns_ips(self) -> tuple[str, ...]:

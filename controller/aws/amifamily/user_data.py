@@ -27,10 +27,16 @@ class Part:
     headers: tuple[tuple[str, str], ...] = ()
     """Further headers, as the user wrote them."""
 
+    def without_carriage_returns(self) -> Part:
+        """The part with newlines alone between its lines."""
+        headers = tuple((name, value.replace("\r", "")) for name, value in self.headers)
+        return Part(self.content_type.replace("\r", ""), self.body.replace("\r", ""), headers)
+
 
 def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
     """The user's parts, then the controller's (`ours`). Raises NodeTemplateError when the former cannot be read."""
-    parts = [*custom_parts(custom, subject), *ours]
+    # Carriage returns go first: without them a line may become a boundary.
+    parts = [part.without_carriage_returns() for part in (*custom_parts(custom, subject), *ours)]
     boundary = BOUNDARY
     while any(f"--{boundary}" in part.body for part in parts):
         boundary += "/"
@@ -41,7 +47,7 @@ def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
         lines.extend(f"{name}: {value}" for name, value in part.headers)
         lines.extend(("", part.body))
     lines.append(f"--{boundary}--")
-    return ("\n".join(lines) + "\n").replace("\r", "")
+    return "\n".join(lines) + "\n"
 
 
 def custom_parts(custom: str | None, subject: str) -> list[Part]:
@@ -50,14 +56,18 @@ def custom_parts(custom: str | None, subject: str) -> list[Part]:
         return []
     if not custom.strip().startswith(("MIME-Version:", "Content-Type: multipart/")):
         return [Part(SHELL_SCRIPT, custom)]
-    message = message_from_string(custom.strip().replace("\r\n", "\n"))
+    try:
+        message = message_from_string(custom.strip().replace("\r\n", "\n"))
+        parts = [_part(part) for part in message.walk() if not part.is_multipart()]
+    except RecursionError:
+        raise NodeTemplateError(f"{subject}: spec.userData nests its MIME parts too deep; write one level") from None
     if message.defects or not message.is_multipart():
         reasons = ", ".join(type(defect).__name__ for defect in message.defects) or "it is not multipart"
         raise NodeTemplateError(
             f"{subject}: spec.userData begins as a MIME document but cannot be read ({reasons}); "
             'give it a "Content-Type: multipart/mixed; boundary=..." header, or write a plain script'
         )
-    return [_part(part) for part in message.walk() if not part.is_multipart()]
+    return parts
 
 
 def _part(message: Message) -> Part:

@@ -13,6 +13,7 @@ import yaml
 
 from controller.aws.amifamily import FAMILIES, family_of
 from controller.aws.amifamily.al2023 import NODE_CONFIG
+from controller.aws.amifamily.eks_bootstrap import quoted
 from controller.aws.amifamily.family import Bootstrap
 from controller.aws.api.cluster_facts import ClusterFacts
 from controller.aws.launch.node_parameters import kubelet_labels, max_pods
@@ -146,8 +147,9 @@ class TestShellFamilies:
         assert "\r" not in FAMILIES["AL2"].user_data(bootstrap(custom="#!/bin/bash\r\necho\r\n"))
 
     def test_quotes_in_a_label_cannot_break_out_of_the_command_line(self) -> None:
-        written = FAMILIES["AL2"].user_data(bootstrap(labels=FrozenMap({"a": "x' ; reboot '"})))
-        assert "'\"'\"'" in written
+        with pytest.raises(NodeTemplateError, match="cannot be part of user data"):
+            bootstrap(labels=FrozenMap({"a": "x' ; reboot '"}))
+        assert quoted("x' ; reboot '") == "'x'\"'\"' ; reboot '\"'\"''"
 
     @pytest.mark.parametrize("text", ["MIME-Version: 1.0\n\nno parts", "Content-Type: multipart/mixed\n\nno boundary"])
     def test_a_mime_document_that_cannot_be_read_is_refused(self, text: str) -> None:

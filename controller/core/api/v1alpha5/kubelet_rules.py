@@ -20,6 +20,8 @@ EVICTION_SIGNALS: Final = frozenset({
     "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
     "pid.available",
 })  # fmt: skip
+CONTAINER_RUNTIMES: Final = ("containerd", "dockerd")
+"""What bootstrap.sh of the EKS images takes; the second up to Kubernetes 1.23."""
 RESERVABLE: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
 
 
@@ -39,7 +41,7 @@ def read_kubelet(fields: Fields) -> KubeletConfiguration:
             )
     return KubeletConfiguration(
         cluster_dns=fields.strings("clusterDNS"),
-        container_runtime=fields.text("containerRuntime"),
+        container_runtime=_container_runtime(fields),
         max_pods=fields.integer("maxPods", 0, MAX_INT32),
         pods_per_core=fields.integer("podsPerCore", 0, MAX_INT32),
         system_reserved=_kept(fields, "systemReserved", _check_reserved),
@@ -52,6 +54,17 @@ def read_kubelet(fields: Fields) -> KubeletConfiguration:
         image_gc_low_threshold_percent=low,
         cpu_cfs_quota=fields.boolean("cpuCFSQuota"),
     )
+
+
+def _container_runtime(fields: Fields) -> str | None:
+    runtime = fields.text("containerRuntime")
+    if runtime and runtime not in CONTAINER_RUNTIMES:
+        fields.problem(
+            "containerRuntime",
+            f"{runtime!r} is no container runtime of the images",
+            f"write {' or '.join(CONTAINER_RUNTIMES)}, or leave it out",
+        )
+    return runtime
 
 
 def _kept(fields: Fields, name: str, check: Callable[[Report, str, str, Any], None]) -> FrozenMap[str, str]:

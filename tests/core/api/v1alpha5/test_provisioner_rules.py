@@ -155,6 +155,11 @@ REJECTED: list[tuple[str, Spec, str]] = [
         kubelet(evictionHard={"pid.available": 5}),
         'spec.kubeletConfiguration.evictionHard["pid.available"]',
     ),
+    (
+        "container runtime",
+        kubelet(containerRuntime="containerd; reboot"),
+        "spec.kubeletConfiguration.containerRuntime",
+    ),
     ("resource to reserve", kubelet(kubeReserved={"gpu": "1"}), "spec.kubeletConfiguration.kubeReserved.gpu"),
     ("resource to reserve", kubelet(systemReserved={"pods": "1"}), "spec.kubeletConfiguration.systemReserved.pods"),
     ("amount to reserve", kubelet(systemReserved={"cpu": "-1"}), "spec.kubeletConfiguration.systemReserved.cpu"),
