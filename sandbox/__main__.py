@@ -100,18 +100,17 @@ def _show_controller_log(console: Console, folder: Path) -> None:
 @KUBE
 @STATE
 def up(kube: str, state: Path | None) -> None:
-    """A sandbox cluster with the controller in it, until Ctrl-C."""
+    """A sandbox cluster with the controller in it, until Ctrl-C. Progress goes to standard error: it can be piped."""
     console = _console()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     settings = EnvironmentSettings(state or Path(tempfile.mkdtemp(prefix="nodeless-")), kube)
-    console.print(
-        STARTING.format(kube=kube),
-    )
+    progress = Console(stderr=True, highlight=False)
+    progress.print(STARTING.format(kube=kube))
     try:
         with start(settings) as environment:
-            console.print(DEPLOYING)
+            progress.print(DEPLOYING)
             asyncio.run(_install(environment))
             console.print(f"export KUBECONFIG={environment.kubeconfig}", soft_wrap=True)
             for name, value in environment.aws_environment.items():
