@@ -43,13 +43,15 @@ WORKERS = 10
 @dataclass(frozen=True, slots=True)
 class TerminationTimes:
     """`poll_seconds`: between steps of a drain (Karpenter: 1 s). `instance_check_seconds`: between checks, while a
-    node drains, whether its instance still exists. `eviction`: back-off of evictions. `detach_seconds`: how long a
+    node drains, whether its instance still exists. `eviction`: back-off of evictions, `deletion`: of
+    deletions at the deadline. `detach_seconds`: how long a
     drained node waits at most for its volumes. `pass_seconds`: how long a pass waits for its slowest node, whose step
     then continues in the background."""
 
     poll_seconds: float = 1.0
     instance_check_seconds: float = 10.0
     eviction: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 10.0))
+    deletion: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 2.0))
     detach_seconds: float = 120.0
     pass_seconds: float = 1.0
 
@@ -67,6 +69,7 @@ class TerminationReconciler:
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(self._clock, self.name)
         self._evictions = ItemBackoff(self._clock, self.name, self._times.eviction)
+        self._deletions = ItemBackoff(self._clock, self.name, self._times.deletion)
         self._checked_at: dict[str, float] = {}
         self._drained_at: dict[str, float] = {}
         self._under_way: dict[str, Job[None]] = {}
@@ -79,7 +82,8 @@ class TerminationReconciler:
             return self._times.poll_seconds
         leaving = [node for node in snapshot.nodes.values() if finalizing(node.node)]
         self._nodes.keep({node.node.uid for node in leaving})
-        self._evictions.keep({pod.uid for node in leaving for pod in node.pods})
+        for backoff in (self._evictions, self._deletions):
+            backoff.keep({pod.uid for node in leaving for pod in node.pods})
         uids = {node.node.uid for node in leaving}
         for known in (self._checked_at, self._drained_at):
             for gone in [uid for uid in known if uid not in uids]:
@@ -160,10 +164,16 @@ class TerminationReconciler:
 
     def _delete(self, node: Node, pod: Pod, until: float | None) -> None:
         """Delete a pod regardless of PodDisruptionBudgets: only its grace period is left until the node's deadline."""
+        if not self._deletions.ready(pod.uid):
+            return
         grace = grace_period_seconds(pod, until, self._clock.now())
         try:
             self._kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
+            return
+        except KubeError as error:  # a webhook or a policy refuses it: the pods after it are deleted all the same
+            self._deletions.failed(pod.uid, error, "Deletion failed", pod=f"{pod.namespace}/{pod.name}", node=node.name)
+            self._say_not_drained(node, pod, f"Failed to delete pod {pod.namespace}/{pod.name}: {error}")
             return
         message = f"Deleted: the deadline of node {node.name} leaves no more time than its grace period"
         self._events.publish(ObjectRef.of(pod), "Warning", "Evicted", message, (pod.uid, "deadline"))
@@ -203,7 +213,9 @@ class TerminationReconciler:
             self._evictions.postpone(pod.uid)
         else:
             self._evictions.failed(pod.uid, error, "Eviction failed", pod=f"{pod.namespace}/{pod.name}", node=node.name)
-        message = f"Failed to evict pod {pod.namespace}/{pod.name}: {error}"
+        self._say_not_drained(node, pod, f"Failed to evict pod {pod.namespace}/{pod.name}: {error}")
+
+    def _say_not_drained(self, node: Node, pod: Pod, message: str) -> None:
         for ref in (ObjectRef.of(node), ObjectRef.of(pod)):
             self._events.publish(ref, "Warning", "FailedDraining", message, (node.name, pod.uid))
 

@@ -11,7 +11,14 @@ import pytest
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.cloud import CloudInstance
 from controller.core.state.snapshot import Snapshot
-from controller.errors import CloudError, ConflictError, KubeError, NamespaceTerminatingError, NotFoundError
+from controller.errors import (
+    CloudError,
+    ConflictError,
+    ForbiddenError,
+    KubeError,
+    NamespaceTerminatingError,
+    NotFoundError,
+)
 from controller.kube.resources import (
     NODES,
     PERSISTENT_VOLUMES,
@@ -19,6 +26,7 @@ from controller.kube.resources import (
     PODS,
     PROVISIONERS,
     VOLUME_ATTACHMENTS,
+    Resource,
 )
 from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
 from controller.runtime.loops import BackoffTimes
@@ -392,3 +400,26 @@ def test_a_node_goes_at_its_deadline_whatever_still_runs_on_it(world: World) -> 
     world.passes(reconciler(world), gone(instance), "the node's end")
     assert "its instance goes with 1 pods on it: default/a" in world.await_event("FailedDraining")["message"]
     assert world.cloud.deleted == [instance.provider_id]
+
+
+def test_a_deletion_that_is_refused_at_the_deadline_stops_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = held_node(world)
+    world.add_pod("b", node=instance.node_name, labels={"app": "a"})
+    delete_object = world.kube.delete
+
+    def refuse_first(resource: Resource, name: str, *rest: Any, **options: Any) -> Any:
+        if (resource, name) == (PODS, "a"):
+            raise ForbiddenError("delete Pod default/a: a policy refuses it", 403)
+        return delete_object(resource, name, *rest, **options)
+
+    monkeypatch.setattr(world.kube, "delete", refuse_first)
+    world.clock.ahead_seconds += 600.0 - 34.0
+    world.passes(reconciler(world), lambda s: s.pods["default", "b"].terminating, "the pod after it")
+    assert "Failed to delete pod default/a: delete Pod default/a: a policy refuses it" in [
+        event["message"] for event in (world.await_event("FailedDraining"), *world.said("FailedDraining"))
+    ]
+    assert not world.informers.snapshot().pods["default", "a"].terminating
+    world.clock.ahead_seconds += 40.0
+    world.passes(reconciler(world), gone(instance), "the node's end at its deadline")
