@@ -100,6 +100,7 @@ def test_every_key_is_read() -> None:
         "disruptionBudgets": '[{"nodes": "5%", "reasons": ["drifted"]}]',
         "terminationGracePeriod": "2h",
         "surgeSingleReplicas": "true",
+        "initializationDeadline": "20m",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
         "launchLimits": '{"pricePerHour": 50}',
     }
@@ -131,6 +132,7 @@ def test_every_key_is_read() -> None:
         disruption_budgets=(Budget(None, 0.05, frozenset({"drifted"})),),
         termination_grace_period_seconds=7200.0,
         surge_single_replicas=True,
+        initialization_deadline_seconds=1200.0,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}

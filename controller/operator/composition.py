@@ -114,7 +114,8 @@ class Operator:
         self._edges, self._times = edges, times or OperatorTimes()
         self._recorder, self._clock = edges.ledger.recorder, edges.clock
         self._series, self._leads = ClusterSeries(), False
-        self.informers = Informers(edges.kube, Cluster(), edges.clock, run=edges.run)
+        cluster = Cluster(initialization_seconds=settings.initialization_deadline_seconds)
+        self.informers = Informers(edges.kube, cluster, edges.clock, run=edges.run)
         self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
         cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
         edges.ledger.look = self._look

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import OwnerReference, Resources
+
+READY: Final = "Ready"
+AGENT_CONDITIONS: Final = frozenset(
+    {"AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady"}
+)
+"""Of the EKS node monitoring agent: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +22,15 @@ class Taint:
     key: str
     value: str = ""
     effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class UnhealthyCondition:
+    """A condition that is not as on a healthy node. `since`: Unix seconds of its last transition."""
+
+    type: str
+    status: str
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,14 @@ class Node:
     allocatable: Resources = EMPTY
     ready: bool = False
     """The Ready condition is True."""
+    unhealthy: tuple[UnhealthyCondition, ...] = ()
+    """Ready where it is stated and not True, and failing conditions of the node monitoring agent, sorted by type."""
     images: tuple[str, ...] = ()
     created: float = 0.0
     deleted_at: float | None = None
     resource_version: str = field(default="", compare=False)
+
+    @property
+    def not_ready_since(self) -> float | None:
+        """Unix seconds; None when the node is Ready, or does not say since when it is not."""
+        return next((each.since for each in self.unhealthy if each.type == READY), None)

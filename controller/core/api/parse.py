@@ -6,6 +6,7 @@ wrong type count as absent. Unknown times are 0. Provisioners and node templates
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from controller.core.api.document import (
@@ -24,7 +25,7 @@ from controller.core.api.document import (
     whole,
 )
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.node import Node, Taint
+from controller.core.api.node import AGENT_CONDITIONS, READY, Node, Taint, UnhealthyCondition
 from controller.core.api.pod import (
     NodeSelectorTerm,
     OwnerReference,
@@ -161,12 +162,25 @@ def parse_node(obj: Document) -> Node:
         unschedulable=spec.get("unschedulable") is True,
         capacity=readable_resources(status.get("capacity")),
         allocatable=readable_resources(status.get("allocatable")),
-        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
+        ready=any(c.get("type") == READY and c.get("status") == "True" for c in conditions),
+        unhealthy=_unhealthy(conditions),
         images=tuple(name for image in objects(status.get("images")) for name in texts(image.get("names"))),
         created=timestamp(meta.get("creationTimestamp")) or 0.0,
         deleted_at=timestamp(meta.get("deletionTimestamp")),
         resource_version=text(meta.get("resourceVersion")),
     )
+
+
+def _unhealthy(conditions: Iterable[Document]) -> tuple[UnhealthyCondition, ...]:
+    """Failing conditions. One without a status or a readable time of transition says nothing."""
+    failing: dict[str, UnhealthyCondition] = {}
+    for condition in conditions:
+        kind, status = text(condition.get("type")), text(condition.get("status"))
+        since = timestamp(condition.get("lastTransitionTime"))
+        sick = status in ("False", "Unknown") if kind == READY else kind in AGENT_CONDITIONS and status == "False"
+        if sick and since is not None:
+            failing[kind] = UnhealthyCondition(kind, status, since)
+    return tuple(failing[kind] for kind in sorted(failing))
 
 
 def taint(value: Document) -> Taint:

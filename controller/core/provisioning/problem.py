@@ -65,7 +65,7 @@ def build(
     wanted = pods if pods is not None else waiting(snapshot, without_nodes)
     served = Pods.of(wanted).only(lambda pod: not opted_out(pod))
     known = snapshot.nodes
-    nodes = [known[name] for name in sorted(known) if name not in without_nodes and not known[name].leaving]
+    nodes = [known[name] for name in sorted(known) if name not in without_nodes and known[name].takes_pods]
     return SchedulingProblem(
         pending=served,
         nodes=tuple(nodes),

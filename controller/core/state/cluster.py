@@ -10,8 +10,9 @@ and end with it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
@@ -24,15 +25,24 @@ from controller.core.state.effective import effective_taints, filled
 from controller.core.state.evictions import STORAGE, StorageEvictions
 from controller.core.state.kinds import KINDS
 from controller.core.state.nominations import Nominations
+from controller.core.state.room import end_of_room
 from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
 from controller.core.state.store import Delta, Store
+
+INITIALIZATION_SECONDS: Final = 900.0
+"""The default of the setting `initializationDeadline`: as long as an instance has to register."""
 
 
 class Cluster:
     """Stores by kind, the index of pods by node, and what we know of nodes beyond their objects."""
 
-    def __init__(self, kinds: Collection[str] = tuple(KINDS)) -> None:
-        """`kinds` are those that are watched: the snapshot is synced when each has been listed."""
+    def __init__(
+        self, kinds: Collection[str] = tuple(KINDS), initialization_seconds: float = INITIALIZATION_SECONDS
+    ) -> None:
+        """`kinds` are those that are watched: the snapshot is synced when each has been listed.
+
+        `initialization_seconds`: a node of a Provisioner that takes longer to initialize is no room for pods any more.
+        """
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown:
             raise ValueError(f"Cluster state has no parser for {', '.join(unknown)}; it knows {', '.join(KINDS)}")
@@ -47,6 +57,11 @@ class Cluster:
         self._instance_types: dict[str, Mapping[str, InstanceType]] = {}
         self._evictions = StorageEvictions()
         self._state_nodes: dict[str, StateNode] = {}
+        self._initialization_seconds = initialization_seconds
+        self._room_ends: dict[str, float] = {}
+        """When nodes stop to count as room, by name, Unix seconds; those that have not yet."""
+        self._now = 0.0
+        """The last time that `expire` was told."""
         self._touched: set[str] = set()
         self._published = Snapshot()
         self._changed = self._loud = False
@@ -93,8 +108,10 @@ class Cluster:
         self._touch_all(self._nominations.nominate(node_name, until, waiting if named else None))
 
     def expire(self, now: float) -> None:
-        """End nominations that expired by `now` (Unix seconds)."""
+        """End what expired by `now` (Unix seconds): nominations, and the room of nodes that are not well."""
+        self._now = now
         self._touch_all(self._nominations.expire(now))
+        self._touch_all([name for name, at in self._room_ends.items() if at <= now])
 
     def mark_for_deletion(self, names: Iterable[str]) -> None:
         """Mark nodes that will be removed: they take no more pods."""
@@ -143,6 +160,7 @@ class Cluster:
             node = nodes.get(name)
             if node is None:
                 self._state_nodes.pop(name, None)
+                self._room_ends.pop(name, None)
             else:
                 unsorted = unsorted or name not in self._state_nodes
                 self._state_nodes[name] = self._state_node(node)
@@ -171,6 +189,11 @@ class Cluster:
                 capacity = filled(capacity, instance_type.capacity)
                 allocatable = filled(allocatable, instance_type.allocatable)
         pods = self._pods_by_node.get(node.name, EMPTY)
+        end = end_of_room(node, self._initialization_seconds)
+        if self._now < end.at < math.inf:
+            self._room_ends[node.name] = end.at
+        else:
+            self._room_ends.pop(node.name, None)
         return StateNode(
             node=node,
             pods=tuple(pods[key] for key in sorted(pods)),
@@ -179,6 +202,7 @@ class Cluster:
             taints=effective_taints(node, self._startup_taints.get(owner, ()), initialized),
             nominated_until=self._nominations.until(node.name),
             marked_for_deletion=node.name in self._marked,
+            no_room=end.because if end.at <= self._now else "",
         )
 
     def _touch(self, node_name: str, quiet: bool = False) -> None:

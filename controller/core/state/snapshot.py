@@ -40,6 +40,8 @@ class StateNode:
     taints: tuple[Taint, ...]
     nominated_until: float = 0.0
     marked_for_deletion: bool = False
+    no_room: str = ""
+    """Why no pods are planned onto the node although it stays: it is not well (see room.py). Empty: it takes pods."""
 
     @property
     def name(self) -> str:
@@ -60,6 +62,11 @@ class StateNode:
     def leaving(self) -> bool:
         """Marked for deletion, or deletion was asked for: it takes no more pods."""
         return self.marked_for_deletion or self.node.deleted_at is not None
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether plans may count on the node's free room."""
+        return not self.leaving and not self.no_room
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,10 @@ _ROWS: Final = (
             doc="Before the controller removes a node of its own accord, the only pod of a Deployment on it starts "
                 "elsewhere, by a rollout. Needs the right to patch Deployments, which the stack gives along with the "
                 "setting."),
+    Setting("initializationDeadline", readers.duration, "15m",
+            doc="A node that is not initialized (Ready, without startup taints, with all resources) this long after "
+                "its launch takes no more pods in plans. It is removed, and its pods are planned for again, unless it "
+                "is Ready and pods run on it."),
     Setting("aws.priceRules", None, "[]",
             doc="Discounts and commitments, so that prices are what you pay, as a list of rules (in the ConfigMap: "
                 "JSON); the first that matches an offering counts."),
