@@ -5,7 +5,7 @@ Everything that the controller asks of a cloud is a member of CloudProvider.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -149,22 +149,26 @@ class QueueMessage:
 class InterruptionQueue(Protocol):
     """Messages about interruptions and state changes of instances; one that is not deleted is delivered again."""
 
-    def receive(self) -> tuple[QueueMessage, ...]:
-        """Wait for messages for a limited time. Raises CloudError."""
+    def receive(self, *, wait: bool = True) -> tuple[QueueMessage, ...]:
+        """Take a few messages. With `wait`, wait for a limited time while there are none. Raises CloudError.
 
-    def delete(self, messages: Iterable[QueueMessage]) -> None:
-        """Delete messages that were handled. Raises CloudError."""
+        Without `wait`, no answer is no proof that the queue is empty.
+        """
+
+    def delete(self, messages: Collection[QueueMessage]) -> int:
+        """Delete messages that were handled; return how many are deleted, the others come again. Raises CloudError."""
 
 
 class EmptyQueue:
     """The InterruptionQueue of a cluster that configured none."""
 
-    def receive(self) -> tuple[QueueMessage, ...]:
+    def receive(self, *, wait: bool = True) -> tuple[QueueMessage, ...]:  # noqa: ARG002 - there is nothing to wait for
         """Return no messages, at once."""
         return ()
 
-    def delete(self, messages: Iterable[QueueMessage]) -> None:
+    def delete(self, messages: Collection[QueueMessage]) -> int:
         """Do nothing: there are no messages."""
+        return len(messages)
 
 
 class TypeSource(Protocol):

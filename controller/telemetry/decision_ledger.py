@@ -57,7 +57,20 @@ class Ledger:
 
     def record(self, decision: Decision) -> Entry:
         """Record a decision, and count it."""
-        decision = shortened(self._completed(decision))
+        return self._record(self._completed(decision, self._newest(decision)))
+
+    def record_all(self, decisions: Iterable[Decision]) -> None:
+        """Record decisions that were made together: their digests and prices are of one state of the cluster.
+
+        Reading that state is the expensive part. While many nodes leave, it changes between any two decisions.
+        """
+        standing: Standing | None = None
+        for decision in decisions:
+            standing = standing or self._newest(decision)
+            self._record(self._completed(decision, standing))
+
+    def _record(self, decision: Decision) -> Entry:
+        decision = shortened(decision)
         self._count(decision)
         now = self._clock.now()
         with self._lock:
@@ -72,13 +85,17 @@ class Ledger:
             self._keep(entry)
             return entry
 
-    def _completed(self, decision: Decision) -> Decision:
+    def _newest(self, decision: Decision) -> Standing | None:
+        """The newest state of the cluster, if the decision lacks anything that comes from it."""
         if self.look is None or (decision.inputs and decision.price_before is not None):
-            return decision
+            return None
         seen, standing = self.look(), self._standing
         if standing is None or not standing.still_of(*seen):
             self._standing = standing = Standing.of(*seen)
-        return standing.completed(decision, self.removed())
+        return standing
+
+    def _completed(self, decision: Decision, standing: Standing | None) -> Decision:
+        return decision if standing is None else standing.completed(decision, self.removed())
 
     def removed(self) -> frozenset[str]:
         """Names of nodes whose latest decision is a removal."""

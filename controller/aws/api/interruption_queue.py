@@ -1,4 +1,4 @@
-"""The SQS queue of interruption events: long polls, and deletion of messages that were handled.
+"""The SQS queue of interruption events: long polls, and deletion of messages that were handled, ten in a call.
 
 Visibility timeout and message count are Karpenter v0.27's (20 s, 10). The poll is shorter than its 20 s, so that a
 process that stops ends in time.
@@ -6,8 +6,10 @@ process that stops ends in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
+
+import structlog
 
 from controller.aws.api.aws_errors import translated
 from controller.core.cloud import QueueMessage
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 VISIBILITY_SECONDS = 20
 POLL_SECONDS = 10
 MAX_MESSAGES = 10
+"""SQS' limit, for ReceiveMessage and DeleteMessageBatch alike."""
+
+_log = structlog.get_logger("interruption")
 
 
 class SqsQueue:
@@ -29,7 +34,7 @@ class SqsQueue:
         self._poll_seconds = poll_seconds
         self._url = ""
 
-    def receive(self) -> tuple[QueueMessage, ...]:
+    def receive(self, *, wait: bool = True) -> tuple[QueueMessage, ...]:
         """See InterruptionQueue. Raises CloudError for a missing queue, too."""
         with translated("sqs:GetQueueUrl", f"queue {self._name}"):
             if not self._url:
@@ -39,13 +44,25 @@ class SqsQueue:
                 QueueUrl=self._url,
                 MaxNumberOfMessages=MAX_MESSAGES,
                 VisibilityTimeout=VISIBILITY_SECONDS,
-                WaitTimeSeconds=self._poll_seconds,
+                WaitTimeSeconds=self._poll_seconds if wait else 0,
             )
         messages = answer.get("Messages", [])
         return tuple(QueueMessage(entry.get("Body", ""), entry.get("ReceiptHandle", "")) for entry in messages)
 
-    def delete(self, messages: Iterable[QueueMessage]) -> None:
-        """See InterruptionQueue."""
-        for message in messages:
-            with translated("sqs:DeleteMessage", f"queue {self._name}"):
-                self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message.receipt)
+    def delete(self, messages: Collection[QueueMessage]) -> int:
+        """See InterruptionQueue. The permission for DeleteMessageBatch is sqs:DeleteMessage."""
+        receipts = [message.receipt for message in messages]
+        batches = (receipts[start : start + MAX_MESSAGES] for start in range(0, len(receipts), MAX_MESSAGES))
+        return sum(map(self._delete_batch, batches))
+
+    def _delete_batch(self, receipts: list[str]) -> int:
+        with translated("sqs:DeleteMessage", f"queue {self._name}"):
+            answer = self._sqs.delete_message_batch(
+                QueueUrl=self._url,
+                Entries=[{"Id": str(place), "ReceiptHandle": receipt} for place, receipt in enumerate(receipts)],
+            )
+        failed = answer.get("Failed", [])
+        if failed:
+            codes = sorted({entry.get("Code", "") for entry in failed})
+            _log.warning("Handled messages were not deleted; they come again", count=len(failed), codes=codes)
+        return len(receipts) - len(failed)

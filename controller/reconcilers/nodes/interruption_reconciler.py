@@ -1,6 +1,13 @@
-"""Drain nodes whose instances AWS announces to interrupt, stop or terminate."""
+"""Drain nodes whose instances AWS announces to interrupt, stop or terminate.
+
+A mass interruption brings hundreds of messages at once, and two minutes for each: a pass takes messages until the queue
+is empty, and the nodes that they are about are handled concurrently, those that end first.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -17,7 +24,7 @@ from controller.core.machines.interruption_messages import (
     parse_message,
 )
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.errors import KubeError, NotFoundError
+from controller.errors import NodelessError, NotFoundError
 from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
 from controller.reconcilers.context import ReconcilerContext
@@ -28,6 +35,28 @@ from controller.runtime.metrics import (
     INTERRUPTION_RECEIVED,
 )
 
+WORKERS = 20
+"""Nodes handled concurrently."""
+ROUND_MESSAGES = 100
+"""Messages handled together: enough for all workers, few enough to be deleted before SQS delivers them again."""
+PASS_SECONDS = 60.0
+"""A pass ends after the round in which this is over, so that a queue that is never empty does not look like a hang."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """What one round announces about a node, each announcement once. `decisions` and `failed` are the outcome."""
+
+    node: StateNode
+    announced: list[Interruption] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    failed: bool = False
+
+    @property
+    def ends(self) -> bool:
+        """Whether the instance is about to end."""
+        return any(each.kind is not Kind.REBALANCE for each in self.announced)
+
 
 class InterruptionReconciler:
     """Handle the messages of the interruption queue; its long poll paces the loop."""
@@ -37,51 +66,79 @@ class InterruptionReconciler:
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
         self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
-        self._cloud = context.cloud
+        self._cloud, self._stop = context.cloud, context.stop
         self._log = structlog.get_logger(self.name)
+        self._executor = context.executors.executor("interrupt", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Receive and handle messages. A message is deleted once everything that follows from it is done."""
+        """Handle messages until the queue is empty. A message is deleted once all that follows from it is done."""
         if not snapshot.synced:
             return 1.0
-        messages = self._cloud.interruptions.receive()
-        if messages:
-            nodes = _by_instance(self._informers.snapshot())
-            handled = [message for message in messages if self._handled(message, nodes)]
-            self._cloud.interruptions.delete(handled)
-            self._recorder.count(INTERRUPTION_DELETED, amount=len(handled))
+        ends_at = self._clock.monotonic() + PASS_SECONDS
+        while self._round() and self._clock.monotonic() < ends_at and not self._stop.is_set():
+            continue
         return 0.0
 
-    def _handled(self, message: QueueMessage, nodes: dict[str, StateNode]) -> bool:
-        """Handle a message; False if that failed, and the queue is to deliver it again."""
+    def _round(self) -> bool:
+        """Take messages and handle them; False when there were none, or none of them could be handled."""
+        messages = self._take()
+        handled = self._handle(messages) if messages else []
+        if handled:
+            deleted = self._cloud.interruptions.delete(handled)
+            self._recorder.count(INTERRUPTION_DELETED, amount=deleted)
+        return bool(handled)
+
+    def _take(self) -> list[QueueMessage]:
+        queue = self._cloud.interruptions
+        messages = list(queue.receive())
+        while messages and len(messages) < ROUND_MESSAGES and (more := queue.receive(wait=False)):
+            messages += more
+        return messages
+
+    def _handle(self, messages: Sequence[QueueMessage]) -> list[QueueMessage]:
+        """Handle messages; return those that are done. The queue delivers the others again."""
+        announced = [(message, self._read(message)) for message in messages]
+        tasks = _tasks(announced, _by_instance(self._informers.snapshot()))
+        first = sorted(tasks.values(), key=lambda task: not task.ends)
+        self._ledger.record_all(decision for made in self._executor.map(self._run, first) for decision in made)
+        done = []
+        for message, interruption in announced:
+            if not any(tasks[instance].failed for instance in interruption.instance_ids if instance in tasks):
+                done.append(message)
+                if interruption.at > 0:
+                    self._recorder.observe(INTERRUPTION_LATENCY, max(0.0, self._clock.now() - interruption.at))
+        return done
+
+    def _read(self, message: QueueMessage) -> Interruption:
+        """The announcement in a message; nothing is announced by one that cannot be read."""
         try:
             interruption = parse_message(message.body)
         except ValueError as error:
             self._recorder.count(INTERRUPTION_RECEIVED, "malformed")
             self._log.warning("Dropped a message that cannot be read", error=str(error), body=message.body[:200])
-            return True
+            return Interruption(Kind.NO_OP)
         self._recorder.count(INTERRUPTION_RECEIVED, interruption.kind.value)
-        done = True
-        for instance in interruption.instance_ids:
-            node = nodes.get(instance)
-            if node is None:
-                continue
-            try:
-                self._act(interruption, node)
-            except NotFoundError:
-                self._log.debug("Node was gone before its interruption was handled", node=node.name)
-            except KubeError as error:
-                self._log.error("Interruption not handled; it comes again", node=node.name, error=str(error))
-                done = False
-        if done and interruption.at > 0:
-            self._recorder.observe(INTERRUPTION_LATENCY, max(0.0, self._clock.now() - interruption.at))
-        return done
+        return interruption
 
-    def _act(self, interruption: Interruption, node: StateNode) -> None:
-        drains = interruption.kind is not Kind.REBALANCE
+    def _run(self, task: _Task) -> list[Decision]:
+        """Do what follows for one node; return what was decided, and note on the task whether that failed."""
+        try:
+            for interruption in sorted(task.announced, key=lambda each: each.kind is Kind.REBALANCE):
+                self._act(interruption, task)
+        except NotFoundError:
+            self._log.debug("Node was gone before its interruption was handled", node=task.node.name)
+        except Exception as error:  # noqa: BLE001 - one node never stops the others; the message comes again
+            task.failed = True
+            unexpected = not isinstance(error, NodelessError)
+            text = "Interruption not handled; it comes again"
+            self._log.error(text, node=task.node.name, error=f"{type(error).__name__}: {error}", exc_info=unexpected)
+        return task.decisions
+
+    def _act(self, interruption: Interruption, task: _Task) -> None:
+        drains, node = interruption.kind is not Kind.REBALANCE, task.node
         self._recorder.count(INTERRUPTION_ACTIONS, "CordonAndDrain" if drains else "NoAction")
         if not drains:
-            self._rebalance(interruption, node)
+            self._rebalance(interruption, task)
             return
         if interruption.kind is Kind.SPOT_INTERRUPTION:
             labels = node.node.labels
@@ -90,25 +147,26 @@ class InterruptionReconciler:
         if interruption.deadline is not None:
             stamp = format_time(interruption.deadline)
             self._annotate(node, DEADLINE_ANNOTATION, stamp)
-        if node.node.deleted_at is not None:
+        if node.node.deleted_at is not None or task.decisions:
             return
-        self._publish(node, "Warning", interruption.reason, f"AWS announced it: {interruption.kind.value}")
+        reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
+        self._publish(node, "Warning", interruption.reason, reason)
         self._kube.delete(NODES, node.name, uid=node.node.uid)
         text = f"Deleting node because of {interruption.kind.value}"
         self._publish(node, "Warning", "NodeTerminatingOnInterruption", text)
         self._log.info("Deleted node", node=node.name, because=interruption.kind.value, state=interruption.state)
-        reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
-        self._ledger.record(
+        task.decisions.append(
             Decision("remove", self.name, f"Node/{node.name}", reason, owner, details=node_details(node))
         )
 
-    def _rebalance(self, interruption: Interruption, node: StateNode) -> None:
+    def _rebalance(self, interruption: Interruption, task: _Task) -> None:
         """On a rebalance recommendation, expire the node (replacement first) if its Provisioner asks for that."""
+        node = task.node
         self._publish(node, "Normal", interruption.reason, "The instance is at an elevated risk of interruption")
         provisioner = self._informers.snapshot().provisioners.get(node.provisioner_name)
         wanted = provisioner is not None and provisioner.disruption.replace_at_risk
         key = V1ALPHA5.keys.voluntary_disruption
-        if wanted and not node.leaving and key not in node.node.annotations:
+        if wanted and not node.leaving and not task.ends and key not in node.node.annotations:
             self._annotate(node, key, EXPIRED)
 
     def _annotate(self, node: StateNode, key: str, value: str) -> None:
@@ -118,6 +176,18 @@ class InterruptionReconciler:
 
     def _publish(self, node: StateNode, kind: str, reason: str, message: str) -> None:
         self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid,))
+
+
+def _tasks(announced: Iterable[tuple[QueueMessage, Interruption]], nodes: Mapping[str, StateNode]) -> dict[str, _Task]:
+    """By instance id, of instances that are nodes of ours."""
+    tasks: dict[str, _Task] = {}
+    for _, interruption in announced:
+        for instance in interruption.instance_ids:
+            if instance in nodes:
+                task = tasks.setdefault(instance, _Task(nodes[instance]))
+                if interruption not in task.announced:
+                    task.announced.append(interruption)
+    return tasks
 
 
 def _by_instance(snapshot: Snapshot) -> dict[str, StateNode]:

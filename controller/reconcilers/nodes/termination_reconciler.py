@@ -27,8 +27,9 @@ from controller.errors import (
     TooManyRequestsError,
 )
 from controller.kube.events import ObjectRef
-from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
+from controller.kube.resources import NODES, PODS
 from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.nodes.shared_attachments import Attachments
 from controller.runtime.executors import Job
 from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.runtime.metrics import TERMINATION_TIME
@@ -36,8 +37,9 @@ from controller.telemetry.structured_logging import pod_names
 
 GOING = frozenset({"shutting-down", "terminated"})
 """Instance states that end in termination."""
-WORKERS = 10
-"""Nodes handled concurrently."""
+WORKERS = 30
+"""Nodes handled concurrently. Their calls to EC2 are merged, and each waits for the others of its batch: with more
+workers, more of them go into one call. Calls to the API server are limited by the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,14 @@ class TerminationTimes:
     deletion: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 2.0))
     detach_seconds: float = 120.0
     pass_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _PassState:
+    """What the steps of one pass share."""
+
+    snapshot: Snapshot
+    attachments: Attachments
 
 
 class TerminationReconciler:
@@ -91,16 +101,17 @@ class TerminationReconciler:
         if not leaving:
             return IDLE_SECONDS
         self._under_way = {uid: step for uid, step in self._under_way.items() if not step.done()}
+        state = _PassState(snapshot, Attachments(self._kube))
         for node in leaving:
             uid = node.node.uid
             if uid not in self._under_way and self._nodes.ready(uid):
-                self._under_way[uid] = self._executor.submit(self._step_safely, node, snapshot)
+                self._under_way[uid] = self._executor.submit(self._step_safely, node, state)
         self._executor.wait(self._under_way.values(), self._times.pass_seconds)
         return self._times.poll_seconds
 
-    def _step_safely(self, node: StateNode, snapshot: Snapshot) -> None:
+    def _step_safely(self, node: StateNode, state: _PassState) -> None:
         try:
-            self._step(node, snapshot)
+            self._step(node, state)
         except (NotFoundError, ConflictError) as error:
             # The node was changed meanwhile or is gone: the next snapshot shows which.
             self._log.debug("Node changed during its termination", node=node.name, error=str(error))
@@ -109,11 +120,11 @@ class TerminationReconciler:
         else:
             self._nodes.succeeded(node.node.uid)
 
-    def _step(self, node: StateNode, snapshot: Snapshot) -> None:
+    def _step(self, node: StateNode, state: _PassState) -> None:
         self._cordon(node.node)
         now = self._clock.now()
         grace_seconds = self._settings.current.termination_grace_period_seconds
-        until = deadline(node.node, snapshot.provisioners.get(node.provisioner_name), grace_seconds)
+        until = deadline(node.node, state.snapshot.provisioners.get(node.provisioner_name), grace_seconds)
         step = next_step(node.pods, now, until)
         if not step.drained:
             if self._instance_gone(node.node):
@@ -127,13 +138,14 @@ class TerminationReconciler:
             for pod in step.delete:
                 self._delete(node.node, pod, until)
             return
+        late = until is not None and now >= until
+        if not late and self._waits_for_volumes(node, state):
+            return
         present = [parse_pod(each) for each in self._kube.list(PODS, field_selector=f"spec.nodeName={node.name}")]
         if not next_step(present, now, until).drained:
             return  # the API server has a pod that the watch has not delivered yet
-        if until is not None and now >= until:
+        if late:
             self._report_deadline(node.node, [pod for pod in present if holds(pod, now)])
-        elif self._waits_for_volumes(node.node, present, snapshot):
-            return
         if self._instance_terminated(node.node):
             self._release(node.node)
 
@@ -188,13 +200,15 @@ class TerminationReconciler:
             text = "Deadline over before the node was drained"
             self._log.warning(text, node=node.name, pods=pod_names(keys), pod_count=len(keys))
 
-    def _waits_for_volumes(self, node: Node, pods: list[Pod], snapshot: Snapshot) -> bool:
+    def _waits_for_volumes(self, drained: StateNode, state: _PassState) -> bool:
         """Whether the instance must stay until its volumes are detached."""
+        node = drained.node
         since = self._drained_at.setdefault(node.uid, self._clock.monotonic())
-        if not snapshot.volumes:
+        if not state.snapshot.volumes:
             return False
         try:
-            volumes = attached(self._kube.list(VOLUME_ATTACHMENTS), node.name, pods, snapshot, self._clock.now())
+            documents = state.attachments.of(node.name)
+            volumes = attached(documents, node.name, drained.pods, state.snapshot, self._clock.now())
         except KubeError as error:
             volumes = (f"not known which ({error})",)
         if not volumes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -32,25 +33,32 @@ STATE = "EC2 Instance State-change Notification"
 
 
 class MemoryQueue:
-    """What is not deleted comes again."""
+    """What is not deleted comes again with the next long poll."""
 
     def __init__(self) -> None:
         self.waiting: list[QueueMessage] = []
+        self._taken: set[QueueMessage] = set()
+        self._receipts = itertools.count(1)
 
     def put(self, body: str) -> None:
-        self.waiting.append(QueueMessage(body, str(len(self.waiting))))
+        self.waiting.append(QueueMessage(body, str(next(self._receipts))))
 
     def tell(self, detail_type: str, instance: str = "i-node", source: str = "aws.ec2", **detail: Any) -> None:
         at = format_time(1_770_000_000.0)
         event = {"version": "0", "source": source, "detail-type": detail_type, "time": at}
         self.put(json.dumps({**event, "detail": {"instance-id": instance, **detail}}))
 
-    def receive(self) -> tuple[QueueMessage, ...]:
-        return tuple(self.waiting)
+    def receive(self, *, wait: bool = True) -> tuple[QueueMessage, ...]:
+        if wait:
+            self._taken.clear()
+        fresh = tuple(message for message in self.waiting if message not in self._taken)
+        self._taken |= set(fresh)
+        return fresh
 
-    def delete(self, messages: Iterable[QueueMessage]) -> None:
+    def delete(self, messages: Collection[QueueMessage]) -> int:
         gone = set(messages)
         self.waiting = [message for message in self.waiting if message not in gone]
+        return len(gone)
 
 
 class Post:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from controller.errors import (
     KubeError,
     NamespaceTerminatingError,
     NotFoundError,
+    UnavailableError,
 )
 from controller.kube.resources import (
     NODES,
@@ -28,10 +30,11 @@ from controller.kube.resources import (
     VOLUME_ATTACHMENTS,
     Resource,
 )
+from controller.reconcilers.nodes.shared_attachments import Attachments
 from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
 from controller.runtime.loops import BackoffTimes
 from tests.core.instances import cloud_instance
-from tests.reconcilers.conftest import World
+from tests.reconcilers.conftest import DEADLINE_SECONDS, World
 
 TIMES = TerminationTimes(poll_seconds=0.02, instance_check_seconds=0.05, eviction=BackoffTimes(0.02, 0.1))
 
@@ -355,6 +358,46 @@ def test_volumes_are_detached_before_the_instance_goes(world: World) -> None:
     world.kube.delete(VOLUME_ATTACHMENTS, "csi-pv-1")
     world.passes(loop, gone(instance), "the node's end")
     assert world.cloud.deleted == [instance.provider_id]
+
+
+def test_volume_attachments_are_listed_once_for_all_nodes_of_a_pass(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API has no selector by node: 600 nodes that leave at once would read all attachments 600 times."""
+    instances = [leaving_node(world, number=number) for number in range(1, 7)]
+    for number, instance in enumerate(instances):
+        volume_of(world, f"pv-{number}", instance)
+        delete(world, instance)
+    listed, list_objects = Counter[str](), world.kube.list
+
+    def counting(resource: Resource, **selectors: str) -> list[dict[str, Any]]:
+        listed[resource.kind] += 1
+        return list_objects(resource, **selectors)
+
+    monkeypatch.setattr(world.kube, "list", counting)
+    loop = reconciler(world, pass_seconds=DEADLINE_SECONDS)
+    loop.reconcile(world.informers.snapshot())
+    assert listed == {"VolumeAttachment": 1}, "nor are pods listed for nodes that wait all the same"
+    loop.reconcile(world.informers.snapshot())
+    assert listed == {"VolumeAttachment": 2}, "and in every pass anew"
+    assert world.cloud.deleted == []
+
+
+def test_attachments_that_cannot_be_listed_are_not_asked_for_again_by_every_node(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def failing(resource: Resource, **_: str) -> list[dict[str, Any]]:
+        asked.append(resource.kind)
+        raise UnavailableError("no answer", 503)
+
+    monkeypatch.setattr(world.kube, "list", failing)
+    attachments = Attachments(world.kube)
+    for name in ("a", "b"):
+        with pytest.raises(UnavailableError, match="no answer"):
+            attachments.of(name)
+    assert asked == ["VolumeAttachment"]
 
 
 def test_a_volume_that_nobody_detaches_does_not_hold_the_instance_for_ever(world: World) -> None:
