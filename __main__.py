@@ -6,6 +6,7 @@ from pathlib import Path
 import pulumi
 
 from components.config.load import load
+from components.credentials import credential_warnings
 from components.lookup import look_up
 from components.platform import Platform
 from controller.errors import ValidationError
@@ -18,6 +19,8 @@ def main() -> None:
     stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         stack = load(FOLDER)
+        for warning in credential_warnings():
+            pulumi.log.warn(warning)
         outputs = Platform(stack, look_up(stack.config, stack_tag), FOLDER, stack_tag).declare()
     except ValidationError as error:
         for problem in error.problems:

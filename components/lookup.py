@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import pulumi_aws as aws
 
 from components.config.schema import StackConfig
+from components.credentials import provider_credentials
 from components.documents.account import SUFFIXES, Account
 from components.documents.controller_policy import DISCOVERY_TAG
+from components.documents.credentials import Credentials
 from components.network import network, node_subnets, pod_subnets
 from components.queries import or_none
 from controller.core.api.strict import Report, did_you_mean
@@ -42,6 +44,8 @@ class Surroundings:
     """What exists before the stack is deployed."""
 
     account: Account
+    credentials: Credentials
+    """The provider's, for what acts in its place."""
     cluster: ExistingCluster | None
     node_subnet_ids: tuple[str, ...]
     """Subnets to tag for discovery."""
@@ -63,12 +67,14 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     if partition not in SUFFIXES:
         report.add("aws:region", f"{region} is in partition {partition}", f"known: {', '.join(SUFFIXES)}")
     account = Account(partition, aws.get_caller_identity().account_id, region)
+    credentials = provider_credentials(account, report)
     cluster = None if config.cluster.create else _existing(config.cluster.name, account, report)
     if report.problems:
         raise ValidationError("Stack in its account", report.problems)
     ground = network(config, cluster.vpc_id if cluster else "", cluster.subnet_ids if cluster else (), report)
     surroundings = Surroundings(
         account=account,
+        credentials=credentials,
         cluster=cluster,
         node_subnet_ids=node_subnets(config, ground, report),
         pod_subnet_ids=pod_subnets(config, ground, report),

@@ -84,7 +84,7 @@ class Platform:
         ready = [controller, access, nodes, tags, *definitions, *([queue] if queue else [])]
         sweep = Sweep(
             "sweep",
-            {"cluster_name": self.config.cluster.name, "region": self.there.account.region},
+            {"cluster_name": self.config.cluster.name, "credentials": self.there.credentials},
             opts=_after(ready),
         )
         self._provisioning(pulumi.ResourceOptions(provider=provider, depends_on=[*ready, sweep]))
@@ -119,14 +119,16 @@ class Platform:
         return Cluster(new.cluster_name, *facts_of_new, True, (new,))
 
     def _provider(self, cluster: Cluster) -> kubernetes.Provider:
-        config, region = self.config.cluster, self.there.account.region
-        text: pulumi.Input[str] = config.kubeconfig
-        if not config.kubeconfig:
-            text = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
-                lambda api: kubeconfig(config.name, region, api[0], api[1])
-            )
+        config = self.config.cluster
+        text = config.kubeconfig or self._kubeconfig(cluster)
         arn = self.there.account.arn("eks", f"cluster/{config.name}")
         return kubernetes.Provider("kubernetes", kubeconfig=text, cluster_identifier=arn)
+
+    def _kubeconfig(self, cluster: Cluster) -> pulumi.Output[str]:
+        name, credentials = self.config.cluster.name, self.there.credentials
+        return pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
+            lambda api: kubeconfig(name, credentials, api[0], api[1])
+        )
 
     def _oidc_provider(self, cluster: Cluster) -> list[pulumi.Resource]:
         if self.there.foreign_oidc_provider:
@@ -349,16 +351,13 @@ class Platform:
         self, cluster: Cluster, nodes: NodeIdentity, role: Role, queue: InterruptionQueue | None
     ) -> dict[str, Any]:
         name, region = self.config.cluster.name, self.there.account.region
-        text = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority_data).apply(
-            lambda api: kubeconfig(name, region, api[0], api[1])
-        )
         return {
             "clusterName": cluster.name,
             "nodeRoleArn": nodes.role_arn,
             "instanceProfileName": nodes.instance_profile_name,
             "controllerRoleArn": role.arn,
             "interruptionQueueName": queue.queue_name if queue else "",
-            "kubeconfig": pulumi.Output.secret(text),
+            "kubeconfig": pulumi.Output.secret(self._kubeconfig(cluster)),
             "next": [
                 f"aws eks update-kubeconfig --name {name} --region {region}",
                 f"kubectl get pods --namespace {self.config.controller.namespace}",

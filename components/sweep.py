@@ -5,14 +5,16 @@ from typing import TypedDict
 import pulumi
 import pulumi_command as command
 
+from components.documents.credentials import Credentials, sweep_command
+
 
 class SweepArgs(TypedDict):
     """The cluster to clean up after."""
 
     cluster_name: str
-    """Name of the cluster: letters, digits, - and _, so that it needs no quoting in a shell."""
-    region: str
-    """Its region."""
+    """Name of the cluster."""
+    credentials: Credentials
+    """Where it is, and whose rights the provider acts with."""
 
 
 class Sweep(pulumi.ComponentResource):
@@ -26,8 +28,7 @@ class Sweep(pulumi.ComponentResource):
         super().__init__("nodeless:index:Sweep", name, {}, opts)
         command.local.Command(
             f"{name}-leftovers",
-            delete="uv run --locked python scripts/sweep.py "
-            f"--cluster {args['cluster_name']} --region {args['region']}",
+            delete=sweep_command(args["cluster_name"], args["credentials"]),
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})

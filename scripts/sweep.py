@@ -1,8 +1,11 @@
 """Removes what nodes of a cluster left behind in EC2; `pulumi destroy` runs it when the Provisioners are gone.
 
-    uv run python scripts/sweep.py --cluster NAME --region REGION [--dry-run]
+    uv run python scripts/sweep.py --cluster NAME --region REGION --account ID [--profile NAME] [--dry-run]
 
-Instances and launch templates that carry the controller's own tags, and network interfaces that the VPC CNI made for
+It acts with the credentials of the stack's AWS provider, which the stack hands it as --profile and --assume-role, and
+refuses to when they are of another account than --account: that one may have a cluster of the same name.
+
+Instances and launch templates go that carry the controller's own tags, and network interfaces that the VPC CNI made for
 nodes which are no more. Nothing else is touched: instances of node groups don't carry the tags. Run it again after a
 failure: what is gone is not looked for. Needs ec2:Describe{Instances,LaunchTemplates,NetworkInterfaces},
 ec2:TerminateInstances, ec2:DeleteLaunchTemplate and ec2:DeleteNetworkInterface of whoever runs it.
@@ -10,8 +13,9 @@ ec2:TerminateInstances, ec2:DeleteLaunchTemplate and ec2:DeleteNetworkInterface 
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -26,20 +30,62 @@ TERMINATE_AT_ONCE = 100
 """Instances a call: EC2 recommends fewer than 1,000, and one that cannot go fails its whole call."""
 
 
+class Role(click.ParamType):
+    """One of aws:assumeRoles as JSON, or an ARN alone."""
+
+    name = "arn|json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        """The arguments of AssumeRole."""
+        if value.startswith("arn:"):
+            return {"RoleArn": value, "RoleSessionName": "nodeless"}
+        try:
+            role = json.loads(value)
+            arguments = {"RoleArn": role["roleArn"], "RoleSessionName": role.get("sessionName", "nodeless")}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.fail(f'{value!r} is no role; write an ARN, or {{"roleArn": "…", "externalId": "…"}}', param, ctx)
+        return {**arguments, **({"ExternalId": role["externalId"]} if role.get("externalId") else {})}
+
+
 @click.command(help=__doc__)
 @click.option("--cluster", required=True, help="The cluster's name.")
 @click.option("--region", required=True, help="Its region.")
+@click.option("--account", required=True, help="Id of its account; credentials of another one are refused.")
+@click.option("--profile", help="Profile of the AWS configuration, as aws:profile of the stack.")
+@click.option("--assume-role", "roles", type=Role(), multiple=True, help="Assume this role; the next one from it.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
-def main(cluster: str, region: str, dry_run: bool) -> None:
+def main(
+    cluster: str, region: str, account: str, profile: str | None, roles: Sequence[dict[str, str]], dry_run: bool
+) -> None:
     """Sweep, and end with exit code 1 when something could not be removed."""
-    ec2: EC2Client = boto3.client("ec2", region_name=region)
     try:
-        failures = sweep(ec2, cluster, dry_run=dry_run)
+        session = _session(region, profile, roles)
+        actual = session.client("sts").get_caller_identity()["Account"]
+        if actual != account:
+            remedy = "nothing was looked at; use the credentials that the stack is deployed with"
+            raise click.ClickException(
+                f"cluster {cluster} is in account {account}, and the credentials are of account {actual}; {remedy}"
+            )
+        failures = sweep(session.client("ec2"), cluster, dry_run=dry_run)
     except (ClientError, BotoCoreError) as error:
         raise click.ClickException(f"cluster {cluster} in {region}: {error}; mend it and run this again") from error
     for failure in failures:
         click.echo(f"Error: {failure}", err=True)
     sys.exit(bool(failures))
+
+
+def _session(region: str, profile: str | None, roles: Sequence[dict[str, str]]) -> boto3.Session:
+    """A session of the profile, or of the last role, each assumed from the one before it."""
+    session = boto3.Session(profile_name=profile, region_name=region)
+    for role in roles:
+        given = session.client("sts").assume_role(**role)["Credentials"]  # type: ignore[arg-type]
+        session = boto3.Session(
+            aws_access_key_id=given["AccessKeyId"],
+            aws_secret_access_key=given["SecretAccessKey"],
+            aws_session_token=given["SessionToken"],
+            region_name=region,
+        )
+    return session
 
 
 def sweep(ec2: EC2Client, cluster: str, *, dry_run: bool) -> list[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 
+from components.documents.credentials import Credentials, token_script
 
-def kubeconfig(cluster: str, region: str, endpoint: str, certificate_authority_data: str) -> str:
+
+def kubeconfig(cluster: str, credentials: Credentials, endpoint: str, certificate_authority_data: str) -> str:
     """As JSON, which every kubeconfig reader takes. There is no secret in it, but it tells where the API is."""
     command = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "aws",
-        "args": ["eks", "get-token", "--cluster-name", cluster, "--region", region, "--output", "json"],
+        "command": "sh",
+        "args": ["-c", token_script(cluster, credentials)],
         "interactiveMode": "Never",
     }
     return json.dumps(

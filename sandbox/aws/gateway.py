@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import io
+import re
 import threading
 import time
 import traceback
@@ -12,7 +13,9 @@ from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
+from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.exceptions import ServiceException
+from moto.iam.models import get_account_id_from
 from werkzeug.exceptions import HTTPException
 
 from sandbox.aws import wire
@@ -26,6 +29,7 @@ from sandbox.aws.world import World
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Wsgi = Callable[[Environ, StartResponse], Iterable[bytes]]
+_TEMPORARY_KEY = re.compile(r"Credential=(ASIA[A-Z0-9]+)/")
 _CLUSTER_ACTIONS = {"CreateCluster", "DescribeCluster"}
 
 
@@ -41,10 +45,16 @@ class Gateway:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._world.account
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._account(environ.get("HTTP_AUTHORIZATION", ""))
         answer, extra = self._answer(environ, body)
         date = ("Date", formatdate(self._world.now(), usegmt=True))
         return _send(start_response, answer, [date, *((n, v) for n, v in extra if n.lower() != "date")])
+
+    def _account(self, authorization: str) -> str:
+        """The account of the role whose temporary key signed, else this sandbox's: any other key works in it."""
+        key = _TEMPORARY_KEY.search(authorization)
+        account: str = get_account_id_from(key[1]) if key else DEFAULT_ACCOUNT_ID
+        return self._world.account if account == DEFAULT_ACCOUNT_ID else account
 
     def _answer(self, environ: Environ, body: bytes) -> tuple[Reply, list[tuple[str, str]]]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]

@@ -17,7 +17,6 @@ from components.config.settings import BudgetConfig, LaunchLimitsConfig, PriceRu
 from components.documents import addons, controller, fargate, interruption, webhook
 from components.documents.account import Account
 from components.documents.addon_policies import external_dns_policy, load_balancer_policy
-from components.documents.kubeconfig import kubeconfig
 from components.documents.nodes import USERNAME, with_node_role
 from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
 from components.documents.settings import settings_data
@@ -362,10 +361,3 @@ def test_the_scrape_job_is_yaml_that_keeps_the_controllers_metrics_port() -> Non
     (job,) = yaml.safe_load(addons.prometheus_values("karpenter", {})["extraScrapeConfigs"])
     assert job["kubernetes_sd_configs"] == [{"role": "endpoints", "namespaces": {"names": ["karpenter"]}}]
     assert job["relabel_configs"][0]["regex"] == "http-metrics"
-
-
-def test_the_kubeconfig_asks_the_aws_cli_for_a_token() -> None:
-    config = json.loads(kubeconfig("myeks", "ap-northeast-2", "https://a.example", "Y2E="))
-    assert config["clusters"][0]["cluster"] == {"server": "https://a.example", "certificate-authority-data": "Y2E="}
-    assert config["users"][0]["user"]["exec"]["args"][:4] == ["eks", "get-token", "--cluster-name", "myeks"]
-    assert config["current-context"] == config["contexts"][0]["name"]
