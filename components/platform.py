@@ -20,6 +20,7 @@ from components.controller import Controller, CustomResourceDefinitions
 from components.discovery import DiscoveryTags
 from components.documents import controller as documents
 from components.documents import controller_policy, fargate
+from components.documents.credentials import sweep_command
 from components.documents.kubeconfig import kubeconfig
 from components.documents.labels import NAME
 from components.documents.nodes import node_policy_arns
@@ -84,7 +85,7 @@ class Platform:
         ready = [controller, access, nodes, tags, *definitions, *([queue] if queue else [])]
         sweep = Sweep(
             "sweep",
-            {"cluster_name": self.config.cluster.name, "credentials": self.there.credentials},
+            {"command": sweep_command(self.config.cluster.name, self.there.credentials)},
             opts=_after(ready),
         )
         self._provisioning(pulumi.ResourceOptions(provider=provider, depends_on=[*ready, sweep]))

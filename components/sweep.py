@@ -5,16 +5,12 @@ from typing import TypedDict
 import pulumi
 import pulumi_command as command
 
-from components.documents.credentials import Credentials, sweep_command
-
 
 class SweepArgs(TypedDict):
-    """The cluster to clean up after."""
+    """How the cluster is cleaned up after."""
 
-    cluster_name: str
-    """Name of the cluster."""
-    credentials: Credentials
-    """Where it is, and whose rights the provider acts with."""
+    command: str
+    """scripts/sweep.py for a shell, with the cluster, its account and the provider's credentials."""
 
 
 class Sweep(pulumi.ComponentResource):
@@ -28,7 +24,7 @@ class Sweep(pulumi.ComponentResource):
         super().__init__("nodeless:index:Sweep", name, {}, opts)
         command.local.Command(
             f"{name}-leftovers",
-            delete=sweep_command(args["cluster_name"], args["credentials"]),
+            delete=args["command"],
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})
