@@ -13,8 +13,8 @@ from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
-from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.exceptions import ServiceException
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import get_account_id_from
 from werkzeug.exceptions import HTTPException
 
