@@ -18,6 +18,7 @@ from controller.aws.api.cluster_facts import ClusterFacts, describe_cluster
 from controller.aws.api.interruption_queue import SqsQueue
 from controller.aws.api.refresh_schedule import RefreshSchedule
 from controller.aws.api.ttl_cache import Cache
+from controller.aws.catalog.learned_memory import measured
 from controller.aws.catalog.market_data import MarketData
 from controller.aws.catalog.offline_catalog import RegionCatalog
 from controller.aws.launch.fleet_calls import FleetCalls
@@ -160,7 +161,9 @@ class AWSProvider:
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
         """See CloudProvider."""
-        self._market.memory.learn(nodes)
+        teaching = [node for node in nodes if self._market.memory.may_teach(node)]
+        if teaching:
+            self._market.learn_memory(measured(teaching, self._instances.launched()))
         return self._market.memory.document()
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:

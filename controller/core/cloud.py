@@ -223,7 +223,7 @@ class CloudProvider(TypeSource, Protocol):
         """Treat this spot offering as unavailable for a while, since an instance of it is being interrupted."""
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
-        """Learn the memory of instance types from initialized nodes.
+        """Learn the memory of instance types from initialized nodes of this cluster's instances. Raises CloudError.
 
         Returns all that is known, as the data of a ConfigMap for `restore_memory`.
         """

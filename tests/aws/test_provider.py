@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.aws.launch.instances import Instances
 from controller.aws.provider import AWSProvider
+from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Node
 from controller.core.cloud import CloudProvider
 from controller.errors import CloudError, CloudUnauthorizedError, InstanceNotFoundError, NodeTemplateError
 from sandbox.aws.faults import Fault
@@ -49,6 +52,18 @@ class TestInstances:
         with pytest.raises(InstanceNotFoundError, match=f"Instance {instance.id} is terminated or unknown"):
             provider.get(instance.provider_id)
         assert provider.list() == ()
+
+    def test_only_nodes_of_its_instances_teach_their_memory_under_the_type_that_ec2_names(
+        self, cloud: Cloud, provider: AWSProvider, types: Types
+    ) -> None:
+        instance = provider.create(request(types, names=("m5.large",)))
+        told = {keys.INSTANCE_TYPE: "c5.large", keys.INSTANCE_AMI_ID: "ami-false", keys.INITIALIZED: "true"}
+        fields: dict[str, Any] = {"labels": FrozenMap(told), "capacity": FrozenMap({"memory": 8_000_000_000})}
+        strange = Node(name="stranger", provider_id="aws:///a/i-0123456789abcdef0", **fields)
+        assert provider.learn_memory([strange]) == {}
+        own = Node(name="own", provider_id=instance.provider_id, **fields)
+        learned = provider.learn_memory([own])
+        assert learned == {f"m5.large_{instance.image_id}": "8000000000"}
 
     def test_what_does_not_exist_is_not_found(self, provider: AWSProvider) -> None:
         nowhere = "aws:///ap-northeast-2a/i-0123456789abcdef0"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory
 from controller.core.api import labels as keys
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -26,6 +26,9 @@ from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.errors import CloudError, InstanceNotFoundError
 from tests import factories
 from tests.core.instances import cloud_instance
+
+NOMINAL_MEMORY = {"m5.large": 8 * 2**30, "c5.large": 4 * 2**30}
+"""Bytes that EC2 states, of the types that tests learn."""
 
 
 class MemoryCloud:
@@ -115,7 +118,17 @@ class MemoryCloud:
         self.spot_interruptions.append((instance_type, zone))
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
-        self.memory.learn(nodes)
+        told = [
+            MeasuredMemory(
+                node.name,
+                node.labels[keys.INSTANCE_TYPE],
+                node.labels[keys.INSTANCE_AMI_ID],
+                node.capacity.get("memory", 0),
+            )
+            for node in nodes
+            if self.memory.may_teach(node)
+        ]
+        self.memory.learn(told, NOMINAL_MEMORY)
         return self.memory.document()
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from controller.aws.amifamily.images import Image, first_match
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.type_info import ARCHITECTURES, DERIVED, TypeInfo, parse_type
-from controller.aws.catalog.capacity import CapacityRules, capacity, overhead, pod_capacity
+from controller.aws.catalog.capacity import MIB, CapacityRules, capacity, overhead, pod_capacity
 from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.unavailable_offerings import Key
@@ -162,7 +162,7 @@ class TypeBuilder:
             image = first_match(self.images, wanted)
             if image is None:
                 return None
-            memory = self.learned.of(info.name, image.id)
+            memory = self.learned.of(info.name, image.id, info.memory_mib * MIB)
         amounts = capacity(info, self.rules, memory)
         if held is None or held.capacity != amounts:
             return InstanceType(info.name, wanted, amounts, overhead(info, self.rules, memory), offered)

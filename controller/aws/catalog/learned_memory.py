@@ -2,16 +2,55 @@
 
 EC2 states a type's nominal memory; the kubelet sees less, by an overhead of hypervisor, firmware and kernel (2 to 8 %).
 Karpenter v0.27 subtracts 7.5 % for all types, which wastes memory on most and overcommits a few. Nodes of one type and
-image have the same memory, so the first that joins replaces the flat share (`vmMemoryOverheadPercent`).
+image have the same memory, so the first that joins replaces the flat share (`vmMemoryOverheadPercent`). Nothing that a
+kubelet writes is believed beyond the number itself: whose node it is, its type and its image are asked of EC2.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
 
 from controller.core.api import labels as keys
 from controller.core.api.node import Node
+from controller.core.cloud import CloudInstance
+
+_log = structlog.get_logger("memory")
+
+MAX_DIGITS: Final = 19
+LEAST_SHARE: Final = 0.85
+LEAST_LOSS_BYTES: Final = 256 * 2**20
+"""A node has at most the nominal memory, and at least this share of it less this much: kubelets write their own Nodes,
+and one that was taken over must not spoil what plans expect of all nodes of its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredMemory:
+    """Bytes of memory that a Node tells; instance type and image as EC2 tells them."""
+
+    node_name: str
+    instance_type: str
+    image_id: str
+    memory: int
+
+
+def measured(nodes: Iterable[Node], owned: Iterable[CloudInstance]) -> Iterator[MeasuredMemory]:
+    """What the Nodes of `owned` instances tell."""
+    by_id = {instance.provider_id: instance for instance in owned if instance.provider_id}
+    for node in nodes:
+        instance = by_id.get(node.provider_id)
+        if instance is not None:
+            memory = node.capacity.get("memory", 0)
+            yield MeasuredMemory(node.name, instance.instance_type, instance.image_id, memory)
+
+
+def plausible(memory: int, nominal: int) -> bool:
+    """Whether a node of that nominal memory may have so many bytes."""
+    return nominal * LEAST_SHARE - LEAST_LOSS_BYTES <= memory <= nominal and memory > 0
 
 
 class LearnedMemory:
@@ -27,22 +66,43 @@ class LearnedMemory:
         """Changes with every change of the content."""
         return self._version
 
-    def learn(self, nodes: Iterable[Node]) -> bool:
-        """Learn from the capacity of initialized nodes; returns whether anything changed. The smallest node counts."""
+    def learn(self, measured: Iterable[MeasuredMemory], nominal: Mapping[str, int]) -> bool:
+        """Learn what nodes have; returns whether anything changed. Of plausible measurements the smallest counts.
+
+        `nominal`: bytes that EC2 states, by instance type; nothing is learned of others.
+        """
         with self._lock:
             before = dict(self._bytes)
-            for node in nodes:
-                key = (node.labels.get(keys.INSTANCE_TYPE, ""), node.labels.get(keys.INSTANCE_AMI_ID, ""))
-                memory = node.capacity.get("memory", 0)
-                if all(key) and memory > 0 and node.labels.get(keys.INITIALIZED) == "true":
-                    self._bytes[key] = min(memory, self._bytes.get(key, memory))
+            for each in measured:
+                key, stated = (each.instance_type, each.image_id), nominal.get(each.instance_type, 0)
+                if not plausible(each.memory, stated):
+                    _log.warning(
+                        "A node tells an implausible memory; nothing is learned from it",
+                        node=each.node_name,
+                        instance_type=each.instance_type,
+                        memory=each.memory,
+                        nominal=stated,
+                    )
+                    continue
+                known = self._bytes.get(key, each.memory)
+                self._bytes[key] = min(each.memory, known) if plausible(known, stated) else each.memory
             changed = self._bytes != before
             self._version += changed
             return changed
 
-    def of(self, instance_type: str, image_id: str) -> int | None:
-        """Bytes of memory of such a node; None while none has joined."""
-        return self._bytes.get((instance_type, image_id))
+    def may_teach(self, node: Node) -> bool:
+        """Whether an initialized node may tell something new. Its labels decide only whether EC2 is asked about it."""
+        memory = node.capacity.get("memory", 0)
+        known = self._bytes.get((node.labels.get(keys.INSTANCE_TYPE, ""), node.labels.get(keys.INSTANCE_AMI_ID, "")))
+        return memory > 0 and node.labels.get(keys.INITIALIZED) == "true" and (known is None or memory < known)
+
+    def of(self, instance_type: str, image_id: str, nominal: int) -> int | None:
+        """Bytes of memory of such a node; None while none has joined, and where the entry is implausible.
+
+        `nominal`: bytes that EC2 states for the type.
+        """
+        memory = self._bytes.get((instance_type, image_id))
+        return memory if memory is not None and plausible(memory, nominal) else None
 
     def document(self) -> dict[str, str]:
         """All that was learned, as the data of a ConfigMap: TYPE_IMAGE → bytes."""
@@ -54,6 +114,6 @@ class LearnedMemory:
         with self._lock:
             for key, text in document.items():
                 name, _, image = key.partition("_")
-                if name and image and text.isdecimal():
+                if name and image and text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS:
                     self._bytes.setdefault((name, image), int(text))
             self._version += 1

@@ -12,10 +12,10 @@ from controller.aws.amifamily.images import Image
 from controller.aws.api import tags as tagging
 from controller.aws.api.clients import Clients
 from controller.aws.api.refresh_schedule import Read
-from controller.aws.catalog.capacity import CapacityRules, pod_capacity
+from controller.aws.catalog.capacity import MIB, CapacityRules, pod_capacity
 from controller.aws.catalog.capacity_rules import capacity_rules
 from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes
-from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory
 from controller.aws.catalog.offline_catalog import RegionCatalog
 from controller.aws.catalog.price_book import Pricing
 from controller.aws.catalog.shipped_tables import shipped_prices
@@ -114,6 +114,11 @@ class MarketData:
             kubelet=tagging.read_pod_density(tags),
         )
         return info.labels(self._region, pod_capacity(info, rules))
+
+    def learn_memory(self, told: Iterable[MeasuredMemory]) -> None:
+        """Learn from nodes, measured by what EC2 states for their types; nothing before the types were read."""
+        types = self.sold_types().types if self.known else {}
+        self.memory.learn(told, {name: info.memory_mib * MIB for name, info in types.items()})
 
     def count_running(self, instances: Iterable[CloudInstance]) -> int:
         """Tell the prices which running instances use up commitments; returns how many there are."""

@@ -25,7 +25,7 @@ class MemoryReconciler:
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Learn, and write what is new. Raises KubeError; what was learned is written in a later pass."""
+        """Learn, and write what is new. Raises KubeError, CloudError; a later pass writes what was learned."""
         if not snapshot.synced:
             return 1.0
         if self._stored is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.aws.amifamily.images import Image
 from controller.aws.catalog.capacity import CapacityRules
 from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes, offerings, requirements
-from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory, measured
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.unavailable_offerings import Key
 from controller.aws.provider import AWSProvider
@@ -26,6 +27,7 @@ from controller.errors import NodeTemplateError
 from sandbox.aws.faults import Fault
 from tests.aws.catalog.test_capacity import info
 from tests.aws.conftest import Cloud, Types, by_name, make_due, provisioner, template
+from tests.core.instances import cloud_instance
 
 PRICES = Prices(1, {"m5.large": 0.1, "c5.large": 0.08}, {("m5.large", "a"): 0.03, ("m5.large", "b"): 0.04})
 
@@ -95,13 +97,18 @@ class TestLearnedMemory:
 
     IMAGE = (Image("ami-1"),)
 
-    def joined(self, memory: int, initialized: bool = True, **labels: str) -> Node:
-        known = {
+    NOMINAL: ClassVar = {"m5.large": 8 * 2**30}
+
+    def joined(self, memory: int, initialized: bool = True, **fields: Any) -> Node:
+        labels = {
             keys.INSTANCE_TYPE: "m5.large",
             keys.INSTANCE_AMI_ID: "ami-1",
             keys.INITIALIZED: str(initialized).lower(),
         }
-        return Node(name="n", labels=FrozenMap(known | labels), capacity=FrozenMap({"memory": memory}))
+        return Node(name="n", labels=FrozenMap(labels), capacity=FrozenMap({"memory": memory}), **fields)
+
+    def learn(self, memory: LearnedMemory, *amounts: int) -> bool:
+        return memory.learn([MeasuredMemory("n", "m5.large", "ami-1", amount) for amount in amounts], self.NOMINAL)
 
     @pytest.fixture
     def memory(self) -> LearnedMemory:
@@ -116,7 +123,7 @@ class TestLearnedMemory:
     ) -> None:
         rules = CapacityRules(kubelet=KubeletConfiguration(eviction_hard=FrozenMap({"memory.available": "10%"})))
         before = by_name(catalog.instance_types(rules, market(), self.IMAGE))
-        assert memory.learn([self.joined(8_000_000_000)])
+        assert self.learn(memory, 8_000_000_000)
         after = by_name(catalog.instance_types(rules, market(), self.IMAGE))
         assert after["m5.large"].capacity["memory"] == 8_000_000_000
         reserved = (11 * 29 + 255) * 2**20
@@ -126,22 +133,47 @@ class TestLearnedMemory:
     def test_another_image_may_differ_so_it_teaches_nothing(
         self, catalog: InstanceTypeCatalog, memory: LearnedMemory
     ) -> None:
-        memory.learn([self.joined(8_000_000_000)])
+        self.learn(memory, 8_000_000_000)
         (_, m5) = catalog.instance_types(CapacityRules(), market(), (Image("ami-2"),))
         assert m5.capacity["memory"] == 7577 * 2**20
 
     def test_the_smallest_counts_and_a_node_that_is_not_ready_yet_does_not(self, memory: LearnedMemory) -> None:
-        assert not memory.learn([self.joined(1, initialized=False)])
-        memory.learn([self.joined(8_000_000_000), self.joined(7_900_000_000)])
+        assert not memory.may_teach(self.joined(8_000_000_000, initialized=False))
+        self.learn(memory, 8_000_000_000, 7_900_000_000)
         version = memory.version
-        assert not memory.learn([self.joined(8_000_000_000)])
-        assert (memory.of("m5.large", "ami-1"), memory.version) == (7_900_000_000, version)
+        assert not self.learn(memory, 8_000_000_000)
+        assert (memory.of("m5.large", "ami-1", 8 * 2**30), memory.version) == (7_900_000_000, version)
 
     def test_it_survives_a_restart_as_a_config_map(self, memory: LearnedMemory) -> None:
-        memory.learn([self.joined(8_000_000_000)])
+        self.learn(memory, 8_000_000_000)
         restarted = LearnedMemory()
         restarted.restore(memory.document() | {"nonsense": "x", "m5.large_ami-2": "many"})
         assert restarted.document() == memory.document() == {"m5.large_ami-1": "8000000000"}
+
+    @pytest.mark.parametrize("memory_bytes", [0, 1, -5, 4 * 2**30, 8 * 2**30 + 1, 2**62])
+    def test_what_no_node_of_the_type_can_have_teaches_nothing(self, memory: LearnedMemory, memory_bytes: int) -> None:
+        with capture_logs() as logs:
+            assert not self.learn(memory, memory_bytes)
+        assert [each["event"] for each in logs] == ["A node tells an implausible memory; nothing is learned from it"]
+        assert self.learn(memory, 8_000_000_000), "and it stands in nobody's way"
+
+    def test_an_implausible_entry_of_the_config_map_counts_for_nothing_and_is_replaced(
+        self, catalog: InstanceTypeCatalog, memory: LearnedMemory
+    ) -> None:
+        memory.restore({"m5.large_ami-1": "1000", "m5.large_ami-2": "9" * 400, "m5.large_ami-3": "²"})
+        (_, m5) = catalog.instance_types(CapacityRules(), market(), self.IMAGE)
+        assert m5.capacity["memory"] == 7577 * 2**20
+        assert self.learn(memory, 8_000_000_000)
+        assert memory.document() == {"m5.large_ami-1": "8000000000"}
+
+    def test_type_and_image_are_those_of_the_instance_and_other_nodes_teach_nothing(self) -> None:
+        owned = cloud_instance(instance_type="c5.large", image_id="ami-9")
+        liar = self.joined(3_900_000_000, provider_id=owned.provider_id)
+        stranger = self.joined(3_900_000_000, provider_id="aws:///a/i-0123")
+        unlaunched = self.joined(3_900_000_000)
+        assert list(measured([liar, stranger, unlaunched], [owned])) == [
+            MeasuredMemory("n", "c5.large", "ami-9", 3_900_000_000)
+        ]
 
 
 def test_a_label_that_a_type_lacks_cannot_be_asked_for_and_can_be_ruled_out() -> None:

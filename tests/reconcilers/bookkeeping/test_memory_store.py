@@ -41,7 +41,7 @@ def test_the_next_process_knows_what_an_earlier_one_learned_before_it_sees_a_nod
     loop.reconcile(joined("m5.large", "7800Mi"))
     later, cloud = process(world)
     later.reconcile(factories.snapshot())
-    assert cloud.memory.of("m5.large", "ami-1") == 7800 * MIB
+    assert cloud.memory.of("m5.large", "ami-1", 8192 * MIB) == 7800 * MIB
 
 
 def test_processes_in_turn_add_to_each_other(world: World) -> None:
@@ -66,7 +66,7 @@ def test_what_could_not_be_written_is_written_another_time(world: World) -> None
     apply_fault(world, {"kind": "errors", "seconds": 30, "code": 403, "rate": 1.0})
     with pytest.raises(KubeError):
         loop.reconcile(joined("m5.large", "7800Mi"))
-    assert cloud.memory.of("m5.large", "ami-1") == 7800 * MIB
+    assert cloud.memory.of("m5.large", "ami-1", 8192 * MIB) == 7800 * MIB
     apply_fault(world, None)
     loop.reconcile(joined("m5.large", "7800Mi"))
     assert kept(world) == {"m5.large_ami-1": str(7800 * MIB)}
