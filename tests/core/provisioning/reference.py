@@ -27,6 +27,9 @@ from controller.core.provisioning.plan import (
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import StateNode
 
+MODEL = "fresh"
+"""Name of a machine that nobody has launched."""
+
 
 @dataclass
 class Machine:
@@ -52,6 +55,8 @@ class Reference:
         self.problem = problem
         self.fresh = itertools.count()
         self.daemons = [each.template for each in problem.snapshot.daemon_sets.values()]
+        self.models = [self.reserving(each, self.daemons) for each in self.offered()]
+        """What can be launched, a name and a hostname short."""
         self.machines = [self.existing(node) for node in problem.nodes]
         names = {*(machine.name for machine in self.machines), *problem.without_nodes}
         leaving = (self.existing(node) for node in problem.snapshot.nodes.values() if node.name not in names)
@@ -131,24 +136,32 @@ class Reference:
 
     def place(self, pod: Pod) -> bool:
         """Put one pod somewhere, launching a machine if need be."""
-        for machine in [*self.machines, *self.affordable()]:
+        for machine in self.machines:
             if self.accepts(machine, pod):
-                if machine not in self.machines:
-                    self.machines.append(machine)
+                machine.pods.append(pod)
+                return True
+        for machine in self.affordable():
+            if self.accepts(machine, pod):
+                self.machines.append(machine)
                 machine.pods.append(pod)
                 return True
         return False
 
-    def affordable(self) -> list[Machine]:
+    def affordable(self) -> Iterator[Machine]:
         """What could be launched within the limits."""
-        return [m for m in self.launchable() if m.pool and m.kind and self.within_limits(m.pool, m.kind)]
+        return (m for m in self.launchable() if m.pool and m.kind and self.within_limits(m.pool, m.kind))
 
     def launchable(self) -> Iterator[Machine]:
-        """One empty machine of every offering of every Provisioner, for every value of its own labels."""
+        """One empty machine of each model, with a hostname of its own."""
+        for model in self.models:
+            name = f"fresh-{next(self.fresh)}"
+            yield replace(model, name=name, labels={**model.labels, keys.HOSTNAME: name}, pods=[])
+
+    def offered(self) -> Iterator[Machine]:
+        """A machine of every offering of every Provisioner, for every value of its own labels."""
         for pool in sorted(self.problem.provisioners, key=lambda p: -p.weight):
             for kind in self.problem.catalog[pool.name]:
                 for offering, chosen in itertools.product(kind.offerings, choices(pool)):
-                    name = f"fresh-{next(self.fresh)}"
                     labels = {
                         **{key: next(iter(r.values)) for key, r in kind.requirements.items() if r.values},
                         **pool.labels,
@@ -156,11 +169,10 @@ class Reference:
                         keys.ZONE: offering.zone,
                         keys.CAPACITY_TYPE: offering.capacity_type,
                         keys.PROVISIONER_NAME: pool.name,
-                        keys.HOSTNAME: name,
+                        keys.HOSTNAME: MODEL,
                     }
                     if offering.available and all(holds(r, labels) for r in pool.requirements):
-                        made = Machine(name, labels, pool.taints, kind.allocatable, [], pool, kind, offering.price)
-                        yield self.reserving(made, self.daemons)
+                        yield Machine(MODEL, labels, pool.taints, kind.allocatable, [], pool, kind, offering.price)
 
     def accepts(self, machine: Machine, pod: Pod) -> bool:
         """Every filter of kube-scheduler that the problem's pods can touch."""
