@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from cachetools import TTLCache
@@ -30,25 +31,39 @@ class Cache(Generic[K, V]):
         self._fresh: TTLCache[K, tuple[V]] = TTLCache(MAX_ENTRIES, seconds, timer=clock.monotonic)
         self._stale: TTLCache[K, tuple[V]] = TTLCache(MAX_ENTRIES, STALE_SECONDS, timer=clock.monotonic)
         self._lock = threading.Lock()
-        self._loading: dict[K, threading.Lock] = {}
+        self._loading: dict[K, Future[tuple[V]]] = {}
+        """Loads under way."""
 
     def get(self, key: K, load: Callable[[], V]) -> V:
-        """The value of `key`, loaded if need be. Threads that ask for the same key wait for one load."""
+        """The value of `key`, loaded if need be. Threads that ask for the same key wait for one load.
+
+        They share its failure, too: AWS is not asked once more for each thread that waited.
+        """
         with self._lock:
             held = self._fresh.get(key)
             if held is not None:
                 return held[0]
-            gate = self._loading.setdefault(key, threading.Lock())
-        with gate:
-            with self._lock:
-                held = self._fresh.get(key)
-            if held is not None:
-                return held[0]
+            flight = self._loading.get(key)
+            first = flight is None
+            if flight is None:
+                flight = self._loading[key] = Future()
+        if first:
+            self._fly(flight, key, load)
+        return flight.result()[0]
+
+    def _fly(self, flight: Future[tuple[V]], key: K, load: Callable[[], V]) -> None:
+        """Load `key`, and give the value or the failure to all who wait."""
+        try:
             value = self._loaded(key, load)
+        except BaseException as error:  # noqa: BLE001 - raised again, in this thread and in those that wait
+            with self._lock:
+                del self._loading[key]
+            flight.set_exception(error)
+        else:
             with self._lock:
                 self._fresh[key] = value
-                self._loading.pop(key, None)
-            return value[0]
+                del self._loading[key]
+            flight.set_result(value)
 
     def drop(self, key: K) -> None:
         """Load `key` again at the next `get`."""
