@@ -12,20 +12,25 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from bench import shapes, spreads
 from bench.problems import Document, load
 from bench.runs import document, timed
-from bench.shapes import problem
 from controller.core.provisioning import SolveOptions
 from sandbox.kubebinaries import Say, cache_folder
 
 SOURCES = Path(__file__).parent / "judge"
+MADE_UP: Mapping[str, Callable[[int], Document]] = {
+    "rules": shapes.problem,
+    "spreads": spreads.problem,
+}
+"""Makers of problems from seeds, by what they are about."""
 COMPLAINTS = ("refused", "elsewhere", "missed", "wrong")
 
 
@@ -74,11 +79,12 @@ def verdict(binary: Path, name: str, problem_file: Path, plan: Document) -> Verd
 
 
 def posed(files: Sequence[Path], seeds: Sequence[int]) -> Iterator[tuple[str, Document]]:
-    """The problems of files, then those made up from seeds."""
+    """The problems of files, then those made up from seeds: of each seed one of every kind."""
     for path in files:
         yield path.name.removesuffix(".json.gz"), load(path)
     for seed in seeds:
-        yield f"seed {seed}", problem(seed)
+        for kind, made in MADE_UP.items():
+            yield f"{kind} seed {seed}", made(seed)
 
 
 def find_or_build(say: Say) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.core.api import labels as keys
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import LabelSelector, Pod, SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.state.snapshot import StateNode
@@ -324,3 +325,37 @@ def test_pods_that_a_spread_binds_go_before_free_ones_that_it_counts() -> None:
     bound = spreading(1, requests={"cpu": "100m"})
     free = pending_pods(2, labels=APP, requests={"cpu": "100m"})
     assert cluster.provision(*bound, *free).left == set()
+
+
+def test_pods_that_a_spread_only_counts_come_before_those_it_binds() -> None:
+    """Ten pods of the tier may use two zones and spread by rules of their own; the three that spread over the whole
+    tier then belong into the third zone, or what they were bound by would not hold any more."""
+    tier, two_zones = selector(tier="web"), demanding(ZONE_1, ZONE_2)
+    counted = pending_pods(
+        10,
+        labels={"app": "counted", "tier": "web"},
+        topology_spread=(
+            spread(of=selector(app="counted")),
+            spread(keys.CAPACITY_TYPE, skew=5, of=selector(app="counted")),
+        ),
+        **two_zones,
+    )
+    bound = pending_pods(
+        3, labels={"app": "bound", "tier": "web"}, topology_spread=(spread(of=tier), spread(keys.HOSTNAME, of=tier))
+    )
+    world = Cluster()
+    done = world.provision(*counted, *bound)
+    assert done.left == set()
+    assert world.counts(of=selector(app="bound")) == [3]
+    assert world.counts(of=selector(app="counted")) == [5, 5]
+
+
+def test_nodes_without_the_label_of_another_spread_do_not_count() -> None:
+    """kube-scheduler counts pods on nodes that have the keys of all required spreads of a pod."""
+    standing = holding(ZONE_3, 5)
+    labels = {key: value for key, value in standing.node.labels.items() if key != keys.CAPACITY_TYPE}
+    world = Cluster()
+    world.add(replace(standing, node=replace(standing.node, labels=FrozenMap(labels))))
+    done = world.provision(*spreading(6, spread(), spread(keys.CAPACITY_TYPE, skew=9)))
+    assert done.left == set()
+    assert world.counts(of=OF_WEB) == [2, 2, 7]

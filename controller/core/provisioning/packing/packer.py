@@ -271,6 +271,13 @@ class Packer:
             self._merge_signature(item, [row])
         self._record(item, [row], [units])
 
+    def unplace(self, item: Item, row: int, units: int) -> None:
+        """Free what units on a row use. What they narrowed, its offerings and open labels, stays narrow."""
+        self.table.free[:, row] += item.request * units
+        self.table.pods[row] -= units
+        for rule in item.rules:
+            self.hosts.add(rule, row, -units)
+
     def _merge_signature(self, item: Item, planned: list[int]) -> None:
         """Add the item's requirements on open labels to those of planned rows."""
         if item.mask.signature:

@@ -16,6 +16,7 @@ from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.shrinking import shrink
+from controller.core.provisioning.packing.withdrawal import Share, disregarding, follows, obeying, remove, shares
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
@@ -59,19 +60,22 @@ class Rounds:
         domains: Domains,
         packer: Packer,
         progress: Sequence[Progress],
+        early: frozenset[int] = frozenset(),
     ) -> None:
+        """`early`: classes, by index, that are allocated before others."""
         self.topology = topology
         self.masks = masks
         self.domains = domains
         self.packer = packer
         self.progress = progress
         self.scale = _scale(masks.catalog.allocatable, masks.existing.free)
-        self.allocator = Allocator(masks, domains, packer.style)
+        self.allocator = Allocator(masks, domains, packer.style, early)
         self.bundler = Bundler(topology, masks, domains)
         self._taken_back = False
         """Whether any units were returned: their domains' counts may then break rules of units placed before."""
         self._retry = False
         """Whether the current round changed what the next may do, even if it placed nothing."""
+        self._progress_of = {one.pod_class.index: one for one in progress}
         self._requests: dict[Resources, tuple[Floats, bytes]] = {}
         self._rule_sets: dict[int, RuleSet] = {}
 
@@ -221,13 +225,76 @@ class Rounds:
             count > group.min_matched.get(domain, 0) for group in spreads for domain, count in group.max_matched.items()
         )
 
-    def sound(self) -> bool:
-        """Whether all required rules hold: returned units may have left others without the pods they depend on."""
-        if not self._taken_back:
-            return True
+    def broken(self) -> list[TopologyGroup]:
+        """The groups whose required rule does not hold in the end, though it held for each unit when it was allocated.
+
+        Units of other classes may have come to spreads that only count them; returned units may have left others
+        without the pods they depend on.
+        """
         constrained_first = self.packer.style.constrained_first
         groups = [group for group in self.topology.groups.values() if group.batch_owners and group.required]
-        return all(holds(group, constrained_first=constrained_first) for group in groups)
+        changed = [group for group in groups if self._taken_back or group.key.kind is RuleKind.SPREAD]
+        return [group for group in changed if not holds(group, constrained_first=constrained_first)]
+
+    @property
+    def left(self) -> int:
+        """Pods without a place."""
+        return sum(one.left for one in self.progress)
+
+    def disregarding(self, groups: Sequence[TopologyGroup]) -> frozenset[int]:
+        """The classes, by index, whose units these spreads count without binding them, in domains with too many."""
+        placed = [share for share in shares(self.packer) if share.units]
+        return frozenset(
+            share.allocation.bundle.pod_class.index
+            for group in groups
+            for domain in self._overfull(group)
+            for share in placed
+            if disregarding(share, group, domain)
+        )
+
+    def settle(self) -> None:
+        """Take back units whose own rules do not hold in the end; they get one more chance to be placed."""
+        self._withdraw_broken()
+        for one in self.progress:
+            one.step = 0
+            one.blocked.clear()
+        self.run()
+        self._withdraw_broken()
+
+    def _withdraw_broken(self) -> None:
+        """Take back units until the rules of all that are left hold."""
+        while sum([self._withdraw(group) for group in self.broken()]):
+            pass
+
+    def _overfull(self, group: TopologyGroup) -> dict[str, int]:
+        """By domain with units that have the spread's rule: the matched pods above what it allows."""
+        return excesses(group, constrained_first=self.packer.style.constrained_first)
+
+    def _withdraw(self, group: TopologyGroup) -> int:
+        """Take back units from the domains where the group's rule does not hold for them; how many."""
+        if group.key.kind is RuleKind.SPREAD:
+            return sum(self._take_from(group, domain, excess) for domain, excess in self._overfull(group).items())
+        return sum(self._take_from(group, domain, owners) for domain, owners in [*group.owners.items()] if owners)
+
+    def _take_from(self, group: TopologyGroup, domain: str, most: int) -> int:
+        """Take back up to so many of the units that came last to a domain with the group's rule; how many."""
+        last = [share for share in shares(self.packer) if share.units and obeying(share, group, domain)][-1:]
+        for share in last:
+            self._take(share, min(share.units, most))
+        return sum(min(share.units, most) for share in last)
+
+    def _take(self, share: Share, units: int) -> None:
+        """Take back units, and with them all that chose their hosts for pods like them."""
+        remove(self.packer, share, units)
+        self.allocator.take_back(share.allocation, units)
+        self._count_hosts(share.allocation, -units)
+        self._taken_back = True
+        bundle = share.allocation.bundle
+        for member in bundle.members:
+            self._progress_of[member.pod_class.index].left += units * member.pods
+        beside = {r.group.index for r in bundle.rules.host if r.matched and r.group.key.kind is RuleKind.AFFINITY}
+        for other in [each for each in shares(self.packer) if each.units and follows(each, beside)]:
+            self._take(other, other.units)
 
 
 def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
@@ -242,9 +309,19 @@ def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
         if sum(count > 0 for count in group.max_matched.values()) == 1:
             return all(group.max_matched.get(domain, 0) > 0 for domain in occupied)
         return all(group.max_matched.get(domain, 0) > group.owners[domain] for domain in occupied)
+    return not excesses(group, constrained_first=constrained_first)
+
+
+def excesses(group: TopologyGroup, *, constrained_first: bool = False) -> dict[str, int]:
+    """Spread: by domain with owners, the matched pods above what the least domain and maxSkew allow (see `holds`)."""
     free = group.unconstrained if constrained_first else {}
-    floor = group.global_minimum(without_unconstrained=constrained_first)
-    return all(group.max_matched.get(d, 0) - free.get(d, 0) - floor <= group.key.max_skew for d in occupied)
+    most = group.global_minimum(without_unconstrained=constrained_first) + group.key.max_skew
+    above = {
+        domain: group.max_matched.get(domain, 0) - free.get(domain, 0) - most
+        for domain, owners in group.owners.items()
+        if owners > 0
+    }
+    return {domain: excess for domain, excess in above.items() if excess > 0}
 
 
 def _scale(*tables: Floats) -> Floats:

@@ -26,6 +26,8 @@ from controller.core.provisioning.solver.reasons import Question, Reasons, topol
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 
 DEFAULTS = SolveOptions()
+MOST_REORDERED = 3
+"""First packings tried anew, with pods in front that other pods' spreads count without binding them."""
 
 
 def solve(
@@ -50,15 +52,13 @@ class Solver:
     def solve(self) -> SchedulingPlan:
         """The best of the first plan, of first plans in other styles if it leaves pods out, and of the refined plan."""
         compiled = self.compiled
-        rounds = self.attempt(PackingStyle())
-        if not rounds.sound():
-            rounds = self.attempt(PackingStyle(), careful=True)
+        rounds = self._sound(PackingStyle())
         plan = self._plan(rounds)
         if len(plan.unplaced) > len(compiled.unreadable) and self._tied():
             for style in alternative_styles(unsettled=rounds.unsettled):
-                other = self.attempt(style)
+                other = self._sound(style)
                 other_plan = self._plan(other)
-                if other.sound() and len(other_plan.unplaced) < len(plan.unplaced):
+                if len(other_plan.unplaced) < len(plan.unplaced):
                     rounds, plan = other, other_plan
         if self.options.budget_seconds > 0:
             packer = refine(rounds, compiled.limits(), self.options.budget_seconds)
@@ -68,12 +68,32 @@ class Solver:
         plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
         return self._with_ignored_preferences(plan)
 
-    def attempt(self, style: PackingStyle, *, careful: bool = False) -> Rounds:
-        """A first packing in one style. `careful`: one class and one unit at a time."""
+    def _sound(self, style: PackingStyle) -> Rounds:
+        """A first packing in one style in which all required rules hold."""
+        rounds = self.attempt(style)
+        broken = rounds.broken()
+        if not broken:
+            return rounds
+        candidates, early = [rounds], frozenset[int]()
+        while broken and len(candidates) <= MOST_REORDERED:
+            more = candidates[-1].disregarding(broken) - early
+            if not more:
+                break
+            early |= more
+            candidates.append(self.attempt(style, early=early))
+            broken = candidates[-1].broken()
+        if broken and style == PackingStyle():
+            candidates.append(self.attempt(style, careful=True))
+        for each in candidates:
+            each.settle()
+        return min(candidates, key=lambda each: each.left)
+
+    def attempt(self, style: PackingStyle, *, careful: bool = False, early: frozenset[int] = frozenset()) -> Rounds:
+        """A first packing in one style. `careful`: one class and one unit at a time. `early`: see `Rounds`."""
         packer = Packer(self.masks, self.compiled.limits(), self.options, style)
         topology, domains = self.compiled.topology(packer.hosts)
         progress = [Progress(each.pod_class, each.steps, len(each.pod_class)) for each in self.compiled.ladders]
-        rounds = Rounds(topology, self.masks, domains, packer, progress)
+        rounds = Rounds(topology, self.masks, domains, packer, progress, early)
         rounds.run(careful=careful)
         return rounds
 

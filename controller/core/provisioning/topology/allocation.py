@@ -69,7 +69,11 @@ class _Remaining:
 class Allocator:
     """Allocates bundles, and keeps the groups' counts of what it allocated."""
 
-    def __init__(self, masks: MaskCompiler, domains: Domains, style: PackingStyle) -> None:
+    def __init__(
+        self, masks: MaskCompiler, domains: Domains, style: PackingStyle, early: frozenset[int] = frozenset()
+    ) -> None:
+        """`early`: classes, by index, that come before others."""
+        self.early = early
         self.masks = masks
         self.domains = domains
         self.style = style
@@ -97,11 +101,12 @@ class Allocator:
             remaining = unfinished
         return allocations
 
-    def _turn(self, remaining: _Remaining) -> tuple[bool, int, int, str]:
+    def _turn(self, remaining: _Remaining) -> tuple[bool, bool, int, int, str]:
         """Sort unconstrained pods first (kube-scheduler may bind them at any time), then by wait, then by domains."""
         first = remaining.bundle.pod_class
         constrained = any(rule.obeys for rule, _ in remaining.rules)
-        return (constrained != self.style.constrained_first, -first.waited, len(remaining.domains), first.name)
+        late = first.index not in self.early
+        return (late, constrained != self.style.constrained_first, -first.waited, len(remaining.domains), first.name)
 
     def _remaining(self, bundle: Bundle) -> _Remaining:
         repelled = self._repelled(bundle.rules.repelling)

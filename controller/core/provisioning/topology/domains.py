@@ -89,6 +89,10 @@ class Domains:
             if node_filter.tolerations is not None:
                 bits = np.where(self.catalog.tolerated(node_filter.tolerations), bits, np.uint64(0))
                 flags = flags & self.cluster_nodes.tolerated(node_filter.tolerations)
+            for key in sorted(node_filter.keys):
+                flags = flags & _labelled(self.cluster_nodes.columns.column(key))
+                if key not in OFFERING_LABELS:
+                    bits = np.where(_labelled(self.catalog.columns.column(key)), bits, np.uint64(0))
             passing = self._filters[node_filter] = (bits, flags)
         return passing
 
@@ -116,6 +120,12 @@ class Domains:
             maybe = bool((mask.bits & bits).any()) or bool((mask.existing & passing).any())
             answer = self._counted[key] = (surely, maybe)
         return answer
+
+
+def _labelled(column: tuple[Ints, list[LabelValue]]) -> Bools:
+    """Per row of a label column, whether it has the label; one left open may yet get it."""
+    codes, cells = column
+    return np.asarray(np.array([cell is not None for cell in cells], dtype=np.bool_)[codes], dtype=np.bool_)
 
 
 def _held(column: tuple[Ints, list[LabelValue]], rows: Bools) -> set[str]:

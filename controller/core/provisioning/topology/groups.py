@@ -33,11 +33,13 @@ class NodeFilter:
     """The nodes whose pods a spread counts.
 
     choices: the pods' required node affinity, for nodeAffinityPolicy Honor. tolerations: the pods', for
-    nodeTaintsPolicy Honor; None: taints are ignored.
+    nodeTaintsPolicy Honor; None: taints are ignored. keys: labels that a node must have, those of the pods' other
+    required spreads.
     """
 
     choices: tuple[Choice, ...] = ()
     tolerations: tuple[Toleration, ...] | None = None
+    keys: frozenset[str] = frozenset()
 
 
 EVERY_NODE = NodeFilter()
@@ -200,6 +202,8 @@ class Topology:
 
     def _own_groups(self, pod_class: PodClass, level: RelaxationLevel) -> Iterator[tuple[TopologyGroup, bool]]:
         """Yield every group whose rule the level has, and whether it is required."""
+        keys = {each.topology_key for each in level.spread if each.when_unsatisfiable != "ScheduleAnyway"}
+        keys.discard(labels.HOSTNAME)  # every node has it
         for constraint in level.spread:
             required = constraint.when_unsatisfiable != "ScheduleAnyway"
             selector = with_label_keys(constraint.label_selector, pod_class.labels, constraint.match_label_keys)
@@ -207,6 +211,7 @@ class Topology:
             nodes = NodeFilter(
                 level.required if honored else (),
                 level.tolerations if constraint.node_taints_policy == "Honor" else None,
+                frozenset(keys - {constraint.topology_key}) if required else frozenset(),
             )
             host = constraint.topology_key == labels.HOSTNAME
             key = GroupKey(

@@ -1,0 +1,33 @@
+"""Plans for the problems that `make judge` makes up: regression cases, judged by the auditor instead."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench import spreads
+from bench.problems import Document
+from bench.runs import timed
+from controller.core.audit.plan_audit import audit
+from controller.core.provisioning import SolveOptions
+from tests.examples import examples
+
+FIRST = SolveOptions(budget_seconds=0.0)
+
+
+def violations(posed: Document, options: SolveOptions = FIRST) -> list[str]:
+    solved = timed(posed, options)
+    return [str(each) for each in audit(solved.plan, solved.problem)]
+
+
+@pytest.mark.parametrize("seed", [1, 4, 15])
+def test_pods_with_several_spreads_are_planned_where_kube_scheduler_can_bind_them(seed: int) -> None:
+    """Seed 1: nodes lack room for what was allocated; 4: spreads count others' pods; 15: nodes without a label."""
+    assert violations(spreads.problem(seed)) == []
+
+
+@examples(12)
+@given(st.integers(0, 10_000))
+def test_however_spreads_count_each_other_s_pods_the_plan_holds(seed: int) -> None:
+    assert violations(spreads.problem(seed, pods=60, workloads=6)) == []
