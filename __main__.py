@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pulumi
 
+from components.config.checks import warnings
 from components.config.load import load
 from components.credentials import credential_warnings
 from components.lookup import look_up
@@ -19,7 +20,7 @@ def main() -> None:
     stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         stack = load(FOLDER)
-        for warning in credential_warnings():
+        for warning in [*warnings(stack.config), *credential_warnings()]:
             pulumi.log.warn(warning)
         outputs = Platform(stack, look_up(stack.config, stack_tag), FOLDER, stack_tag).declare()
     except ValidationError as error:

@@ -15,8 +15,11 @@ from components.addons import ChartAddon, ManagedAddon, ManagedAddonArgs
 from components.config.schema import StackConfig
 from components.documents import addon_policies, addons
 from components.documents.account import Account
+from components.documents.names import bounded
+from components.documents.nodes import CNI_POLICY
 from components.documents.policy import compact
 from components.role import Role, RoleArgs
+from controller.core.api.frozen import EMPTY
 
 Trust = Callable[[str, str], pulumi.Output[str]]
 """Namespace and name of a ServiceAccount → the trust policy of its role, as JSON."""
@@ -52,7 +55,9 @@ class _Addons:
     def managed(self) -> None:
         chosen, on_fargate = self.config.addons, self.config.fargate.enabled
         if chosen.vpc_cni:
-            self._managed("vpc-cni", chosen.vpc_cni.version, {}, chosen.vpc_cni.values)
+            policy = self.account.managed_policy_arn(CNI_POLICY)
+            role = self._role("vpc-cni", "kube-system", "aws-node", managed=(policy,))
+            self._managed("vpc-cni", chosen.vpc_cni.version, {}, chosen.vpc_cni.values, role)
         if chosen.kube_proxy:
             self._managed("kube-proxy", chosen.kube_proxy.version, {}, chosen.kube_proxy.values)
         if chosen.core_dns:
@@ -71,9 +76,14 @@ class _Addons:
         if not chosen:
             return
         name = self.config.cluster.name
-        policy = compact(addon_policies.load_balancer_policy(self.account, name))
+        policies = {
+            f"load-balancer-controller-{name}": compact(addon_policies.load_balancer_policy(self.account, name)),
+            f"load-balancer-listeners-{name}": compact(
+                addon_policies.load_balancer_listener_policy(self.account, name)
+            ),
+        }
         account = "aws-load-balancer-controller"
-        role = self._role("load-balancer-controller", "kube-system", account, policy=policy)
+        role = self._role("load-balancer-controller", "kube-system", account, policies=policies)
         values = addons.load_balancer_values(
             name, self.account.region, vpc_id, role.arn, on_fargate=self.config.fargate.enabled
         )
@@ -84,7 +94,8 @@ class _Addons:
         if not chosen:
             return
         policy = compact(addon_policies.external_dns_policy(self.account, chosen.zone_id))
-        role = self._role("external-dns", "kube-system", "external-dns", policy=policy)
+        policies = {f"external-dns-{self.config.cluster.name}": policy}
+        role = self._role("external-dns", "kube-system", "external-dns", policies=policies)
         values = addons.external_dns_values(chosen, self.config.cluster.name, self.account.region, role.arn)
         self._chart("external-dns", chosen.version, values, chosen.values)
 
@@ -150,15 +161,21 @@ class _Addons:
         )
 
     def _role(
-        self, name: str, namespace: str, account: str, *, policy: str = "", managed: tuple[str, ...] = ()
+        self,
+        name: str,
+        namespace: str,
+        account: str,
+        *,
+        policies: Mapping[str, str] = EMPTY,
+        managed: tuple[str, ...] = (),
     ) -> Role:
-        cluster, identity = self.config.cluster.name, self.config.identity
+        identity = self.config.identity
         args: RoleArgs = {
-            "role_name": f"{name}-{cluster}"[:64],
+            "role_name": bounded(f"{name}-{self.config.cluster.name}"),
             "trust_policy": self.trust(namespace, account),
             "path": identity.path,
             "permissions_boundary_arn": identity.permissions_boundary_arn,
             "managed_policy_arns": managed,
-            "policies": {f"{name}-{cluster}": policy} if policy else {},
+            "policies": policies,
         }
         return Role(f"{name}-identity", args)

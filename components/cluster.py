@@ -6,6 +6,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 import pulumi_aws as aws
 
+from components.documents.names import bounded
 from components.documents.policy import compact, service_trust
 from components.role import Role
 
@@ -61,7 +62,7 @@ class NewCluster(pulumi.ComponentResource):
         role = Role(
             f"{name}-control-plane",
             {
-                "role_name": f"{args['cluster_name']}-control-plane"[:64],
+                "role_name": bounded(f"{args['cluster_name']}-control-plane"),
                 "trust_policy": compact(service_trust("eks.amazonaws.com")),
                 "path": args.get("path", "/"),
                 "permissions_boundary_arn": args.get("permissions_boundary_arn", ""),

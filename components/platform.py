@@ -150,7 +150,9 @@ class Platform:
                 "role_name": self.config.node_role_name,
                 "instance_profile_name": self.config.instance_profile_name,
                 "trust_policy": compact(service_trust(f"ec2.{account.dns_suffix}")),
-                "policy_arns": node_policy_arns(account, identity.node_policy_arns),
+                "policy_arns": node_policy_arns(
+                    account, identity.node_policy_arns, cni=self.config.addons.vpc_cni is None
+                ),
                 "path": identity.path,
                 "permissions_boundary_arn": identity.permissions_boundary_arn,
             },
@@ -171,19 +173,22 @@ class Platform:
     def _controller_role(self, cluster: Cluster, nodes: NodeIdentity, queue: InterruptionQueue | None) -> Role:
         identity, account, name = self.config.identity, self.there.account, self.config.cluster.name
 
-        def grants(node_role_arn: str) -> controller_policy.ControllerGrants:
+        def grants(node_role_arn: str, vpc_id: str) -> controller_policy.ControllerGrants:
             return controller_policy.ControllerGrants(
                 account=account,
                 cluster=name,
                 node_role_arn=node_role_arn,
+                vpc_id=vpc_id,
                 queue_arn=account.arn("sqs", self.config.queue_name) if queue else "",
                 queue_key_arn=self.config.interruption.kms_key_arn,
                 terminate_scope=identity.terminate_scope,
                 terminate_name_pattern=identity.terminate_name_pattern,
             )
 
-        launch = nodes.role_arn.apply(lambda arn: compact(controller_policy.launch_policy(grants(arn))))
-        read = compact(controller_policy.read_policy(grants("")))
+        launch = pulumi.Output.all(nodes.role_arn, cluster.vpc_id).apply(
+            lambda given: compact(controller_policy.launch_policy(grants(given[0], given[1])))
+        )
+        read = compact(controller_policy.read_policy(grants("", "")))
         return Role(
             "controller-identity",
             {

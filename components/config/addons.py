@@ -59,7 +59,9 @@ class OverprovisioningConfig:
 class AddonsConfig:
     """What runs in the cluster besides the controller."""
 
-    vpc_cni: AddonConfig | None = key("Amazon VPC CNI.", default=None)
+    vpc_cni: AddonConfig | None = key(
+        "Amazon VPC CNI, with an IAM role of its own; without it the nodes' role has the CNI's policy.", default=None
+    )
     kube_proxy: AddonConfig | None = key("kube-proxy.", default=None)
     core_dns: AddonConfig | None = key("CoreDNS; on Fargate where fargate is enabled.", default=None)
     ebs_csi: EbsCsiConfig | None = key("EBS CSI driver.", default=None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from components.config.schema import StackConfig
+from components.documents.names import MAX_NAME
 from controller.core.api.strict import Report
 
-MAX_ROLE_NAME = 64
-"""IAM and STS quotas: role names; instance profile names and policy names have 128."""
 MAX_PROFILE_NAME = 128
+"""IAM and STS quotas: instance profile names and policy names."""
 MAX_SELECTORS = 5
 """EKS quota: selectors of a Fargate profile."""
 
@@ -20,11 +20,23 @@ def check(config: StackConfig, report: Report) -> None:
         rule(config, report)
 
 
+def warnings(config: StackConfig) -> list[str]:
+    """What is allowed, and reaches further than most people want."""
+    scope, pattern = config.identity.terminate_scope, config.identity.terminate_name_pattern
+    reach = {
+        "any": "every instance of the account in the region",
+        "name": f"every instance of the account in the region whose Name matches {pattern!r}, whoever made it",
+    }
+    if scope not in reach:
+        return []
+    return [f"identity.terminateScope: {scope!r} lets the controller's role terminate {reach[scope]}; use `owned`"]
+
+
 def _names(config: StackConfig, report: Report) -> None:
     names = {
-        "identity.nodeRoleName": (config.node_role_name, MAX_ROLE_NAME),
-        "identity.controllerRoleName": (config.controller_role_name, MAX_ROLE_NAME),
-        "fargate.podExecutionRoleName": (config.pod_execution_role_name, MAX_ROLE_NAME),
+        "identity.nodeRoleName": (config.node_role_name, MAX_NAME),
+        "identity.controllerRoleName": (config.controller_role_name, MAX_NAME),
+        "fargate.podExecutionRoleName": (config.pod_execution_role_name, MAX_NAME),
         "identity.instanceProfileName": (config.instance_profile_name, MAX_PROFILE_NAME),
     }
     for path, (name, limit) in names.items():

@@ -58,8 +58,6 @@ _LB_CHANGES = (
 )
 _LB_LISTENERS = (
     "elasticloadbalancing:AddListenerCertificates",
-    "elasticloadbalancing:CreateListener",
-    "elasticloadbalancing:CreateRule",
     "elasticloadbalancing:DeleteListener",
     "elasticloadbalancing:DeleteRule",
     "elasticloadbalancing:ModifyListener",
@@ -75,7 +73,6 @@ def load_balancer_policy(account: Account, cluster: str) -> Policy:
     Where we differ: what it changes or deletes must carry this cluster's tag, not merely any cluster's.
     """
     balancers = [account.arn("elasticloadbalancing", f"{kind}/*") for kind in ("loadbalancer", "targetgroup")]
-    listeners = [account.arn("elasticloadbalancing", f"{kind}/*") for kind in ("listener", "listener-rule")]
     group, vpc = account.arn("ec2", "security-group/*"), account.arn("ec2", "vpc/*")
     mine = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster}}
     made = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": cluster}}
@@ -119,9 +116,39 @@ def load_balancer_policy(account: Account, cluster: str) -> Policy:
             },
         ),
         allow("TagOwn", ["elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"], balancers, mine),
-        allow("TagListeners", ["elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"], listeners),
         allow("ChangeOwn", _LB_CHANGES, balancers, mine),
-        allow("Listen", _LB_LISTENERS, [*balancers, *listeners]),
+    )
+
+
+def load_balancer_listener_policy(account: Account, cluster: str) -> Policy:
+    """For the AWS Load Balancer Controller: listeners and rules. One policy with the rest would exceed IAM's size.
+
+    Where we differ: the balancer of a new listener and the listener of a new rule carry this cluster's tag, and so does
+    what is changed or deleted. The controller tags both kinds (its feature gate ListenerRulesTagging).
+    """
+    balancers = [account.arn("elasticloadbalancing", "loadbalancer/*")]
+    listeners = [account.arn("elasticloadbalancing", f"{kind}/*") for kind in ("listener", "listener-rule")]
+    own, tagged = {f"aws:ResourceTag/{CLUSTER_TAG}": cluster}, {f"aws:RequestTag/{CLUSTER_TAG}": cluster}
+    return policy(
+        allow("ListenOnOwn", ["elasticloadbalancing:CreateListener"], balancers, {"StringEquals": {**own, **tagged}}),
+        allow("AddRulesToOwn", ["elasticloadbalancing:CreateRule"], listeners, {"StringEquals": {**own, **tagged}}),
+        allow(
+            "TagNewListeners",
+            ["elasticloadbalancing:AddTags"],
+            listeners,
+            {
+                "StringEquals": {
+                    **tagged,
+                    "elasticloadbalancing:CreateAction": ["CreateListener", "CreateRule"],
+                }
+            },
+        ),
+        allow(
+            "ChangeOwnListeners",
+            [*_LB_LISTENERS, "elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"],
+            listeners,
+            {"StringEquals": own},
+        ),
     )
 
 

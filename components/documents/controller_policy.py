@@ -2,7 +2,8 @@
 
 Keyed on the ownership tags that the controller writes on all that it launches. Source: Karpenter's scoped policies
 from v0.29 on, with v1alpha5's tag names. Where we differ: instances and templates of other clusters of the account are
-out of reach, templates that are not ours cannot be launched from unless they carry the discovery tag, the queue is one.
+out of reach, templates that are not ours cannot be launched from unless they carry the discovery tag, subnets and
+groups are those of the cluster's VPC, the queue is one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ REGIONAL_READS = (
 )
 """EC2's read actions have no resource types: IAM accepts only `*` for them."""
 LAUNCHES = ("ec2:CreateFleet", "ec2:RunInstances")
-TAGGED_AT_LAUNCH = ("fleet", "instance", "network-interface", "volume")
+TAGGED_AT_LAUNCH = ("fleet", "instance", "volume")
+"""What CreateFleet's own tags go to; network interfaces get theirs from the launch template, which may be a user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class ControllerGrants:
     account: Account
     cluster: str
     node_role_arn: str
+    vpc_id: str
     queue_arn: str = ""
     queue_key_arn: str = ""
     terminate_scope: str = "owned"
@@ -54,8 +57,13 @@ def launch_policy(grants: ControllerGrants) -> Policy:
     templates = [account.arn("ec2", "launch-template/*")]
     tagging = {**ours, "StringEquals": {**ours["StringEquals"], "ec2:CreateAction": ["CreateFleet", "RunInstances"]}}
     template_tagging = {**ours, "StringEquals": {**ours["StringEquals"], "ec2:CreateAction": "CreateLaunchTemplate"}}
+    vpc = account.arn("ec2", f"vpc/{grants.vpc_id}")
+    interfaces = [account.arn("ec2", "network-interface/*")]
     return policy(
         allow("LaunchFromSharedInputs", LAUNCHES, _inputs(account)),
+        allow("LaunchInVpc", LAUNCHES, _network(account), {"ArnEquals": {"ec2:Vpc": vpc}}),
+        # An interface that the launch makes is in one of these subnets anyway; IAM does not say that it knows its VPC.
+        allow("LaunchWithInterfaces", LAUNCHES, interfaces, {"ArnEqualsIfExists": {"ec2:Vpc": vpc}}),
         allow("LaunchFromOwnTemplates", LAUNCHES, templates, owned),
         allow(
             "LaunchFromDiscoverableTemplates",
@@ -66,6 +74,12 @@ def launch_policy(grants: ControllerGrants) -> Policy:
         allow("LaunchOnlyTagged", LAUNCHES, created, ours),
         allow("CreateOnlyTaggedTemplates", ["ec2:CreateLaunchTemplate"], templates, ours),
         allow("TagAtLaunch", ["ec2:CreateTags"], created, tagging),
+        allow(
+            "TagInterfacesAtLaunch",
+            ["ec2:CreateTags"],
+            interfaces,
+            {"StringEquals": {"ec2:CreateAction": ["CreateFleet", "RunInstances"]}},
+        ),
         allow("TagTemplates", ["ec2:CreateTags"], templates, template_tagging),
         allow("DeleteOwnTemplates", ["ec2:DeleteLaunchTemplate"], templates, owned),
         _termination(grants),
@@ -107,11 +121,14 @@ def _owned(cluster: str, where: str) -> dict[str, dict[str, Any]]:
 
 def _inputs(account: Account) -> list[str]:
     """What a launch uses but does not make. Spot requests are here because CreateFleet leaves them untagged."""
-    shared = ["capacity-reservation/*", "placement-group/*", "security-group/*", "spot-instances-request/*", "subnet/*"]
+    shared = ["capacity-reservation/*", "key-pair/*", "placement-group/*", "snapshot/*", "spot-instances-request/*"]
     public = ["image/*", "snapshot/*"]
-    return [account.arn("ec2", each) for each in [*shared, "snapshot/*"]] + [
-        account.public_arn("ec2", each) for each in public
-    ]
+    return [account.arn("ec2", each) for each in shared] + [account.public_arn("ec2", each) for each in public]
+
+
+def _network(account: Account) -> list[str]:
+    """Inputs whose VPC IAM knows (service authorization reference, EC2: condition key ec2:Vpc)."""
+    return [account.arn("ec2", f"{kind}/*") for kind in ("security-group", "subnet")]
 
 
 def _termination(grants: ControllerGrants) -> Statement:

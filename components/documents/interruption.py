@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from components.documents.names import bounded
 from components.documents.policy import Policy, policy
 
 RETENTION_SECONDS = 300
@@ -32,8 +33,8 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def rule_name(kind: str, cluster: str) -> str:
-    """At most 64 characters, EventBridge's limit; a long cluster name is cut."""
-    return f"Karpenter{kind}-{cluster}"[:64].rstrip("-_")
+    """The rule's name, within EventBridge's limit."""
+    return bounded(f"Karpenter{kind}-{cluster}")
 
 
 def queue_policy(queue_arn: str, rule_arns: Sequence[str]) -> Policy:

@@ -21,9 +21,14 @@ USERNAME = "system:node:{{EC2PrivateDNSName}}"
 """aws-iam-authenticator replaces the braces by the node's name."""
 
 
-def node_policy_arns(account: Account, extra: tuple[str, ...]) -> tuple[str, ...]:
-    """Every policy of the node role."""
-    return (*(account.managed_policy_arn(name) for name in POLICIES), *extra)
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+"""Attach, detach and address network interfaces: the node's, unless the VPC CNI has a role of its own."""
+
+
+def node_policy_arns(account: Account, extra: tuple[str, ...], *, cni: bool = True) -> tuple[str, ...]:
+    """Every policy of the node role. `cni`: the VPC CNI acts as the node."""
+    needed = (name for name in POLICIES if cni or name != CNI_POLICY)
+    return (*(account.managed_policy_arn(name) for name in needed), *extra)
 
 
 def with_node_role(map_roles: str, role_arn: str) -> str:

@@ -38,11 +38,14 @@ def _applies(statement: Mapping[str, Any], request: Request) -> bool:
 
 
 def _holds(operator: str, keys: Mapping[str, Any], context: Context) -> bool:
+    operator, optional = operator.removesuffix("IfExists"), operator.endswith("IfExists")
     compare = {"StringEquals": str.__eq__, "ArnEquals": _like, "ArnLike": _like, "StringLike": _like, "Bool": _same}
     test = compare[operator]
     lowered = {name.lower(): value for name, value in context.items()}
     for name, wanted in keys.items():
         have = lowered.get(name.lower())
+        if have is None and optional:
+            continue
         if have is None or not any(test(pattern, value) for pattern in _list(wanted) for value in _list(have)):
             return False
     return True

@@ -87,7 +87,8 @@ def aws_actions() -> frozenset[str]:
             assert isinstance(call.args[0], ast.Constant)
             method = str(call.args[0].value)
         if method in operations:
-            actions.add(f"{service}:{operations[method]}")
+            # IAM knows no batches: they need the action of one.
+            actions.add(f"{service}:{operations[method].removesuffix('Batch')}")
     return frozenset(actions)
 
 

@@ -16,7 +16,7 @@ from components.config.keys import key_fields
 from components.config.settings import BudgetConfig, LaunchLimitsConfig, PriceRuleConfig, SettingsConfig
 from components.documents import addons, controller, fargate, interruption, webhook
 from components.documents.account import Account
-from components.documents.addon_policies import external_dns_policy, load_balancer_policy
+from components.documents.addon_policies import external_dns_policy, load_balancer_listener_policy, load_balancer_policy
 from components.documents.nodes import USERNAME, with_node_role
 from components.documents.policy import MAX_CHARACTERS, compact, fargate_trust, service_account_trust
 from components.documents.settings import settings_data
@@ -313,8 +313,9 @@ def test_rules_send_what_the_controller_acts_on_and_no_more() -> None:
     assert change == ["stopping", "stopped", "shutting-down", "terminated"]
     health = interruption.RULES["ScheduledChange"]["detail"]
     assert health == {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]}
-    names = {interruption.rule_name(kind, "c" * 100) for kind in interruption.RULES}
-    assert len(names) == len(interruption.RULES), "cut names must differ"
+    long = [f"{'c' * 60}-{end}" for end in ("blue", "green")]
+    names = {interruption.rule_name(kind, cluster) for kind in interruption.RULES for cluster in long}
+    assert len(names) == 2 * len(interruption.RULES), "of clusters with a long common beginning as well"
     assert max(map(len, names)) <= 64
 
 
@@ -331,16 +332,47 @@ def test_the_log_router_stays_within_fargates_limit_and_writes_where_it_may() ->
 
 def test_the_load_balancer_controller_changes_only_its_own_clusters() -> None:
     document = load_balancer_policy(ACCOUNT, "myeks")
-    assert (
-        len(compact(load_balancer_policy(Account("aws-us-gov", "1" * 12, "us-gov-west-1"), "c" * 100)))
-        <= MAX_CHARACTERS
-    )
+    for make in (load_balancer_policy, load_balancer_listener_policy):
+        longest = make(Account("aws-us-gov", "1" * 12, "us-gov-west-1"), "c" * 100)
+        assert len(compact(longest)) <= MAX_CHARACTERS
     balancer = ACCOUNT.arn("elasticloadbalancing", "loadbalancer/app/a/1")
     for cluster, may in (("myeks", True), ("other", False)):
         tag = {"aws:ResourceTag/elbv2.k8s.aws/cluster": cluster}
         assert allowed([document], Request("elasticloadbalancing:DeleteLoadBalancer", balancer, tag)) is may
     assert not allowed([document], Request("elasticloadbalancing:CreateLoadBalancer", balancer))
     assert not allowed([document], Request("ec2:DeleteSecurityGroup", ACCOUNT.arn("ec2", "security-group/sg-1")))
+
+
+@pytest.mark.parametrize("verb", ["DeleteListener", "ModifyListener", "DeleteRule", "ModifyRule", "RemoveTags"])
+def test_listeners_and_rules_of_another_cluster_are_out_of_reach(verb: str) -> None:
+    document, action = load_balancer_listener_policy(ACCOUNT, "myeks"), f"elasticloadbalancing:{verb}"
+    for kind in ("listener/app/a/1/2", "listener-rule/net/a/1/2/3"):
+        resource = ACCOUNT.arn("elasticloadbalancing", kind)
+        for cluster, may in (("myeks", True), ("other", False)):
+            context = {"aws:ResourceTag/elbv2.k8s.aws/cluster": cluster}
+            assert allowed([document], Request(action, resource, context)) is may
+        assert not allowed([document], Request(action, resource))
+
+
+@pytest.mark.parametrize(
+    ("verb", "on"), [("CreateListener", "loadbalancer/app/a/1"), ("CreateRule", "listener/app/a/1/2")]
+)
+def test_new_listeners_and_rules_are_tagged_and_stand_on_the_clusters_own(verb: str, on: str) -> None:
+    document, key = load_balancer_listener_policy(ACCOUNT, "myeks"), "elbv2.k8s.aws/cluster"
+    own, tagged = {f"aws:ResourceTag/{key}": "myeks"}, {f"aws:RequestTag/{key}": "myeks"}
+    resource = ACCOUNT.arn("elasticloadbalancing", on)
+    action = f"elasticloadbalancing:{verb}"
+    assert allowed([document], Request(action, resource, {**own, **tagged}))
+    assert not allowed([document], Request(action, resource, own))
+    assert not allowed([document], Request(action, resource, {**tagged, f"aws:ResourceTag/{key}": "other"}))
+    listener, create = (
+        ACCOUNT.arn("elasticloadbalancing", "listener/app/a/1/2"),
+        {"elasticloadbalancing:CreateAction": verb},
+    )
+    assert allowed([document], Request("elasticloadbalancing:AddTags", listener, {**tagged, **create}))
+    assert not allowed([document], Request("elasticloadbalancing:AddTags", listener, tagged)), (
+        "another's could be claimed"
+    )
 
 
 def test_external_dns_changes_one_zone() -> None:

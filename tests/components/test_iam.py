@@ -20,13 +20,14 @@ ACCOUNT = Account("aws", "111122223333", "ap-northeast-2")
 CLUSTER = "myeks"
 NODE_ROLE = ACCOUNT.iam_arn("role/KarpenterNodeRole-myeks")
 QUEUE = ACCOUNT.arn("sqs", CLUSTER)
+VPC = "vpc-0123456789abcdef0"
 INSTANCE = ACCOUNT.arn("ec2", "instance/i-0123456789abcdef0")
 TEMPLATE = ACCOUNT.arn("ec2", "launch-template/lt-0123456789abcdef0")
 REGION = {"aws:RequestedRegion": "ap-northeast-2"}
 
 
 def grants(**changes: Any) -> ControllerGrants:
-    return replace(ControllerGrants(ACCOUNT, CLUSTER, NODE_ROLE, QUEUE), **changes)
+    return replace(ControllerGrants(ACCOUNT, CLUSTER, NODE_ROLE, VPC, QUEUE), **changes)
 
 
 def may(action: str, resource: str = "*", context: dict[str, str] | None = None, **changes: Any) -> bool:
@@ -71,7 +72,7 @@ def test_no_action_is_allowed_that_the_code_does_not_need() -> None:
     assert not any("*" in action for action in granted)
 
 
-@pytest.mark.parametrize("kind", ["fleet", "instance", "network-interface", "volume"])
+@pytest.mark.parametrize("kind", ["fleet", "instance", "volume"])
 def test_what_is_created_must_be_tagged_as_this_clusters(kind: str) -> None:
     resource = ACCOUNT.arn("ec2", f"{kind}/*")
     for action in ("ec2:CreateFleet", "ec2:RunInstances"):
@@ -96,13 +97,32 @@ def test_the_tags_that_the_controller_writes_are_the_ones_that_the_policy_asks_f
     "resource",
     [
         "arn:aws:ec2:ap-northeast-2::image/ami-0123456789abcdef0",
-        ACCOUNT.arn("ec2", "subnet/subnet-0123456789abcdef0"),
-        ACCOUNT.arn("ec2", "security-group/sg-0123456789abcdef0"),
+        ACCOUNT.arn("ec2", "key-pair/admin"),
         ACCOUNT.arn("ec2", "spot-instances-request/*"),
     ],
 )
 def test_inputs_of_a_launch_need_no_tag(resource: str) -> None:
     assert may("ec2:RunInstances", resource)
+
+
+@pytest.mark.parametrize("kind", ["subnet/subnet-0123456789abcdef0", "security-group/sg-0123456789abcdef0"])
+def test_subnets_and_groups_of_a_launch_are_those_of_the_clusters_vpc(kind: str) -> None:
+    resource = ACCOUNT.arn("ec2", kind)
+    for action in ("ec2:CreateFleet", "ec2:RunInstances"):
+        assert may(action, resource, {"ec2:Vpc": ACCOUNT.arn("ec2", f"vpc/{VPC}")})
+        assert not may(action, resource, {"ec2:Vpc": ACCOUNT.arn("ec2", "vpc/vpc-0fedcba9876543210")})
+        assert not may(action, resource)
+
+
+def test_a_users_launch_template_may_name_a_key_pair_and_tag_network_interfaces_as_it_likes() -> None:
+    interface, elsewhere = ACCOUNT.arn("ec2", "network-interface/*"), {"ec2:Vpc": ACCOUNT.arn("ec2", "vpc/vpc-0")}
+    team = {"aws:RequestTag/team": "data"}
+    for context in ({}, team, {"ec2:Vpc": ACCOUNT.arn("ec2", f"vpc/{VPC}")}):
+        assert may("ec2:RunInstances", interface, context)
+    assert may("ec2:CreateTags", interface, {**team, "ec2:CreateAction": "RunInstances"})
+    assert not may("ec2:CreateTags", interface, team), "interfaces that are there already"
+    assert not may("ec2:RunInstances", interface, elsewhere)
+    assert not may("ec2:RunInstances", ACCOUNT.arn("ec2", "instance/*"), team), "the instance is still ours by its tags"
 
 
 def test_only_own_and_discoverable_templates_are_launched_from() -> None:

@@ -86,7 +86,7 @@ def test_provisioners_come_last_and_so_go_first(name: str) -> None:
     access = {"node-access-entry"} if run.of_type("aws:eks/accessEntry:AccessEntry") else set()
     needed = access | {
         "controller-deployment", "definitions-provisioners", "definitions-awsnodetemplates",
-        "nodes-instance-profile", "nodes-AmazonEKS_CNI_Policy", "interruption-queue", "controller-settings",
+        "nodes-instance-profile", "nodes-AmazonEKSWorkerNodePolicy", "interruption-queue", "controller-settings",
         "controller-identity-role", "fargate-karpenter", "sweep-leftovers",
     }  # fmt: skip
     provisioners = run.of_type("kubernetes:karpenter.sh/v1alpha5:Provisioner")
@@ -298,3 +298,47 @@ def test_the_governments_partition_reaches_every_arn() -> None:
         assert not str(each.inputs["policyArn"]).startswith("arn:aws:iam::aws:"), each.name
     document = json.loads(run.one("controller-identity-role").inputs["assumeRolePolicy"])
     assert document["Statement"][0]["Principal"]["Federated"].startswith("arn:aws-us-gov:iam::")
+
+
+def test_roles_of_clusters_with_a_long_common_beginning_have_names_of_their_own() -> None:
+    def roles(name: str) -> set[str]:
+        identity = {each: f"{each}-{name[-5:]}" for each in ("nodeRoleName", "controllerRoleName")}
+        profile = {"podExecutionRoleName": f"fargate-{name[-5:]}"}
+        cluster = {**new_cluster(*PRIVATE), "name": name}
+        keys = config(cluster=cluster, identity=identity, fargate=profile, addons={"ebsCsi": {}})
+        return {each.inputs["name"] for each in run_stack("test", keys).of_type("aws:iam/role:Role")}
+
+    blue, green = roles("c" * 60 + "-blue1"), roles("c" * 60 + "-green")
+    assert len(blue) == len(green) == 5
+    assert not blue & green
+    assert all(len(name) <= 64 for name in blue | green)
+
+
+def test_a_wide_scope_of_termination_is_said_at_preview(caplog: pytest.LogCaptureFixture) -> None:
+    def warned(**identity: str) -> list[str]:
+        caplog.clear()
+        run_stack("test", config(identity=identity), preview=True)
+        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+    (any_,) = warned(terminateScope="any")
+    assert any_.startswith("identity.terminateScope: 'any' lets the controller's role terminate every instance")
+    (by_name,) = warned(terminateScope="name", terminateNamePattern="*web*")
+    assert "whose Name matches '*web*', whoever made it; use `owned`" in by_name
+    assert warned(terminateScope="owned") == warned() == []
+
+
+def test_the_vpc_cni_has_a_role_of_its_own_and_the_nodes_lose_its_policy() -> None:
+    def policies(run: Run, role: str) -> set[str]:
+        attached = run.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+        return {each.inputs["policyArn"].rsplit("/")[-1] for each in attached if each.inputs["role"] == role}
+
+    own = run_stack("test", config(addons={"vpcCni": {}}))
+    assert "AmazonEKS_CNI_Policy" not in policies(own, "KarpenterNodeRole-myeks")
+    assert policies(own, "vpc-cni-myeks") == {"AmazonEKS_CNI_Policy"}
+    addon = own.one("vpc-cni-addon")
+    assert addon.inputs["serviceAccountRoleArn"].endswith("/vpc-cni-myeks")
+    trust = json.loads(own.one("vpc-cni-identity-role").inputs["assumeRolePolicy"])
+    (subject,) = {v for k, v in trust["Statement"][0]["Condition"]["StringEquals"].items() if k.endswith(":sub")}
+    assert subject == "system:serviceaccount:kube-system:aws-node"
+    without = run_stack("test", config())
+    assert "AmazonEKS_CNI_Policy" in policies(without, "KarpenterNodeRole-myeks"), "aws-node acts as the node there"
