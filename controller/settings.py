@@ -62,6 +62,8 @@ class Settings:
     disruption_budgets: tuple[Budget, ...] = _setting("disruptionBudgets", parse_budgets)
     termination_grace_period_seconds: float | None = _setting("terminationGracePeriod")
     surge_single_replicas: bool = _setting("surgeSingleReplicas")
+    node_repair: bool = _setting("nodeRepair")
+    node_repair_after_seconds: float = _setting("nodeRepairAfter")
     initialization_deadline_seconds: float = _setting("initializationDeadline")
     price_rules: tuple[PriceRule, ...] = _setting("aws.priceRules", parse_price_rules)
     launch_limits: LaunchLimits | None = _setting("launchLimits", parse_launch_limits)  # noqa: RUF009

@@ -100,6 +100,8 @@ def test_every_key_is_read() -> None:
         "disruptionBudgets": '[{"nodes": "5%", "reasons": ["drifted"]}]',
         "terminationGracePeriod": "2h",
         "surgeSingleReplicas": "true",
+        "nodeRepair": "false",
+        "nodeRepairAfter": "45m",
         "initializationDeadline": "20m",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
         "launchLimits": '{"pricePerHour": 50}',
@@ -132,6 +134,8 @@ def test_every_key_is_read() -> None:
         disruption_budgets=(Budget(None, 0.05, frozenset({"drifted"})),),
         termination_grace_period_seconds=7200.0,
         surge_single_replicas=True,
+        node_repair=False,
+        node_repair_after_seconds=2700.0,
         initialization_deadline_seconds=1200.0,
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )

@@ -106,6 +106,8 @@ class SettingsConfig:
     disruption_budgets: tuple[BudgetConfig, ...] = setting("disruptionBudgets")
     termination_grace_period: str | None = setting("terminationGracePeriod")
     surge_single_replicas: bool = setting("surgeSingleReplicas")
+    node_repair: bool = setting("nodeRepair")
+    node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")
     price_rules: tuple[PriceRuleConfig, ...] = setting("aws.priceRules")
     launch_limits: LaunchLimitsConfig | None = setting("launchLimits")

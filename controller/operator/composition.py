@@ -17,6 +17,7 @@ from controller.core.deprovisioning.drift import Drift
 from controller.core.deprovisioning.emptiness import Emptiness
 from controller.core.deprovisioning.expiration import Expiration
 from controller.core.deprovisioning.method import Method
+from controller.core.deprovisioning.repair import Repair, RepairPolicy
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
@@ -37,6 +38,7 @@ from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
 )
 from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
 from controller.reconcilers.deprovisioning.executor import CommandExecutor, CommandTimes
+from controller.reconcilers.deprovisioning.repair_reconciler import RepairReconciler
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
@@ -104,6 +106,14 @@ class Runs(Enum):
     PODS_WAIT = "on the leader, woken ten times as soon as the others: pods wait for it"
 
 
+def _repair_policy(settings: Settings) -> RepairPolicy:
+    return RepairPolicy(
+        initialization_seconds=settings.initialization_deadline_seconds,
+        sick_nodes=settings.node_repair,
+        not_ready_seconds=settings.node_repair_after_seconds,
+    )
+
+
 class Operator:
     """The cluster state and the loops of one process."""
 
@@ -147,13 +157,15 @@ class Operator:
         """Every loop, what it needs beside the context, and when it runs."""
         context, times = self._context, self._times
         emptiness, methods = Emptiness(), self._methods(settings)
-        executor = CommandExecutor(context, (*methods, emptiness), times.commands)
+        repair = Repair(_repair_policy(settings))
+        executor = CommandExecutor(context, (*methods, emptiness, repair), times.commands)
         yield RefreshReconciler(context), Runs.STANDBY
         yield ProvisioningReconciler(context), Runs.PODS_WAIT
         yield RegistrationReconciler(context), Runs.PODS_WAIT
         yield TerminationReconciler(context, times.termination), Runs.PODS_WAIT
         yield DeprovisioningReconciler(context, methods, executor, times.deprovisioning), Runs.LEADING
         yield EmptinessReconciler(context, emptiness, executor), Runs.LEADING
+        yield RepairReconciler(context, repair, executor), Runs.LEADING
         yield self._garbage, Runs.LEADING
         yield ConsistencyReconciler(context), Runs.LEADING
         yield DiskPressureReconciler(context), Runs.LEADING

@@ -257,6 +257,17 @@ PLAN_AUDIT_VIOLATIONS = _counter(
     "audit-failed where the audit itself failed.",
     *("method", "result"),
 )
+UNHEALTHY_NODES = _gauge(
+    "nodeless_unhealthy_nodes",
+    "Initialized nodes with a failing condition: Ready, or one of the node monitoring agent.",
+    *("provisioner", "condition"),
+)
+REPAIR_BLOCKED = _gauge(
+    "nodeless_node_repair_blocked",
+    "1 while unhealthy nodes of a Provisioner are not replaced, since over 20 % of its nodes or of the cluster's are "
+    "unhealthy at once.",
+    "provisioner",
+)
 HEADROOM_UNITS = _gauge(
     "nodeless_headroom_units",
     "Units of headroom of a Provisioner. state: wanted, or kept on existing nodes.",

@@ -56,6 +56,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         alternative_price_tolerance=0.5, spot_offerings=3, spot_pool_share=0.25, weight_premium=0.0,
         preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True, initialization_deadline="20m",
+        node_repair=False, node_repair_after="45m",
     )  # fmt: skip
     keys = {each.attribute: each.default for each in key_fields(SettingsConfig)}
     left_alone = {name for name, default in keys.items() if getattr(given, name) == default}
@@ -63,8 +64,10 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
     read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
     for name in keys:
         want = getattr(given, name)
-        seconds = {"20s": 20.0, "2s": 2.0, "2h": 7200.0, "20m": 1200.0}
-        field = f"{name}_seconds" if name.startswith(("batch", "termination", "initialization")) else name
+        seconds = {"20s": 20.0, "2s": 2.0, "2h": 7200.0, "20m": 1200.0, "45m": 2700.0}
+        field = (
+            f"{name}_seconds" if name.startswith(("batch", "termination", "initialization", "node_repair_")) else name
+        )
         assert getattr(read, field) == seconds.get(str(want), want)
     assert (read.cluster_name, read.default_instance_profile, read.interruption_queue_name) == (
         "myeks",

@@ -1,6 +1,7 @@
 """The gate that every voluntary removal passes, whichever method asks for it.
 
 Karpenter v0.27 lets emptiness bypass it, later versions let expiration bypass disruption budgets; here none does.
+Repair is not voluntary: it passes `repair_refusal` alone.
 
 Disruption budgets are the pool's own, else those of the setting `disruptionBudgets`. The strictest budget that is
 active and names the reason decides. If none names it, 10 % is allowed, as in later Karpenter versions; empty nodes have
@@ -74,15 +75,25 @@ class Gate:
     def refusal(self, candidate: Candidate, *, own_command: bool = False) -> Refusal | None:
         """Why the node must not be removed by any method. `own_command`: the command on record for it asks."""
         node = candidate.node
-        if node.leaving:
-            return Refusal("leaving", "the node is leaving")
-        if node.name in self._engaged and not own_command:
-            return Refusal("engaged", "a command on record removes it or has launched it")
+        if (taken := self._taken(node, own_command)) is not None:
+            return taken
         if not node.initialized:
             return Refusal("starting", "the node is not initialized")
         if node.nominated_until > self.now:
             return Refusal("nominated", "pods are expected on the node")
         return self._pods_refuse(candidate.pods)
+
+    def repair_refusal(self, candidate: Candidate) -> Refusal | None:
+        """Why a broken node must not be removed. Its pods are asked where it is Ready: otherwise they serve nobody."""
+        node = candidate.node
+        return self._taken(node) or (self._pods_refuse(candidate.pods) if node.node.ready else None)
+
+    def _taken(self, node: StateNode, own_command: bool = False) -> Refusal | None:
+        if node.leaving:
+            return Refusal("leaving", "the node is leaving")
+        if node.name in self._engaged and not own_command:
+            return Refusal("engaged", "a command on record removes it or has launched it")
+        return None
 
     def _pods_refuse(self, pods: Iterable[Pod]) -> Refusal | None:
         for pod in pods:

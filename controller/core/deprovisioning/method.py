@@ -1,8 +1,8 @@
 """The interface of every method of removal: what it decides on, and what it proposes.
 
-Expiration, drift, emptiness and consolidation implement `Method`. A method decides and never acts: what it proposes
-has passed the gate (gate.py), and the one executor (controller.reconcilers.deprovisioning.executor) carries it out.
-A method may keep its progress from one pass to the next; what must survive the process is kept on the nodes.
+Repair, expiration, drift, emptiness and consolidation implement `Method`. A method decides and never acts: what it
+proposes has passed the gate (gate.py), and the one executor (controller.reconcilers.deprovisioning.executor) carries it
+out. A method may keep its progress from one pass to the next; what must survive the process is kept on the nodes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Proposal:
 
 
 class Method(Protocol):
-    """A reason to remove nodes voluntarily."""
+    """A reason to remove nodes."""
 
     @property
     def name(self) -> str:

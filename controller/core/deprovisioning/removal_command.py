@@ -14,12 +14,14 @@ EXPIRATION: Final = "expiration"
 DRIFT: Final = "drift"
 EMPTINESS: Final = "emptiness"
 CONSOLIDATION: Final = "consolidation"
+REPAIR: Final = "repair"
 """Names of the methods, as in annotations of nodes, metrics and the decision ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`method`: name of the method that decided it; `reason`: one of disruption.REASONS; `because`: it in words."""
+    """`method`: name of the method that decided it; `reason`: one of disruption.REASONS, or `unhealthy`, which no
+    disruption budget limits; `because`: it in words."""
 
     method: str
     reason: str

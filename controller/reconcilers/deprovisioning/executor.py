@@ -28,6 +28,7 @@ import structlog
 
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.cloud import Catalog
 from controller.core.deprovisioning.backoff import held_back, next_failure, stale, workload
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import Gate
@@ -149,17 +150,18 @@ class CommandExecutor:
         options, index = self._settings.current.solve_options(), SnapshotIndex(snapshot, catalogs.tables)
         return Simulator(snapshot, catalogs.types, going, FrozenMap(catalogs.problems), options, index)
 
-    def delete_at_once(self, command: Command) -> bool:
+    def delete_at_once(self, command: Command, catalog: Catalog = EMPTY) -> bool:
         """Delete the one node of a command without replacements, if its method still proposes it. Thread-safe.
 
-        Return False when it does not, or the node is gone. Raises KubeError; the node is then unchanged.
+        `catalog` is what the method decided with. Return False when it does not, or the node is gone. Raises KubeError;
+        the node is then unchanged.
         """
         (candidate,) = command.candidates
         method = self._methods[command.method]
 
         def still_wanted(_seen: StateNode, present: Snapshot) -> bool:
             now = self._clock.now()
-            fresh = candidates(present, EMPTY, now, [present.nodes[candidate.name]])
+            fresh = candidates(present, catalog, now, [present.nodes[candidate.name]])
             return any(method.wanted(each, present, now) for each in fresh)
 
         return self._nodes.delete_unrecorded(candidate.node, command, still_wanted)

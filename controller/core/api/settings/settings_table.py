@@ -106,6 +106,12 @@ _ROWS: Final = (
             doc="Before the controller removes a node of its own accord, the only pod of a Deployment on it starts "
                 "elsewhere, by a rollout. Needs the right to patch Deployments, which the stack gives along with the "
                 "setting."),
+    Setting("nodeRepair", readers.boolean, "true",
+            doc="Remove nodes that stay unhealthy: not Ready for `nodeRepairAfter`, or with a failing condition of the "
+                "EKS node monitoring agent (accelerated hardware 10 min, others 30 min). Never while over 20 % of a "
+                "Provisioner's nodes, or of the cluster's, are unhealthy at once."),
+    Setting("nodeRepairAfter", readers.duration, "30m",
+            doc="How long a node may be not Ready before `nodeRepair` removes it."),
     Setting("initializationDeadline", readers.duration, "15m",
             doc="A node that is not initialized (Ready, without startup taints, with all resources) this long after "
                 "its launch takes no more pods in plans. It is removed, and its pods are planned for again, unless it "
