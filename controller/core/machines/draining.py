@@ -6,7 +6,8 @@ finished pods, static pods, pods that tolerate the cordon, and pods a minute pas
 gone).
 
 A node may have a deadline at which its instance ends whatever happens: an interruption's, one that a user wrote on the
-node, or its Provisioner's grace period after the deletion (later Karpenter's `terminationGracePeriod`). Then grace
+node, its Provisioner's grace period after the deletion (later Karpenter's `terminationGracePeriod`), or one for a node
+that is not Ready. Then grace
 periods are cut to the time left, and in the last minute all tiers are evicted at once. A pod that its
 PodDisruptionBudget still holds when only its own grace period is left is deleted, so that it can shut down gracefully.
 """
@@ -32,6 +33,8 @@ DEADLINE_ANNOTATION = "karpenter.sh/termination-deadline"
 """On a node: an RFC 3339 time. An interruption sets it; a user may, too."""
 LAST_CALL_SECONDS = 60.0
 """Before the deadline: from then on tiers do not wait for each other."""
+BROKEN_DRAIN_SECONDS = 900.0
+"""How long a node that is not Ready may drain (EKS node auto repair: 15 min)."""
 SPARE_SECONDS = 5.0
 """Between the end of a pod's grace period and the deadline."""
 
@@ -53,14 +56,31 @@ class DrainStep:
         return not self.waiting
 
 
-def deadline(node: Node, provisioner: Provisioner | None = None, setting_seconds: float | None = None) -> float | None:
-    """When the node is removed whatever runs on it, Unix seconds: its soonest deadline; None without one."""
+def deadline(
+    node: Node,
+    provisioner: Provisioner | None = None,
+    setting_seconds: float | None = None,
+    unready_seconds: float | None = None,
+) -> float | None:
+    """When the node is removed whatever runs on it, Unix seconds: its soonest deadline; None without one.
+
+    `unready_seconds`: how long a node may be not Ready before it counts as broken (None: never). A broken node's pods
+    serve nobody, and Kubernetes itself evicts them without asking PodDisruptionBudgets.
+    """
     text = node.annotations.get(DEADLINE_ANNOTATION)
     stated = None if text is None else parse_time(text)
     own = provisioner.disruption.drain_seconds if provisioner is not None else None
     period = setting_seconds if own is None else own
     counted = None if period is None or node.deleted_at is None else node.deleted_at + period
-    return min((at for at in (stated, counted) if at is not None and at < math.inf), default=None)
+    broken = _broken_deadline(node, unready_seconds)
+    return min((at for at in (stated, counted, broken) if at is not None and at < math.inf), default=None)
+
+
+def _broken_deadline(node: Node, unready_seconds: float | None) -> float | None:
+    since = node.not_ready_since
+    if unready_seconds is None or since is None or node.deleted_at is None:
+        return None
+    return max(node.deleted_at + BROKEN_DRAIN_SECONDS, since + unready_seconds)
 
 
 def grace_period_seconds(pod: Pod, until: float | None, now: float) -> int | None:

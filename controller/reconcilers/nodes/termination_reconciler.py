@@ -123,8 +123,9 @@ class TerminationReconciler:
     def _step(self, node: StateNode, state: _PassState) -> None:
         self._cordon(node.node)
         now = self._clock.now()
-        grace_seconds = self._settings.current.termination_grace_period_seconds
-        until = deadline(node.node, state.snapshot.provisioners.get(node.provisioner_name), grace_seconds)
+        settings, owner = self._settings.current, state.snapshot.provisioners.get(node.provisioner_name)
+        broken_seconds = settings.node_repair_after_seconds if settings.node_repair else None
+        until = deadline(node.node, owner, settings.termination_grace_period_seconds, broken_seconds)
         step = next_step(node.pods, now, until)
         if not step.drained:
             if self._instance_gone(node.node):

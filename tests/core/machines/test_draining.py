@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import UnhealthyCondition
 from controller.core.api.pod import OwnerReference, Pod, Toleration
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.machines.draining import (
@@ -134,6 +135,23 @@ def test_a_provisioner_or_the_setting_gives_its_nodes_a_deadline_from_their_dele
     owner = V1ALPHA5.pool.parse(factories.provisioner_object(annotations=annotations))
     assert deadline(factories.node(deleted_at=NOW), owner, setting) == expected
     assert deadline(factories.node(), owner, setting) is None, "a node that stays has none"
+
+
+def test_a_node_that_is_not_ready_drains_for_a_quarter_of_an_hour() -> None:
+    """Its pods serve nobody, and a budget that counts them may allow nothing for ever."""
+
+    def ends(
+        since: float, deleted_at: float | None = NOW, status: str = "Unknown", after: float | None = 1800.0
+    ) -> object:
+        conditions = (UnhealthyCondition("Ready", status, since),)
+        return deadline(factories.node(ready=False, unhealthy=conditions, deleted_at=deleted_at), None, None, after)
+
+    assert ends(NOW - 7200) == NOW + 900
+    assert ends(NOW - 60) == NOW + 1740, "not before it counts as broken"
+    assert ends(NOW - 7200, deleted_at=None) is None
+    assert ends(NOW - 7200, after=None) is None, "repair is off"
+    sick = (UnhealthyCondition("KernelReady", "False", NOW - 7200),)
+    assert deadline(factories.node(unhealthy=sick, deleted_at=NOW), None, None, 1800.0) is None, "its pods may work"
 
 
 def test_the_soonest_deadline_counts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.api.timestamps import format_time
 from controller.core.deprovisioning.repair import Repair, RepairPolicy
 from controller.kube.resources import NODES
@@ -15,6 +15,7 @@ from controller.reconcilers.deprovisioning.executor import CommandExecutor
 from controller.reconcilers.deprovisioning.repair_reconciler import RepairReconciler
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
+from tests import factories
 from tests.reconcilers.conftest import World
 from tests.telemetry.test_registry import values
 
@@ -113,12 +114,8 @@ def test_a_node_that_never_becomes_ready_is_deleted_at_its_deadline(world: World
 def test_a_node_whose_device_never_comes_is_deleted_by_what_its_type_has(world: World) -> None:
     """The second look, before the deletion, knows the type as well."""
     world.add_provisioner()
-    kind = next(
-        each.name
-        for each in world.catalogs.view(world.caught_up()).types["default"]
-        if any("gpu" in resource for resource in each.capacity)
-    )
-    serving(world, "no-driver", {PROVISIONER_NAME: "default", "node.kubernetes.io/instance-type": kind})
+    world.cloud.types = (factories.instance_type(name="g5.xlarge", extended={"nvidia.com/gpu": 1}),)
+    serving(world, "no-driver", {PROVISIONER_NAME: "default", INSTANCE_TYPE: "g5.xlarge"})
     leader = Leader(world)
     world.clock.ahead_seconds = 1000.0
     world.until(lambda s: s.nodes["no-driver"].no_room, "its deadline is over")
