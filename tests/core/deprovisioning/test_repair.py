@@ -133,10 +133,10 @@ def test_those_that_are_not_due_yet_count_too() -> None:
 
 
 def test_those_on_their_way_out_count_as_well_unless_they_fell_ill_by_going() -> None:
-    old = {"deleted_at": NOW - 60}
-    leaving = [ill(f"n{number}", NOW - 7200, **old) for number in range(2)]
+    old = NOW - 60
+    leaving = [ill(f"n{number}", NOW - 7200, deleted_at=old) for number in range(2)]
     assert removed(decide(cluster(ill("sick", NOW - 7200), *leaving, *well(7)))) == []
-    shut_down = [ill(f"n{number}", NOW - 30, **old) for number in range(2)]
+    shut_down = [ill(f"n{number}", NOW - 30, deleted_at=old) for number in range(2)]
     assert removed(decide(cluster(ill("sick", NOW - 7200), *shut_down, *well(7)))) == [["sick"]]
 
 
