@@ -92,6 +92,9 @@ class Options:
     config_logging_name: str = _option("CONFIG_LOGGING_NAME", str, "config-logging", flag=False,
         doc="ConfigMap of log levels.")
     pod_name: str = _option("POD_NAME", str, "", flag=False, doc="Identity in the Lease and the logs.")
+    decisions_token: str = _option("DECISIONS_TOKEN", str, "", flag=False,
+        doc="Who sends it (`Authorization: Bearer`) sees /decisions and /debug/stacks; empty: only those on loopback "
+            "do, as with `kubectl port-forward`. Take it from a Secret.")
     # fmt: on
 
     @classmethod

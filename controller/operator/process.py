@@ -57,6 +57,7 @@ def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: O
         metrics_port=options.metrics_port,
         health_probe_port=options.health_probe_port,
         profiling=options.enable_profiling,
+        token=options.decisions_token,
     )
     serving.health.add_ready("caches", lambda: "waiting for settings and for AWS")
     serving.start()

@@ -8,17 +8,23 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 import structlog
 
 from controller.errors import Problem, ValidationError
+from controller.runtime.bounded_connections import BoundedServer
 
 CLIENT_SECONDS = 10.0
-"""How long a client may take to send its request."""
+"""How long a client may take from its connection to the last byte of the answer."""
+MAX_CONNECTIONS = 50
+MAX_PAGES = 4
+"""Pages made and sent at once: those of metrics and decisions have megabytes."""
 
 _log = structlog.get_logger("telemetry")
 
@@ -36,17 +42,40 @@ Route = Callable[[Mapping[str, str]], Page]
 """From the query's parameters to the page. Raises ValueError with a message for the caller for a bad query."""
 
 
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Pages for those on loopback (as `kubectl port-forward` is) or with the token; empty: no token will do."""
+
+    paths: frozenset[str] = frozenset()
+    token: str = field(default="", repr=False)
+    refusal: ClassVar[bytes] = (
+        b"not for everybody: use kubectl port-forward, or send the token of DECISIONS_TOKEN as Authorization: Bearer\n"
+    )
+
+    def admits(self, address: str, authorization: str) -> bool:
+        """Whether a client at `address`, with this header `Authorization`, may see the pages."""
+        client = ip_address(address.partition("%")[0])
+        if client.version == 6 and client.ipv4_mapped is not None:
+            client = client.ipv4_mapped
+        if client.is_loopback:
+            return True
+        sent = authorization.removeprefix("Bearer ").encode()
+        return bool(self.token) and compare_digest(sent, self.token.encode())
+
+
 class PageServer:
     """Serves pages on a port until `stop`. Routes may be added while it runs."""
 
-    def __init__(self, port: int, name: str, routes: Mapping[str, Route] | None = None) -> None:
+    def __init__(
+        self, port: int, name: str, routes: Mapping[str, Route] | None = None, guarded: Guarded | None = None
+    ) -> None:
         """Listen on `port` of all addresses; 0: on a free port, see `port`. `name` is for logs and errors.
 
-        Raises ValidationError when it cannot listen.
+        `guarded`: pages that not everybody may see. Raises ValidationError when it cannot listen.
         """
         self._name = name
         self.routes: dict[str, Route] = dict(routes or {})
-        self._server = _bind(port, name, self.routes)
+        self._server = _bind(port, name, self.routes, guarded or Guarded())
         self._thread = threading.Thread(target=self._serve, name=f"serve-{name}", daemon=True)
 
     @property
@@ -69,10 +98,11 @@ class PageServer:
         self._server.serve_forever(poll_interval=0.2)
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(BoundedServer, HTTPServer):
     """IPv6 and IPv4 on one socket, where the machine has both."""
 
-    daemon_threads = True
+    most_connections = MAX_CONNECTIONS
+    first_seconds = CLIENT_SECONDS
     address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
 
     def server_bind(self) -> None:
@@ -85,15 +115,17 @@ class _Server(ThreadingHTTPServer):
         _log.debug("Request not answered", client=str(client_address), exc_info=True)
 
 
-def _bind(port: int, name: str, routes: Mapping[str, Route]) -> _Server:
+def _bind(port: int, name: str, routes: Mapping[str, Route], guarded: Guarded) -> _Server:
     try:
-        return _Server(("", port), _handler(routes))
+        return _Server(("", port), _handler(routes, guarded))
     except OSError as error:
         problem = Problem(f"--{name}-port", f"cannot listen on {port}: {error.strerror}", "choose a port that is free")
         raise ValidationError("Options", [problem]) from error
 
 
-def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
+def _handler(routes: Mapping[str, Route], guarded: Guarded) -> type[BaseHTTPRequestHandler]:
+    pages = threading.BoundedSemaphore(MAX_PAGES)
+
     class Handler(BaseHTTPRequestHandler):
         """Answers with the page of the path."""
 
@@ -108,7 +140,23 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
             self._answer(with_body=False)
 
         def _answer(self, *, with_body: bool) -> None:
-            page = answer(routes, self.path)
+            if not pages.acquire(timeout=CLIENT_SECONDS / 2):
+                self.send_error(503, "too many requests at once")
+                return
+            try:
+                self._send(self._page(), with_body=with_body)
+            finally:
+                pages.release()
+
+        def _page(self) -> Page:
+            path = urlsplit(self.path).path.rstrip("/")
+            if path in guarded.paths and not guarded.admits(
+                self.client_address[0], self.headers.get("Authorization", "")
+            ):
+                return Page(guarded.refusal, status=403)
+            return answer(routes, self.path)
+
+        def _send(self, page: Page, *, with_body: bool) -> None:
             self.send_response(page.status)
             self.send_header("Content-Type", page.content_type)
             self.send_header("Content-Length", str(len(page.body)))

@@ -11,15 +11,19 @@ import traceback
 from collections.abc import Mapping
 
 from controller.telemetry.health import Health
-from controller.telemetry.http_server import Page, PageServer
+from controller.telemetry.http_server import Guarded, Page, PageServer
 from controller.telemetry.registry import Metrics
+
+GUARDED = frozenset({"/decisions", "/debug/stacks"})
+"""Names of pods and nodes, prices, stacks."""
 
 
 class Serving:
     """Both servers, and the health checks and metrics that they show."""
 
-    def __init__(self, *, metrics_port: int, health_probe_port: int, profiling: bool = False) -> None:
-        """Port 0 is a free one. `profiling` adds /debug/stacks to the metrics port.
+    def __init__(self, *, metrics_port: int, health_probe_port: int, profiling: bool = False, token: str = "") -> None:
+        """Port 0 is a free one. `profiling` adds /debug/stacks to the metrics port. `token` opens
+        /decisions and /debug/stacks to those that are not on loopback.
 
         Raises ValidationError when it cannot listen on a port.
         """
@@ -28,7 +32,7 @@ class Serving:
         probes = {"/healthz": self.health.healthz, "/readyz": self.health.readyz}
         self.probes = PageServer(health_probe_port, "health-probe", probes)
         try:
-            self.pages = PageServer(metrics_port, "metrics", {"/metrics": self.metrics.page})
+            self.pages = PageServer(metrics_port, "metrics", {"/metrics": self.metrics.page}, Guarded(GUARDED, token))
         except BaseException:
             self.probes.stop()
             raise

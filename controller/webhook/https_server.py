@@ -7,23 +7,31 @@ The key is never written to a file system: the container's is read-only.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler
-from socketserver import ThreadingTCPServer
 from typing import Any, Final
 
 import structlog
 
+from controller.runtime.bounded_connections import BoundedServer, shut_down
 from controller.webhook.admission import MAX_BODY_BYTES, UnreadableReviewError, answer
 from controller.webhook.certificates import ServingCertificate
 
 IDLE_SECONDS: Final = 60.0
 """An idle connection is closed after this long; the API server keeps its own open between calls."""
+MAX_DIGITS: Final = 19
 MAX_CONNECTIONS: Final = 200
+REQUEST_SECONDS: Final = 10.0
+"""For a handshake, and for a request from its headers to the end of the answer; the API server waits no longer."""
+SMALL_BODY_BYTES: Final = 64 * 2**10
+"""Bodies up to this size are read at any time: those of all connections together are small."""
+MAX_LARGE_BODIES: Final = 4
+"""Larger bodies in memory at once."""
+LARGE_WAIT_SECONDS: Final = 5.0
+"""How long a request with a larger body waits for its turn."""
 
 _log = structlog.get_logger("webhook")
 
@@ -36,8 +44,33 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """An AdmissionReview in, one out."""
-        body = self._body()
-        if body is None:
+        self.server.allow(self.connection, REQUEST_SECONDS)
+        try:
+            self._review()
+        finally:
+            self.server.allow(self.connection, IDLE_SECONDS)
+
+    def _review(self) -> None:
+        length = self._length()
+        if length is None:
+            return
+        if length <= SMALL_BODY_BYTES:
+            self._answer(length)
+        elif self.server.large.acquire(timeout=LARGE_WAIT_SECONDS):
+            try:
+                self._answer(length)
+            finally:
+                self.server.large.release()
+        else:
+            self._refuse_unread(503, b"too many large bodies at once; try again")
+
+    def _answer(self, length: int) -> None:
+        body = self.rfile.read(length)
+        if len(body) < length:
+            self.close_connection = True  # the client has left, or its time is up
+            return
+        if self.headers.get_content_type() != "application/json":
+            self._reply(415, b"the body must be application/json")
             return
         try:
             reply = answer(self.path.partition("?")[0], body)
@@ -49,20 +82,16 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._reply(404, b"nothing is served here") if reply is None else self._reply(200, reply)
 
-    def _body(self) -> bytes | None:
-        """The request's body; None when it was refused."""
+    def _length(self) -> int | None:
+        """The length of the request's body; None when it was refused."""
         length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdecimal()):
+        if not (length.isascii() and length.isdecimal() and len(length) < MAX_DIGITS):
             self._refuse_unread(411, b"Content-Length is missing")
             return None
         if int(length) > MAX_BODY_BYTES:
             self._refuse_unread(413, b"the body is too large")
             return None
-        body = self.rfile.read(int(length))
-        if self.headers.get_content_type() != "application/json":
-            self._reply(415, b"the body must be application/json")
-            return None
-        return body
+        return int(length)
 
     def _refuse_unread(self, code: int, why: bytes) -> None:
         """Refuse and close the connection: the unread body follows on it."""
@@ -83,18 +112,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a refused client gets the reason, and failures are logged."""
 
 
-class _Listener(ThreadingTCPServer):
+class _Listener(BoundedServer):
     allow_reuse_address = True
     allow_reuse_port = True
     """Replicas on one address share the port; the kernel distributes connections."""
-    daemon_threads = True
+    most_connections = MAX_CONNECTIONS
+    first_seconds = REQUEST_SECONDS
     request_queue_size = 128
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         """Listen on every IPv4 and IPv6 address of the pod."""
         self.context = context
         self.draining = False
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self.large = threading.BoundedSemaphore(MAX_LARGE_BODIES)
         self._open: set[ssl.SSLSocket] = set()
         dual = socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if dual else socket.AF_INET
@@ -106,42 +136,28 @@ class _Listener(ThreadingTCPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the connection; close it if there are MAX_CONNECTIONS."""
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._slots.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle a connection, in its thread."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Do the TLS handshake, then answer request after request."""
         request.settimeout(IDLE_SECONDS)
         try:
-            with self.context.wrap_socket(request, server_side=True) as secured:
+            with self.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
+                self.forget(request)
+                self.allow(secured, REQUEST_SECONDS)
                 self._open.add(secured)
                 try:
+                    secured.do_handshake()
+                    self.allow(secured, IDLE_SECONDS)
                     super().finish_request(secured, client_address)
                 finally:
                     self._open.discard(secured)
+                    self.forget(secured)
         except OSError as error:  # includes ssl.SSLError: port scans, clients without trust, cut connections
             _log.debug("Connection ended", client=client_address[0], error=str(error))
 
     def cut(self) -> None:
         """Close the remaining connections, which wait for a next request."""
         for each in tuple(self._open):
-            with contextlib.suppress(OSError):  # it has just ended
-                each.shutdown(socket.SHUT_RDWR)
+            shut_down(each)
 
 
 class AdmissionServer:

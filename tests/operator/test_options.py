@@ -24,10 +24,11 @@ WITH_FLAG = {
     "LEADER_ELECT": ("leader_elect", True, "false", False),
     "MEMORY_LIMIT": ("memory_limit_bytes", -1, "1073741824", 2**30),
 }
-"""What Karpenter v0.27 reads from flags and environment: field, default, a text and its meaning."""
+"""What is read from flags and environment, by v0.27's names: field, default, a text and its meaning."""
 WITHOUT_FLAG = {
     "KUBERNETES_MIN_VERSION": ("kubernetes_min_version", "1.21", "1.19.0-0", "1.19.0-0"),
     "CONFIG_LOGGING_NAME": ("config_logging_name", "config-logging", "levels", "levels"),
+    "DECISIONS_TOKEN": ("decisions_token", "", "secret", "secret"),
     "POD_NAME": ("pod_name", "", "karpenter-0", "karpenter-0"),
 }
 

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.errors import ValidationError
-from controller.telemetry.http_server import Page, PageServer
+from controller.telemetry.http_server import Guarded, Page, PageServer
 from controller.telemetry.open_ports import Serving
 
 
@@ -113,3 +113,37 @@ def test_a_taken_port_is_refused_with_a_remedy_and_leaves_no_socket_behind(servi
     assert problem.path == "--metrics-port"
     assert str(serving.pages.port) in str(problem)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("address", "authorization", "admitted"),
+    [
+        ("127.0.0.1", "", True),
+        ("127.8.8.8", "", True),
+        ("::1", "", True),
+        ("::ffff:127.0.0.1", "", True),
+        ("10.0.0.1", "", False),
+        ("::ffff:10.0.0.1", "", False),
+        ("fe80::1%eth0", "", False),
+        ("10.0.0.1", "Bearer secret", True),
+        ("10.0.0.1", "Bearer sécret", False),
+        ("10.0.0.1", "Bearer ", False),
+    ],
+)
+def test_guarded_pages_are_for_loopback_and_for_the_token(address: str, authorization: str, admitted: bool) -> None:
+    assert Guarded(frozenset(), "secret").admits(address, authorization) is admitted
+    assert Guarded().admits(address, authorization) is (admitted and not authorization)
+
+
+def test_decisions_and_stacks_are_guarded_and_metrics_are_not(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving.pages.routes["/decisions"] = lambda _: Page(b"mine")
+    assert get(serving.pages, "/decisions") == (200, "mine")
+    monkeypatch.setattr(Guarded, "admits", lambda *_: False)
+    for path in ("/decisions", "/decisions/", "/decisions?limit=1", "/debug/stacks"):
+        status, text = get(serving.pages, path)
+        assert status == 403
+        assert "kubectl port-forward" in text
+    assert get(serving.pages, "/metrics")[0] == 200
+    assert get(serving.probes, "/healthz")[0] == 200

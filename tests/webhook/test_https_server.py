@@ -6,11 +6,13 @@ import http.client
 import json
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from controller.webhook import https_server
 from controller.webhook.admission import MAX_BODY_BYTES
 from controller.webhook.certificates import ServingCertificate, issue, server_names
 from controller.webhook.https_server import AdmissionServer
@@ -126,3 +128,50 @@ def test_who_is_connected_at_the_end_is_sent_away_after_the_answer(held: Serving
         post(idle)
     with pytest.raises(OSError, match="refused"):
         connection(server, held).connect()
+
+
+def test_large_bodies_take_turns_and_small_ones_need_not_wait(
+    server: AdmissionServer, held: ServingCertificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(https_server, "LARGE_WAIT_SECONDS", 0.05)
+    listener = server._listener
+    assert listener is not None
+    large = b" " * (https_server.SMALL_BODY_BYTES + 1)
+    assert status(connection(server, held), large) == 400, "it is read, and is no review"
+    for _ in range(https_server.MAX_LARGE_BODIES):
+        assert listener.large.acquire(timeout=20)
+    assert status(connection(server, held), large) == 503
+    assert post(connection(server, held)), "a small one is answered"
+    listener.large.release()
+    assert status(connection(server, held), large) == 400
+
+
+def status(client: http.client.HTTPSConnection, body: bytes) -> int:
+    client.request("POST", "/validate/karpenter.sh", body, JSON)
+    return client.getresponse().status
+
+
+def test_a_body_that_never_ends_is_cut_at_the_requests_deadline(
+    server: AdmissionServer, held: ServingCertificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connection(server, held)
+    assert post(client), "the handshake is over"
+    monkeypatch.setattr(https_server, "REQUEST_SECONDS", 0.2)
+    client.putrequest("POST", "/validate/karpenter.sh")
+    client.putheader("Content-Type", "application/json")
+    client.putheader("Content-Length", "1000000")
+    client.endheaders()
+    pause = threading.Event()
+    for _ in range(1000):
+        try:
+            client.send(b" ")
+        except OSError:
+            return
+        pause.wait(0.02)
+    pytest.fail("the server waits without end")
+
+
+def test_a_handshake_that_never_ends_is_cut(server: AdmissionServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(https_server, "REQUEST_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", server.port), 20) as silent:
+        assert silent.recv(1) == b""

@@ -1,0 +1,75 @@
+"""Bounds for a threaded server: connections at once, and a deadline for each, however slowly its client sends or reads.
+
+A timeout of a socket holds for one read; a client that sends a byte a second never meets it. So each connection has a
+deadline, and the server shuts down those that are past it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any
+
+
+class BoundedServer(ThreadingMixIn, TCPServer):
+    """A TCP server with a thread for each connection, MOST_CONNECTIONS at once; more are closed at once."""
+
+    daemon_threads = True
+    most_connections = 100
+    first_seconds = 10.0
+    """From a connection's start to its deadline; `allow` moves it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._slots = threading.BoundedSemaphore(self.most_connections)
+        self._deadlines: dict[int, tuple[socket.socket, float]] = {}
+        """By the id of the accepted connection: what to shut down, and when by the monotonic clock."""
+        self._guard = threading.Lock()
+        super().__init__(*args, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for the connection, if there is a place."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handle a connection, in its thread."""
+        self.allow(request, self.first_seconds)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.forget(request)
+            self._slots.release()
+
+    def allow(self, connection: socket.socket, seconds: float) -> None:
+        """Give a connection so long from now on."""
+        with self._guard:
+            self._deadlines[id(connection)] = (connection, time.monotonic() + seconds)
+
+    def forget(self, connection: socket.socket) -> None:
+        """Forget a connection that is closed, or goes on as another object."""
+        with self._guard:
+            self._deadlines.pop(id(connection), None)
+
+    def service_actions(self) -> None:
+        """Shut down what is past its deadline; the server's loop calls this several times a second."""
+        super().service_actions()
+        now = time.monotonic()
+        with self._guard:
+            late = [connection for connection, deadline in self._deadlines.values() if now >= deadline]
+        for connection in late:
+            shut_down(connection)
+
+
+def shut_down(connection: socket.socket) -> None:
+    """End both directions: whoever reads from it or writes to it in another thread is woken."""
+    with contextlib.suppress(OSError):  # it has just ended
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
