@@ -307,7 +307,8 @@ class Platform:
     def _controller(self, role: Role, opts: pulumi.ResourceOptions) -> Controller:
         config, namespace = self.config.controller, self.config.controller.namespace
         names = (self.config.cluster.name, self.config.instance_profile_name, self.config.queue_name)
-        data = settings_data(self.config.settings, *names)
+        cluster_arn = self.there.account.arn("eks", f"cluster/{self.config.cluster.name}")
+        data = settings_data(self.config.settings, *names, cluster_arn)
         access = rbac(namespace, surge=self.config.settings.surge_single_replicas)
         spec = documents.ControllerSpec(config, self._image(), self.there.account.region, data)
         return Controller(

@@ -18,7 +18,8 @@
         │   └── NamespaceTerminatingError   403: nothing can be created in a namespace that is being deleted
         ├── TooManyRequestsError        429; carries Retry-After
         ├── GoneError                   410: the resourceVersion was compacted
-        └── UnavailableError            no answer, a cut connection, or 5xx
+        ├── UnavailableError            no answer, a cut connection, or 5xx
+        └── RemovalRefusedError         not sent: the process has not proven that it looks at its own cluster
 
 Edges translate the exceptions of their libraries into these, with the cause chained. The core raises ValidationError
 alone.
@@ -135,3 +136,7 @@ class GoneError(KubeError):
 
 class UnavailableError(KubeError):
     """No answer, a cut connection or a 5xx."""
+
+
+class RemovalRefusedError(KubeError):
+    """Nothing was sent: it is not proven that the process looks at its own cluster, or the object is not of it."""

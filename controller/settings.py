@@ -66,6 +66,7 @@ class Settings:
     node_repair_after_seconds: float = _setting("nodeRepairAfter")
     initialization_deadline_seconds: float = _setting("initializationDeadline")
     price_rules: tuple[PriceRule, ...] = _setting("aws.priceRules", parse_price_rules)
+    cluster_arn: str = _setting("aws.clusterArn")
     launch_limits: LaunchLimits | None = _setting("launchLimits", parse_launch_limits)  # noqa: RUF009
 
     @classmethod

@@ -13,9 +13,12 @@ LOGGING = "config-logging"
 """Levels by component, which change while the controller runs."""
 
 
-def settings_data(settings: SettingsConfig, cluster: str, instance_profile: str, queue: str) -> dict[str, str]:
+def settings_data(
+    settings: SettingsConfig, cluster: str, instance_profile: str, queue: str, cluster_arn: str
+) -> dict[str, str]:
     """The ConfigMap's data; what is left at its default is left out, except what tells where the cluster is."""
     data = {
+        "aws.clusterArn": cluster_arn,
         "aws.clusterName": cluster,
         "aws.defaultInstanceProfile": instance_profile,
         "aws.interruptionQueueName": queue,

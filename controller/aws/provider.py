@@ -39,6 +39,7 @@ from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import (
+    CloudIdentity,
     CloudInstance,
     EmptyQueue,
     InstanceType,
@@ -125,6 +126,10 @@ class AWSProvider:
         images = None if template.launch_template else self._images_of(template)
         return self._market.instance_types(provisioner, template, zones, images)
 
+    def identity(self) -> CloudIdentity:
+        """See CloudProvider. EKS describes clusters of the caller's own account and region alone."""
+        return CloudIdentity(self._clients.region, self._cluster_facts().arn)
+
     def create(self, request: LaunchRequest) -> CloudInstance:
         """See CloudProvider."""
         return self._launcher.launch(request, self._cluster_facts())
@@ -132,6 +137,14 @@ class AWSProvider:
     def get(self, provider_id: str) -> CloudInstance:
         """See CloudProvider."""
         return self._instances.get(instance_id(provider_id))
+
+    def find(self, provider_id: str) -> CloudInstance | None:
+        """See CloudProvider."""
+        return self._instances.find(instance_id(provider_id))
+
+    def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        """See CloudProvider."""
+        return self._instances.known(provider_ids)
 
     def list(self) -> tuple[CloudInstance, ...]:
         """See CloudProvider."""

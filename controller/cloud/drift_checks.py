@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from controller.cloud.catalogs import template_of
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.cloud import CloudInstance, CloudProvider
+from controller.core.cloud import Cloud, CloudInstance
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.drift import drift_reason, missing_hashes, network_reason
 from controller.core.state.snapshot import Snapshot
@@ -23,7 +23,7 @@ _INSTANCES = ("instances",)
 class DriftChecks:
     """Drift reasons from images, subnets and security groups. An answer that is missing never makes a node drift."""
 
-    def __init__(self, cloud: CloudProvider, clock: Clock) -> None:
+    def __init__(self, cloud: Cloud, clock: Clock) -> None:
         self._cloud = cloud
         self._clock = clock
         self._failing = ItemBackoff(clock, "drift")

@@ -117,9 +117,20 @@ class CloudInstance:
     labels: FrozenMap[str, str] = field(default=EMPTY)
     """Labels of the Node: those of the instance type, zone, capacity type, image id, provisioner name, and the labels
     that its launch request carried."""
+    owned: bool = True
+    """Whether it has this cluster's ownership tag. Without it, `list` and `get` do not show the instance."""
     subnet_id: str = ""
     security_group_ids: tuple[str, ...] = ()
     """Sorted. Empty, as `subnet_id` is, where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudIdentity:
+    """Where the process's calls go, as the cloud itself answers."""
+
+    region: str
+    cluster_arn: str = ""
+    """Of the cluster that has the settings' name there: it holds partition, region, account and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +192,11 @@ class TypeSource(Protocol):
         """
 
 
-class CloudProvider(TypeSource, Protocol):
-    """The seam between the controller and a cloud. Implementations translate every error into `CloudError`s."""
+class Cloud(TypeSource, Protocol):
+    """All that loops may ask of a cloud. Termination is not among it: that is `controller.machines.removals` alone."""
+
+    def identity(self) -> CloudIdentity:
+        """Where the process's calls go. Raises CloudErrors."""
 
     def create(self, request: LaunchRequest) -> CloudInstance:
         """Launch one instance, or return the one that this token launched before.
@@ -192,13 +206,23 @@ class CloudProvider(TypeSource, Protocol):
         """
 
     def get(self, provider_id: str) -> CloudInstance:
-        """Raises InstanceNotFoundError when it is terminated or unknown; ValueError for an id that is not ours."""
+        """The live instance, if it is this cluster's by its tags.
+
+        Raises InstanceNotFoundError when it is terminated, unknown or not tagged; ValueError for an id that is not
+        ours.
+        """
+
+    def find(self, provider_id: str) -> CloudInstance | None:
+        """The instance by its bare id, whatever its tags and its state; None when the cloud does not know the id.
+
+        Raises CloudErrors; ValueError for an id that is not ours.
+        """
+
+    def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        """Those of these ids whose instance the cloud shows by its bare id, in whatever state. Raises CloudErrors."""
 
     def list(self) -> tuple[CloudInstance, ...]:
         """Every live instance that this cluster's controller launched, found by tags."""
-
-    def delete(self, provider_id: str) -> None:
-        """Terminate. Raises InstanceNotFoundError when it is gone already; ValueError for an id that is not ours."""
 
     def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
         """Ids of the images that the template's nodes may run now, sorted: a node of another image has drifted.
@@ -236,3 +260,10 @@ class CloudProvider(TypeSource, Protocol):
 
     def check_permissions(self) -> None:
         """Try the calls that the controller makes. Raises CloudErrors; CloudUnauthorizedError names those refused."""
+
+
+class CloudProvider(Cloud, Protocol):
+    """The seam between the controller and a cloud. Implementations translate every error into `CloudError`s."""
+
+    def delete(self, provider_id: str) -> None:
+        """Terminate. Raises InstanceNotFoundError when it is gone already; ValueError for an id that is not ours."""

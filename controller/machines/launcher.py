@@ -17,7 +17,7 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, CloudProvider, LaunchRequest
+from controller.core.cloud import Cloud, CloudInstance, LaunchRequest
 from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
 from controller.core.deprovisioning.drift import hashes
 from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document
@@ -34,6 +34,7 @@ from controller.errors import (
 from controller.kube.client import KubeClient
 from controller.kube.informers import Informers
 from controller.kube.resources import NODES
+from controller.machines.removals import Removals
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Lock
 from controller.runtime.loops import ItemBackoff
@@ -69,13 +70,14 @@ class Launcher:
         *,
         kube: KubeClient,
         informers: Informers,
-        cloud: CloudProvider,
+        cloud: Cloud,
+        removals: Removals,
         clock: Clock,
         times: LaunchTimes | None = None,
     ) -> None:
         self._kube = kube
         self._informers = informers
-        self._cloud = cloud
+        self._cloud, self._removals = cloud, removals
         self._clock = clock
         self._times = times or LaunchTimes()
         self._log = structlog.get_logger("launcher")
@@ -221,7 +223,7 @@ class Launcher:
 
     def _abandon(self, launch: _Launch) -> None:
         try:
-            self._cloud.delete(launch.instance.provider_id)
+            self._removals.abandon(launch.instance)
         except InstanceNotFoundError:
             self._log.info("Instance whose Node is invalid was gone already", id=launch.instance.id)
         self._forget(launch)

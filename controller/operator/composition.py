@@ -26,6 +26,7 @@ from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
 from controller.kube.lease import LEASE_NAME, LeaseOptions
 from controller.machines.launcher import Launcher, LaunchTimes
+from controller.machines.removals import Removals
 from controller.operator.configuration import ConfigurationTimes
 from controller.reconcilers.bookkeeping.decision_store import DecisionsReconciler
 from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
@@ -39,6 +40,7 @@ from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
 from controller.reconcilers.deprovisioning.emptiness_reconciler import EmptinessReconciler
 from controller.reconcilers.deprovisioning.executor import CommandExecutor, CommandTimes
 from controller.reconcilers.deprovisioning.repair_reconciler import RepairReconciler
+from controller.reconcilers.nodes.cluster_check_reconciler import ClusterCheckReconciler
 from controller.reconcilers.nodes.consistency_reconciler import ConsistencyReconciler
 from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
@@ -54,6 +56,7 @@ from controller.runtime import metrics
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Executors, ThreadExecutors
 from controller.runtime.loops import BackoffTimes, Loop, Reconciler
+from controller.runtime.waits import Waits
 from controller.runtime.workers import Run, Worker
 from controller.settings import Settings
 from controller.telemetry.cluster_series import ClusterSeries
@@ -129,6 +132,13 @@ class Operator:
         self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
         cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
         edges.ledger.look = self._look
+        removals = Removals(
+            kube=edges.kube,
+            cloud=cloud,
+            clock=edges.clock,
+            recorder=self._recorder,
+            cluster_arn=settings.cluster_arn,
+        )
         self._context = context = ReconcilerContext(
             settings=LiveSettings(settings),
             kube=edges.kube,
@@ -137,10 +147,17 @@ class Operator:
             cloud=cloud,
             catalogs=Catalogs(cloud, edges.executors.executor("catalog", CATALOG_WORKERS)),
             launcher=Launcher(
-                kube=edges.kube, informers=self.informers, cloud=cloud, clock=edges.clock, times=self._times.launch
+                kube=edges.kube,
+                informers=self.informers,
+                cloud=cloud,
+                removals=removals,
+                clock=edges.clock,
+                times=self._times.launch,
             ),
+            removals=removals,
             clock=edges.clock,
             ledger=edges.ledger,
+            waits=Waits(edges.clock, self._recorder),
             executors=edges.executors,
             stop=edges.stop,
             adopted=threading.Event(),
@@ -166,6 +183,7 @@ class Operator:
         yield DeprovisioningReconciler(context, methods, executor, times.deprovisioning), Runs.LEADING
         yield EmptinessReconciler(context, emptiness, executor), Runs.LEADING
         yield RepairReconciler(context, repair, executor), Runs.LEADING
+        yield ClusterCheckReconciler(context), Runs.PODS_WAIT
         yield self._garbage, Runs.LEADING
         yield ConsistencyReconciler(context), Runs.LEADING
         yield DiskPressureReconciler(context), Runs.LEADING
@@ -203,9 +221,19 @@ class Operator:
         for loop in (*self._standing, *self._acting):
             health.add_live(loop.name, loop.stuck)
         health.add_ready("caches", self._unsynced)
+        health.add_note("leader", self._waiting)
+        health.add_note("removals", self._held)
 
     def _unsynced(self) -> str:
         return "" if self.informers.snapshot().synced else "not every watch has delivered its first list yet"
+
+    def _waiting(self) -> str:
+        waits = self._context.waits.text()
+        return f"waits before it acts: {waits}" if waits else ""
+
+    def _held(self) -> str:
+        because = self._context.removals.refusal() if self._leads else ""
+        return f"nothing is removed: {because}" if because else ""
 
     def tune(self, settings: Settings) -> None:
         """Apply these settings from each loop's next pass on. Only live ones may differ (settings.LIVE)."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.cloud.catalogs import Catalogs
-from controller.core.cloud import CloudProvider
+from controller.core.cloud import Cloud
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
 from controller.machines.launcher import Launcher
+from controller.machines.removals import Removals
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Executors, Flag
 from controller.runtime.metrics import Recorder
+from controller.runtime.waits import Waits
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 
@@ -32,11 +34,13 @@ class ReconcilerContext:
     kube: KubeClient
     informers: Informers
     events: EventRecorder
-    cloud: CloudProvider
+    cloud: Cloud
     catalogs: Catalogs
     launcher: Launcher
+    removals: Removals
     clock: Clock
     ledger: Ledger
+    waits: Waits
     executors: Executors
     stop: Flag
     """Set when the process stops: nothing new is begun."""

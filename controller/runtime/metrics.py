@@ -168,7 +168,7 @@ SCHEDULING_DURATION = _histogram(
 )
 CONSISTENCY_CHECKS: Final = (
     *("FailedInit", "Termination", "NodeShape"),  # Karpenter v0.27's
-    *("FailedRegistration", "InstanceGone", "LeakedInstance"),
+    *("FailedRegistration", "InstanceGone", "LeakedInstance", "LostTag", "RefusedRemoval"),
 )
 CONSISTENCY_ERRORS = _counter(
     "karpenter_consistency_errors",
@@ -277,6 +277,18 @@ QUEUE_LENGTH = _gauge(
     "nodeless_queue_length", "Length of a queue: pending pods, starting nodes, leaving nodes, commands.", "queue"
 )
 QUEUE_AGE = _gauge("nodeless_queue_oldest_age_seconds", "Age of the oldest entry of a queue.", "queue")
+CLUSTER_NOT_PROVEN = _gauge(
+    "nodeless_cluster_not_proven",
+    "1 while nothing is removed, because it is not proven that the leader looks at its own cluster. standing: doubted, "
+    "or disproved, where nothing is launched either.",
+    "standing",
+)
+LEADER_WAITING = _gauge(
+    "nodeless_leader_waiting",
+    "1 while the leader waits before it acts. wait: cluster (its own, not proven yet), adoption (of instances that an "
+    "earlier process launched), launches (whose Node is not there yet).",
+    "wait",
+)
 CONFIGURATION_REFUSED = _gauge(
     "nodeless_configuration_refused",
     "1 while a ConfigMap breaks a rule and its last good content holds.",

@@ -11,6 +11,7 @@ from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import (
+    CloudIdentity,
     CloudInstance,
     CloudProvider,
     InstanceType,
@@ -48,6 +49,15 @@ class MeasuredCloud:
 
     def get(self, provider_id: str) -> CloudInstance:
         return self._measured("Get", lambda: self._cloud.get(provider_id))
+
+    def find(self, provider_id: str) -> CloudInstance | None:
+        return self._measured("Find", lambda: self._cloud.find(provider_id))
+
+    def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        return self._measured("Known", lambda: self._cloud.known(provider_ids))
+
+    def identity(self) -> CloudIdentity:
+        return self._measured("GetIdentity", self._cloud.identity)
 
     def list(self) -> tuple[CloudInstance, ...]:
         return self._measured("List", self._cloud.list)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.aws.launch.instances import Instances
+from controller.aws.launch.instances import FILTER_VALUES, Instances
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
@@ -87,6 +87,41 @@ class TestInstances:
         assert elsewhere.list() == ()
         with pytest.raises(InstanceNotFoundError):
             elsewhere.get(instance.provider_id)
+
+    def test_an_instance_that_lost_the_clusters_tag_is_found_by_its_bare_id(
+        self, cloud: Cloud, provider: AWSProvider, types: Types
+    ) -> None:
+        """Neither listed nor ours by its tags, it runs all the same: whoever asks whether it is gone is told no."""
+        instance = provider.create(request(types, names=("m5.large",)))
+        tag = {"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}
+        cloud.aws.client("ec2").delete_tags(Resources=[instance.id], Tags=[tag])
+        assert provider.list() == ()
+        with pytest.raises(InstanceNotFoundError, match="exists without the tag"):
+            provider.get(instance.provider_id)
+        instance_now = provider.find(instance.provider_id)
+        assert instance_now is not None
+        assert (instance_now.state, instance_now.owned) == ("pending", False)
+        assert provider.known([instance.provider_id, "aws:///a/i-0123456789abcdef0", "kind://x"]) == {
+            instance.provider_id
+        }
+        provider.delete(instance.provider_id)
+        cloud.clock.advance(11)
+        ended = provider.find(instance.provider_id)
+        assert ended is not None
+        assert ended.state == "terminated"
+
+    def test_many_ids_are_asked_for_in_as_many_values_as_a_filter_takes(self, cloud: Cloud) -> None:
+        nobody = [f"aws:///a/i-{number:017x}" for number in range(FILTER_VALUES + 1)]
+        assert cloud.provider().known(nobody) == frozenset()
+        assert cloud.calls("DescribeInstances") == 2
+
+    def test_the_identity_is_the_clients_region_and_the_arn_that_eks_answers(
+        self, cloud: Cloud, provider: AWSProvider
+    ) -> None:
+        identity = provider.identity()
+        assert identity.region == cloud.clients.region
+        assert identity.cluster_arn == cloud.aws.client("eks").describe_cluster(name=CLUSTER)["cluster"]["arn"]
+        assert f":{identity.region}:" in identity.cluster_arn
 
     def test_terminating_many_at_once_is_one_call_and_a_bad_id_does_not_stop_the_others(
         self, cloud: Cloud, provider: AWSProvider, types: Types

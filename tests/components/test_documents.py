@@ -61,7 +61,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
     keys = {each.attribute: each.default for each in key_fields(SettingsConfig)}
     left_alone = {name for name, default in keys.items() if getattr(given, name) == default}
     assert left_alone == {"price_rules", "disruption_budgets", "launch_limits"}, "they have a test of their own"
-    read = Settings.parse(settings_data(given, "myeks", "profile", "queue"))
+    read = Settings.parse(settings_data(given, "myeks", "profile", "queue", ""))
     for name in keys:
         want = getattr(given, name)
         seconds = {"20s": 20.0, "2s": 2.0, "2h": 7200.0, "20m": 1200.0, "45m": 2700.0}
@@ -77,7 +77,8 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
 
 
 def test_settings_left_alone_are_left_to_the_controllers_own_defaults() -> None:
-    assert settings_data(SettingsConfig(), "myeks", "profile", "") == {
+    assert settings_data(SettingsConfig(), "myeks", "profile", "", "arn") == {
+        "aws.clusterArn": "arn",
         "aws.clusterName": "myeks",
         "aws.defaultInstanceProfile": "profile",
     }
@@ -95,7 +96,7 @@ def test_every_key_that_the_controller_reads_can_be_set_in_the_stack_unless_the_
 def test_budgets_are_the_ones_that_the_controller_reads() -> None:
     nights = BudgetConfig(nodes="20%", reasons=("drifted",), schedule="0 22 * * mon-fri", duration="8h")
     given = SettingsConfig(disruption_budgets=(BudgetConfig(nodes="1"), nights))
-    one, other = Settings.parse(settings_data(given, "myeks", "profile", "")).disruption_budgets
+    one, other = Settings.parse(settings_data(given, "myeks", "profile", "", "")).disruption_budgets
     assert (one.count, one.window, one.reasons) == (1, None, frozenset())
     assert (other.share, other.reasons) == (0.2, frozenset({"drifted"}))
     assert other.window is not None
@@ -105,7 +106,7 @@ def test_budgets_are_the_ones_that_the_controller_reads() -> None:
 def test_price_rules_are_the_ones_that_the_controller_reads() -> None:
     discount = PriceRuleConfig(instance_types=("m5.*",), capacity_types=("spot", "on-demand"), discount_percent=27.5)
     commitment = PriceRuleConfig(instance_types=("c5.large",), zones=("*a",), price_per_hour=0.05, instances=3)
-    data = settings_data(SettingsConfig(price_rules=(discount, commitment)), "myeks", "profile", "")
+    data = settings_data(SettingsConfig(price_rules=(discount, commitment)), "myeks", "profile", "", "")
     assert Settings.parse(data).price_rules == (
         PriceRule(("m5.*",), capacity_types=("spot", "on-demand"), discount_percent=27.5),
         PriceRule(("c5.large",), ("*a",), price_per_hour=0.05, instances=3),
@@ -114,9 +115,11 @@ def test_price_rules_are_the_ones_that_the_controller_reads() -> None:
 
 def test_launch_limits_are_the_ones_that_the_controller_reads() -> None:
     limits = LaunchLimitsConfig(price_per_hour=50, nodes_per_minute=20, resources=FrozenMap({"cpu": "1000"}))
-    data = settings_data(SettingsConfig(launch_limits=limits), "myeks", "profile", "")
+    data = settings_data(SettingsConfig(launch_limits=limits), "myeks", "profile", "", "")
     assert Settings.parse(data).launch_limits == LaunchLimits(50.0, 20, FrozenMap({"cpu": 1_000_000}))
-    partly = settings_data(SettingsConfig(launch_limits=LaunchLimitsConfig(nodes_per_minute=5)), "myeks", "profile", "")
+    partly = settings_data(
+        SettingsConfig(launch_limits=LaunchLimitsConfig(nodes_per_minute=5)), "myeks", "profile", "", ""
+    )
     assert Settings.parse(partly).launch_limits == LaunchLimits(nodes_per_minute=5)
 
 

@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import CloudInstance, InstanceType, InterruptionQueue, LaunchRequest, TemplateStatus
+from controller.core.cloud import (
+    CloudIdentity,
+    CloudInstance,
+    InstanceType,
+    InterruptionQueue,
+    LaunchRequest,
+    TemplateStatus,
+)
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.resources import EVENTS, Resource
@@ -25,7 +32,7 @@ from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 from tests.faults.cluster_actors import ClusterActors
-from tests.reconcilers.cloud import MemoryCloud
+from tests.reconcilers.cloud import CLUSTER_ARN, MemoryCloud
 from tests.reconcilers.conftest import SettableClock, World
 
 T = TypeVar("T")
@@ -133,6 +140,15 @@ class CrashingCloud:
     def get(self, provider_id: str) -> CloudInstance:
         return self._cloud.get(provider_id)
 
+    def find(self, provider_id: str) -> CloudInstance | None:
+        return self._cloud.find(provider_id)
+
+    def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        return self._cloud.known(provider_ids)
+
+    def identity(self) -> CloudIdentity:
+        return self._cloud.identity()
+
     def list(self) -> tuple[CloudInstance, ...]:
         return self._cloud.list()
 
@@ -176,7 +192,7 @@ class CrashingController:
     actors: ClusterActors
     times: OperatorTimes
     plan: CrashPlan = field(default_factory=CrashPlan)
-    settings: Settings = field(default_factory=lambda: Settings(cluster_name="test"))
+    settings: Settings = field(default_factory=lambda: Settings(cluster_name="test", cluster_arn=CLUSTER_ARN))
     """Of every process, with shorter batches."""
     count: int = 0
     _present: tuple[Process, Operator] | None = None

@@ -135,7 +135,8 @@ def crash_world(
         proxy = CrashProxy(deaths)
         doors = stack.enter_context(proxy.serve({"kube": api.url, "aws": cloud.endpoint}))
         kube = KubeClient(connect(str(folder / "kubeconfig")))
-        install(kube, settings or {}, capacity_type)
+        arn = cloud.client("eks").describe_cluster(name=CLUSTER)["cluster"]["arn"]
+        install(kube, settings or {}, capacity_type, arn)
         proxied = yaml.safe_load((folder / "kubeconfig").read_text())
         proxied["clusters"][0]["cluster"]["server"] = doors["kube"]
         (folder / "proxied").write_text(yaml.safe_dump(proxied))
@@ -169,12 +170,13 @@ def start_world(processes: Processes, folder: Path, name: str, cloud: aws.Aws, *
     child.wait_for_line("ready")
 
 
-def install(kube: KubeClient, settings: Mapping[str, str], capacity_type: str) -> None:
+def install(kube: KubeClient, settings: Mapping[str, str], capacity_type: str, arn: str) -> None:
     """CRDs, settings, a Provisioner of one type that holds one pod a node, and the Deployment."""
     apply_crds(kube)
     kube.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     data = {
         "aws.clusterName": CLUSTER,
+        "aws.clusterArn": arn,
         "aws.clusterEndpoint": "https://kubernetes.test",
         "aws.defaultInstanceProfile": f"KarpenterNodeInstanceProfile-{CLUSTER}",
         "batchIdleDuration": "100ms",

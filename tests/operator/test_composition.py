@@ -37,6 +37,7 @@ from controller.telemetry.health import Health
 from controller.telemetry.open_ports import Serving
 from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
+from tests.reconcilers.cloud import CLUSTER_ARN
 from tests.reconcilers.conftest import DEADLINE_SECONDS, World, apply_fault, world
 from tests.telemetry.test_open_ports import serving
 from tests.telemetry.test_registry import PEERS
@@ -44,7 +45,9 @@ from tests.telemetry.test_registry import PEERS
 __all__ = ["serving", "world"]
 
 LIMITED = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
-SETTINGS = Settings(cluster_name="test", batch_idle_duration_seconds=0.05, batch_max_duration_seconds=0.5)
+SETTINGS = Settings(
+    cluster_name="test", cluster_arn=CLUSTER_ARN, batch_idle_duration_seconds=0.05, batch_max_duration_seconds=0.5
+)
 QUICK = OperatorTimes(
     termination=TerminationTimes(0.05, 0.1, BackoffTimes(0.02, 0.1)),
     garbage=GarbageTimes(0.2, 1000, 0.2, 0.05, CollectionTimes()),

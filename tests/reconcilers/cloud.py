@@ -14,6 +14,7 @@ from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import (
+    CloudIdentity,
     CloudInstance,
     EmptyQueue,
     InstanceType,
@@ -30,12 +31,16 @@ from tests.core.instances import cloud_instance
 NOMINAL_MEMORY = {"m5.large": 8 * 2**30, "c5.large": 4 * 2**30}
 """Bytes that EC2 states, of the types that tests learn."""
 
+REGION = "eu-west-1"
+CLUSTER_ARN = f"arn:aws:eks:{REGION}:123456789012:cluster/test"
+
 
 class MemoryCloud:
     """Implements CloudProvider. An instance runs until it is deleted, then is `shutting-down` until `settle`."""
 
     def __init__(self, types: Iterable[InstanceType] | None = None) -> None:
         self.types = tuple(types or factories.small_catalog())
+        self.where = CloudIdentity(REGION, CLUSTER_ARN)
         self.instances: dict[str, CloudInstance] = {}
         self.requests: list[LaunchRequest] = []
         self.deleted: list[str] = []
@@ -91,15 +96,28 @@ class MemoryCloud:
         if not provider_id.startswith("aws:///"):
             raise ValueError(f"{provider_id!r} is not a provider id")
         instance = self.instances.get(provider_id)
-        if instance is None or instance.state == "terminated":
+        if instance is None or instance.state == "terminated" or not instance.owned:
             raise InstanceNotFoundError(f"{provider_id} is gone")
         return instance
 
+    def find(self, provider_id: str) -> CloudInstance | None:
+        if not provider_id.startswith("aws:///"):
+            raise ValueError(f"{provider_id!r} is not a provider id")
+        return self.instances.get(provider_id)
+
+    def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        return frozenset(provider_ids) & self.instances.keys()
+
+    def identity(self) -> CloudIdentity:
+        return self.where
+
     def list(self) -> tuple[CloudInstance, ...]:
-        return tuple(instance for instance in self.instances.values() if instance.state != "terminated")
+        return tuple(each for each in self.instances.values() if each.state != "terminated" and each.owned)
 
     def delete(self, provider_id: str) -> None:
-        instance = self.get(provider_id)
+        instance = self.find(provider_id)
+        if instance is None or instance.state == "terminated":
+            raise InstanceNotFoundError(f"{provider_id} is gone")
         with self._lock:
             self.deleted.append(provider_id)
             self.instances[provider_id] = replace(instance, state="shutting-down")

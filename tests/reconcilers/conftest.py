@@ -34,10 +34,12 @@ from controller.kube.resources import (
     Resource,
 )
 from controller.machines.launcher import Launcher
+from controller.machines.removals import Removals
 from controller.reconcilers.context import LiveSettings, ReconcilerContext
 from controller.runtime.clock import SystemClock
 from controller.runtime.executors import INLINE, ThreadExecutors
-from controller.runtime.metrics import Recorder
+from controller.runtime.metrics import SILENT, Recorder
+from controller.runtime.waits import Waits
 from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 from sandbox.apiserver import Running, serve
@@ -95,8 +97,10 @@ class World:
             cloud=self.cloud,
             catalogs=self.catalogs,
             launcher=self.launcher,
+            removals=self.removals,
             clock=self.clock,
             ledger=Ledger(self.clock),
+            waits=Waits(self.clock, SILENT),
             executors=self.executors,
             stop=self.stop,
             adopted=raised(),
@@ -106,7 +110,22 @@ class World:
 
     @cached_property
     def launcher(self) -> Launcher:
-        return Launcher(kube=self.kube, informers=self.informers, cloud=self.cloud, clock=self.clock)
+        return Launcher(
+            kube=self.kube, informers=self.informers, cloud=self.cloud, removals=self.removals, clock=self.clock
+        )
+
+    @cached_property
+    def removals(self) -> Removals:
+        """The door, once the process has proven its cluster."""
+        door = Removals(
+            kube=self.kube,
+            cloud=self.cloud,
+            clock=self.clock,
+            recorder=SILENT,
+            cluster_arn=self.cloud.where.cluster_arn,
+        )
+        door.check(Snapshot())
+        return door
 
     def change_settings(self, **fields: Any) -> None:
         """As a change of the ConfigMap does, for loops that read `context.settings`."""
@@ -272,10 +291,14 @@ def _await_served(kube: KubeClient, resource: Resource) -> None:
             return
 
 
-def detached_context(cloud: MemoryCloud, clock: ManualClock, recorder: Recorder) -> ReconcilerContext:
-    """For loops that get their snapshots from the test and ask no API server: there is none."""
-    kube = KubeClient(Connection("http://127.0.0.1:9", urllib3.PoolManager(), None), clock=clock)
+def detached_context(
+    cloud: MemoryCloud, clock: ManualClock, recorder: Recorder, kube: KubeClient | None = None
+) -> ReconcilerContext:
+    """For loops that get their snapshots from the test and ask no API server: there is none, unless `kube` is one."""
+    kube = kube or KubeClient(Connection("http://127.0.0.1:9", urllib3.PoolManager(), None), clock=clock)
     informers = Informers(kube, Cluster(), clock)
+    removals = Removals(kube=kube, cloud=cloud, clock=clock, recorder=SILENT, cluster_arn=cloud.where.cluster_arn)
+    removals.check(Snapshot())
     return ReconcilerContext(
         settings=LiveSettings(Settings(cluster_name="test")),
         kube=kube,
@@ -283,9 +306,11 @@ def detached_context(cloud: MemoryCloud, clock: ManualClock, recorder: Recorder)
         events=EventRecorder(kube, clock),
         cloud=cloud,
         catalogs=Catalogs(cloud),
-        launcher=Launcher(kube=kube, informers=informers, cloud=cloud, clock=clock),
+        launcher=Launcher(kube=kube, informers=informers, cloud=cloud, removals=removals, clock=clock),
+        removals=removals,
         clock=clock,
         ledger=Ledger(clock, recorder),
+        waits=Waits(clock, recorder),
         executors=INLINE,
         stop=threading.Event(),
         adopted=raised(),

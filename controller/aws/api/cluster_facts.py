@@ -23,6 +23,7 @@ class ClusterFacts:
     """major.minor."""
     service_cidr: str = ""
     dns_ip: str = ""
+    arn: str = ""
 
     @property
     def ipv6(self) -> bool:
@@ -42,4 +43,5 @@ def describe_cluster(eks: EKSClient, settings: Settings, dns_ip: str = "") -> Cl
         kubernetes_version=cluster.get("version", ""),
         service_cidr=network.get("serviceIpv6Cidr") or network.get("serviceIpv4Cidr", ""),
         dns_ip=dns_ip,
+        arn=cluster.get("arn", ""),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from controller.aws.api import tags as tagging
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
 LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
-ALL_STATES = (*LIVE_STATES, "terminated")
 STAYING_STATES = ("pending", "running", "stopping", "stopped")
 """Live, and not terminating."""
 LEAVING_STATES = frozenset({"shutting-down", "stopping", "stopped"})
@@ -31,6 +30,9 @@ DESCRIBE_WINDOW = Window(idle_seconds=0.1)
 TERMINATE_WINDOW = Window(idle_seconds=0.1)
 TOKEN_WINDOW = Window(idle_seconds=0.035)
 """Precedes each launch: as short as Karpenter v0.27's window for CreateFleet."""
+
+FILTER_VALUES = 200
+"""Values of one filter at most (EC2 API reference)."""
 
 _PROVIDER_ID = re.compile(r"^aws:///(?P<zone>[^/]+)/(?P<id>i-[0-9a-f]+)$")
 
@@ -73,15 +75,31 @@ class Instances:
         )
 
     def get(self, instance_id: str) -> CloudInstance:
-        """Raises InstanceNotFoundError when it is terminated or unknown, and other CloudErrors."""
+        """Raises InstanceNotFoundError when it is terminated, unknown or not tagged as ours, and other CloudErrors."""
         instance = self.find(instance_id)
         if instance is None or instance.state not in LIVE_STATES:
             raise InstanceNotFoundError(f"Instance {instance_id} is terminated or unknown to EC2")
+        if not instance.owned:
+            tag = tagging.cluster_tag(self._cluster_name)
+            raise InstanceNotFoundError(f"Instance {instance_id} exists without the tag {tag}=owned")
         return instance
 
     def find(self, instance_id: str) -> CloudInstance | None:
-        """The instance in whatever state, terminated included; None when EC2 does not show it. Raises CloudErrors."""
+        """The instance by its bare id, in whatever state and with whatever tags; None when EC2 does not show it.
+
+        Raises CloudErrors.
+        """
         return self._described.call(instance_id)
+
+    def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        """Those whose instance EC2 shows by its bare id, in whatever state. Raises CloudErrors."""
+        by_id = {instance_id(each): each for each in provider_ids if _PROVIDER_ID.match(each)}
+        ids = sorted(by_id)
+        shown: set[str] = set()
+        for start in range(0, len(ids), FILTER_VALUES):
+            part = ids[start : start + FILTER_VALUES]
+            shown.update(item.id for item in self._describe([{"Name": "instance-id", "Values": part}]))
+        return frozenset(by_id[one] for one in shown)
 
     def by_token(self, token: str) -> CloudInstance | None:
         """The instance with this launch token that is not terminating: the oldest, should there be several."""
@@ -89,7 +107,7 @@ class Instances:
 
     def launched(self) -> tuple[CloudInstance, ...]:
         """Every live instance of this cluster that a Provisioner launched, sorted by launch time."""
-        instances = self._describe([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
+        instances = self._describe_owned([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
         return tuple(sorted(instances, key=lambda item: (item.launched_at, item.id)))
 
     def terminate(self, instance_id: str) -> None:
@@ -97,11 +115,11 @@ class Instances:
         self._terminated.call(instance_id)
 
     def _find(self, ids: list[str]) -> dict[str, CloudInstance | CloudError | None]:
-        by_id = {item.id: item for item in self._describe([{"Name": "instance-id", "Values": ids}], ALL_STATES)}
+        by_id = {item.id: item for item in self._describe([{"Name": "instance-id", "Values": ids}])}
         return {one: by_id.get(one) for one in ids}
 
     def _find_by_token(self, tokens: list[str]) -> dict[str, CloudInstance | CloudError | None]:
-        tagged = self._describe([{"Name": f"tag:{tagging.LAUNCH_TOKEN}", "Values": tokens}], STAYING_STATES)
+        tagged = self._describe_owned([{"Name": f"tag:{tagging.LAUNCH_TOKEN}", "Values": tokens}], STAYING_STATES)
         by_token: dict[str, CloudInstance | CloudError | None] = dict.fromkeys(tokens)
         for item in sorted(tagged, key=lambda item: (item.launched_at, item.id), reverse=True):
             by_token[item.tags[tagging.LAUNCH_TOKEN]] = item
@@ -140,13 +158,13 @@ class Instances:
             answer = self._ec2.terminate_instances(InstanceIds=ids)
         return [change.get("InstanceId", "") for change in answer["TerminatingInstances"]]
 
-    def _describe(self, filters: Sequence[FilterTypeDef], states: Sequence[str]) -> tuple[CloudInstance, ...]:
-        """This cluster's instances that match. Raises CloudErrors."""
-        wanted: list[FilterTypeDef] = [
-            *filters,
-            {"Name": f"tag:{tagging.cluster_tag(self._cluster_name)}", "Values": ["owned"]},
-            {"Name": "instance-state-name", "Values": list(states)},
-        ]
+    def _describe_owned(self, filters: Sequence[FilterTypeDef], states: Sequence[str]) -> tuple[CloudInstance, ...]:
+        """This cluster's instances, by its tag, that match. Raises CloudErrors."""
+        owned: FilterTypeDef = {"Name": f"tag:{tagging.cluster_tag(self._cluster_name)}", "Values": ["owned"]}
+        return self._describe([*filters, owned, {"Name": "instance-state-name", "Values": list(states)}])
+
+    def _describe(self, wanted: Sequence[FilterTypeDef]) -> tuple[CloudInstance, ...]:
+        """The account's instances that match, in whatever state. Raises CloudErrors."""
         with translated("ec2:DescribeInstances"):
             pages = self._ec2.get_paginator("describe_instances").paginate(Filters=wanted)
             return tuple(
@@ -184,6 +202,7 @@ class Instances:
             launched_at=instance["LaunchTime"].timestamp(),
             provisioner_name=tags.get(keys.PROVISIONER_NAME, ""),
             tags=FrozenMap(tags),
+            owned=tags.get(tagging.cluster_tag(self._cluster_name)) == "owned",
             labels=FrozenMap(dict(sorted(labels.items()))),
             subnet_id=instance.get("SubnetId", ""),
             security_group_ids=tuple(sorted(group["GroupId"] for group in instance.get("SecurityGroups", []))),

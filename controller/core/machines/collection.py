@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.cloud import CloudInstance
+from controller.core.machines.cluster_proof import GOING, Fate, fate
 from controller.core.machines.registration import joined
 from controller.core.state.snapshot import Snapshot, StateNode
+
+ADOPTABLE = frozenset({"pending", "running"})
+"""Instance states in which a Node may be created. A stopped one is nobody's room: nothing waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +42,22 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """Instances to give a Node, instances to terminate, Nodes to delete (their finalizer does the rest)."""
+    """Instances to give a Node, instances to terminate, Nodes to delete (their finalizer does the rest).
+
+    `unlisted`: Nodes whose instance is not among those with the cluster's tag. Ask for it by its bare id.
+    """
 
     adopt: tuple[CloudInstance, ...] = ()
     terminate: tuple[Removal, ...] = ()
     delete_nodes: tuple[Removal, ...] = ()
+    unlisted: tuple[StateNode, ...] = ()
 
 
 def plan_collection(
     snapshot: Snapshot, instances: Iterable[CloudInstance], now: float, times: CollectionTimes
 ) -> CollectionPlan:
     """What to do about `instances` (all live ones of this cluster, by tags) and the nodes of `snapshot` at `now`."""
-    live = sorted(
-        (entry for entry in instances if entry.state not in ("shutting-down", "terminated")), key=lambda entry: entry.id
-    )
+    live = sorted((entry for entry in instances if entry.state not in GOING), key=lambda entry: entry.id)
     by_provider_id = {node.node.provider_id for node in snapshot.nodes.values()}
     alone = [
         entry for entry in live if entry.provider_id not in by_provider_id and entry.node_name not in snapshot.nodes
@@ -62,11 +68,29 @@ def plan_collection(
         reason = _give_up_reason(snapshot, entry, now, times)
         if reason:
             terminate.append(Removal(entry.node_name or entry.id, entry.provider_id, reason))
-        elif entry.node_name and entry.provisioner_name in snapshot.provisioners:
+        elif entry.node_name and entry.state in ADOPTABLE and entry.provisioner_name in snapshot.provisioners:
             adopt.append(entry)
     known = {entry.provider_id: entry for entry in live}
-    removals = (_node_removal(node, known, now, times) for node in snapshot.nodes.values())
-    return CollectionPlan(tuple(adopt), tuple(terminate), tuple(entry for entry in removals if entry))
+    removals, unlisted = [], []
+    for node in snapshot.nodes.values():
+        if PROVISIONER_NAME not in node.node.labels or node.leaving:
+            continue
+        if (removal := _unregistered(node, known, now, times)) is not None:
+            removals.append(removal)
+        elif _unlisted(node, known, now, times):
+            unlisted.append(node)
+    return CollectionPlan(tuple(adopt), tuple(terminate), tuple(removals), tuple(unlisted))
+
+
+def instance_gone(node: StateNode, instance: CloudInstance | None) -> str:
+    """Why the Node is to be deleted, by the cloud's answer to its instance's bare id; empty when it stays.
+
+    A kubelet that reports contradicts the answer: the Node stays while it is Ready (later Karpenter's rule).
+    """
+    if node.node.ready or fate(node.node, instance) is not Fate.GONE:
+        return ""
+    state = f"it is {instance.state}" if instance else "the cloud does not know it"
+    return f"its instance does not exist any more ({state}), and its kubelet is silent"
 
 
 def _give_up_reason(snapshot: Snapshot, entry: CloudInstance, now: float, times: CollectionTimes) -> str:
@@ -81,18 +105,17 @@ def _give_up_reason(snapshot: Snapshot, entry: CloudInstance, now: float, times:
     return ""
 
 
-def _node_removal(
+def _unregistered(
     node: StateNode, known: dict[str, CloudInstance], now: float, times: CollectionTimes
 ) -> Removal | None:
-    if PROVISIONER_NAME not in node.node.labels or node.leaving:
-        return None
     instance = known.get(node.node.provider_id)
-    started = instance.launched_at if instance else node.node.created
-    age = now - started
-    if not joined(node.node) and age >= times.registration_seconds:
-        return Removal(
-            node.name, node.node.provider_id, f"it did not register within {int(times.registration_seconds)} s"
-        )
-    if instance is None and node.node.provider_id and now - node.node.created >= times.consistency_seconds:
-        return Removal(node.name, node.node.provider_id, "its instance does not exist any more")
-    return None
+    age = now - (instance.launched_at if instance else node.node.created)
+    if joined(node.node) or age < times.registration_seconds:
+        return None
+    reason = f"it did not register within {int(times.registration_seconds)} s"
+    return Removal(node.name, node.node.provider_id, reason)
+
+
+def _unlisted(node: StateNode, known: dict[str, CloudInstance], now: float, times: CollectionTimes) -> bool:
+    absent = node.node.provider_id not in known
+    return absent and bool(node.node.provider_id) and now - node.node.created >= times.consistency_seconds

@@ -51,7 +51,7 @@ class DeprovisioningReconciler:
         self._informers, self._events = context.informers, RemovalEvents(context.events)
         self._catalogs, self._launcher = context.catalogs, context.launcher
         self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
-        self._methods, self._executor = methods, executor
+        self._methods, self._executor, self._removals = methods, executor, context.removals
         self._times = times or DeprovisioningTimes()
         self._settings = context.settings
         self._failing = ItemBackoff(self._clock, self.name)
@@ -60,7 +60,7 @@ class DeprovisioningReconciler:
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Take the next step of commands on record; when a search is due, ask the methods."""
-        if not snapshot.synced or not self._adopted.is_set():
+        if not snapshot.synced or not self._adopted.is_set() or self._removals.refusal():
             return self._times.step_seconds
         due = self._clock.monotonic() >= self._due_at
         active = bool(recorded_commands(snapshot))

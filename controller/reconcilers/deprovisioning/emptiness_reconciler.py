@@ -30,12 +30,13 @@ class EmptinessReconciler:
     def __init__(self, context: ReconcilerContext, emptiness: Emptiness, executor: CommandExecutor) -> None:
         self._emptiness, self._executor, self._events = emptiness, executor, RemovalEvents(context.events)
         self._clock, self._settings, self._planned = context.clock, context.settings, context.planned
+        self._removals = context.removals
         self._log = structlog.get_logger(self.name)
         self._failing = ItemBackoff(self._clock, self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Write or remove emptiness timestamps and delete; return the seconds until the next TTL may expire."""
-        if not snapshot.synced or not self._planned.is_set():
+        if not snapshot.synced or not self._planned.is_set() or self._removals.refusal():
             return 1.0
         self._failing.keep({node.node.uid for node in snapshot.nodes.values()})
         held = frozenset(node.name for node in snapshot.nodes.values() if not self._failing.ready(node.node.uid))

@@ -38,7 +38,7 @@ class NodeWrites:
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._informers, self._events = context.kube, context.informers, RemovalEvents(context.events)
-        self._clock, self._ledger = context.clock, context.ledger
+        self._clock, self._ledger, self._removals = context.clock, context.ledger, context.removals
         self._log = structlog.get_logger("deprovisioning")
 
     def record(self, nodes: Iterable[StateNode], record: Record) -> None:
@@ -140,7 +140,7 @@ class NodeWrites:
     def _delete(self, node: StateNode) -> bool:
         """Delete the node; False when it was gone."""
         try:
-            self._kube.delete(NODES, node.name, uid=node.node.uid)
+            self._removals.delete(node.node)
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node was gone before it was deleted", node=node.name, error=str(error))
             return False

@@ -15,8 +15,17 @@ import structlog
 from controller.core.api.parse import parse_node
 from controller.core.cloud import CloudInstance
 from controller.core.decisions.decision import Decision, instance_details, node_details
-from controller.core.machines.collection import CollectionPlan, CollectionTimes, Removal, plan_collection
-from controller.core.state.snapshot import Snapshot
+from controller.core.machines.cluster_proof import GOING, NOT_YET, Standing
+from controller.core.machines.collection import (
+    ADOPTABLE,
+    CollectionPlan,
+    CollectionTimes,
+    Removal,
+    instance_gone,
+    plan_collection,
+)
+from controller.core.machines.registration import joined
+from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
@@ -24,8 +33,8 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import CONSISTENCY_ERRORS
 
-ADOPTABLE = frozenset({"pending", "running"})
-GOING = frozenset({"shutting-down", "terminated"})
+WORKERS = 10
+"""Instances looked up concurrently; the lookups of one moment are one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class GarbageTimes:
     collection: CollectionTimes = field(default_factory=CollectionTimes)
     sight_seconds: float = 10.0
     """How long EC2 may not list a new instance (eventual consistency). Shorter than the lease that others wait for."""
+    adoption_seconds: float = 60.0
+    """How long planning waits for one instance's adoption, which may fail for a reason of that instance alone."""
 
 
 class GarbageCollectionReconciler:
@@ -52,6 +63,11 @@ class GarbageCollectionReconciler:
         self._kube, self._events, self._cloud = context.kube, context.events, context.cloud
         self._launcher, self._adopted = context.launcher, context.adopted
         self._clock, self._ledger = context.clock, context.ledger
+        self._removals, self._open_waits, self._recorder = context.removals, context.waits, context.recorder
+        self._cluster = context.settings.current.cluster_name
+        self._executor = context.executors.executor("collect", WORKERS)
+        self._adopting: dict[str, float] = {}
+        """Since when each adoption is tried (monotonic seconds), by provider id."""
         self._times = times or GarbageTimes()
         self._log = structlog.get_logger(self.name)
         self._items = ItemBackoff(self._clock, self.name)
@@ -70,19 +86,41 @@ class GarbageCollectionReconciler:
             return self._times.retry_seconds
         if now < self._due_at:
             return self._due_at - now
+        if (verdict := self._removals.proof).standing is Standing.DISPROVED or verdict is NOT_YET:
+            return self._next_in(self._times.retry_seconds)  # what it would list may be another cluster's
         plan = plan_collection(snapshot, self._cloud.list(), self._clock.now(), self._times.collection)
+        plan = self._permitted(plan, snapshot)
         if self._adopted.is_set():  # before, nothing is launched, and nobody else goes on with what was adopted
             plan = replace(plan, adopt=tuple(each for each in plan.adopt if not self._launcher.in_hand(each)))
         removals = (*plan.terminate, *plan.delete_nodes)
         self._items.keep({entry.provider_id for entry in plan.adopt} | {entry.provider_id for entry in removals})
         self._carry_out(plan, snapshot)
         if not self._adopted.is_set():
-            if plan.adopt or now < self._sure_at:
+            if self._waits(plan, now):
                 return self._next_in(self._times.retry_seconds)
             self._adopted.set()
         self._passes += 1
         early = self._passes < self._times.first_passes
         return self._next_in(self._times.first_seconds if early else self._times.then_seconds)
+
+    def _permitted(self, plan: CollectionPlan, snapshot: Snapshot) -> CollectionPlan:
+        """The plan without removals, unless the cluster is proven by what the cloud answers now."""
+        if not (plan.terminate or plan.delete_nodes or plan.unlisted) or self._removals.check(snapshot).proven:
+            return plan
+        return replace(plan, terminate=(), delete_nodes=(), unlisted=())
+
+    def _waits(self, plan: CollectionPlan, now: float) -> bool:
+        """Whether planning must wait: for adoptions, for a limited time each, and for what EC2 may not list yet."""
+        ids = {entry.provider_id for entry in plan.adopt}
+        self._adopting = {key: self._adopting.get(key, now) for key in ids}
+        open_still = sorted(key for key, since in self._adopting.items() if now - since < self._times.adoption_seconds)
+        what = f"{len(open_still)} instances get their Node: {', '.join(open_still[:5])}" if open_still else ""
+        if not what and now < self._sure_at:
+            what = "EC2 may not list yet what a process that crashed launched last"
+        self._open_waits.note("adoption", what)
+        if not what and ids:
+            self._log.error("Planning goes on without instances that could not be adopted", ids=sorted(ids)[:20])
+        return bool(what)
 
     def _next_in(self, seconds: float) -> float:
         self._due_at = self._clock.monotonic() + seconds
@@ -93,6 +131,9 @@ class GarbageCollectionReconciler:
             self._attempt(instance.provider_id, "Adoption failed", partial(self._adopt, instance, snapshot))
         for removal in self._still_without_node(plan.terminate):
             self._attempt(removal.provider_id, "Termination failed", partial(self._terminate, removal, snapshot))
+        answers = self._executor.map(self._find, plan.unlisted)
+        for node, answer in zip(plan.unlisted, answers, strict=True):
+            self._unlisted(node, answer, snapshot)
         for removal in plan.delete_nodes:
             self._attempt(removal.provider_id, "Node not deleted", partial(self._delete_node, removal, snapshot))
 
@@ -115,6 +156,7 @@ class GarbageCollectionReconciler:
             return  # terminated since it was listed
         provisioner = snapshot.provisioners.get(instance.provisioner_name)
         if instance.state not in ADOPTABLE or provisioner is None:
+            self._log.info("Instance not adopted", id=instance.id, state=instance.state)
             return
         self._launcher.adopt(instance, provisioner)
         self._log.info("Adopted instance", id=instance.id, node=instance.node_name, provisioner=provisioner.name)
@@ -122,7 +164,7 @@ class GarbageCollectionReconciler:
     def _terminate(self, removal: Removal, snapshot: Snapshot) -> None:
         try:
             instance = self._cloud.get(removal.provider_id)
-            self._cloud.delete(removal.provider_id)
+            self._removals.terminate(instance)
         except InstanceNotFoundError:
             return
         self._log.warning("Terminated leaked instance", id=instance.id, because=removal.reason)
@@ -145,15 +187,12 @@ class GarbageCollectionReconciler:
     def _delete_node(self, removal: Removal, snapshot: Snapshot) -> None:
         seen = snapshot.nodes[removal.name]
         node = seen.node
-        gone = "instance does not exist" in removal.reason
-        if gone and self._exists(removal.provider_id):
-            return  # the instance lacks our tags but exists: its Node is not ours to delete
         try:
-            self._kube.delete(NODES, node.name, uid=node.uid)
+            self._removals.delete(node)
         except (NotFoundError, ConflictError):
             return
         self._log.warning("Deleted node", node=node.name, because=removal.reason)
-        reason = "InstanceGone" if gone else "FailedRegistration"
+        reason = "InstanceGone" if joined(node) else "FailedRegistration"
         owner, details = seen.provisioner_name, node_details(seen)
         self._record(
             reason,
@@ -165,8 +204,28 @@ class GarbageCollectionReconciler:
         self._ledger.recorder.count(CONSISTENCY_ERRORS, check)
         self._ledger.record(decision)
 
-    def _exists(self, provider_id: str) -> bool:
+    def _find(self, node: StateNode) -> CloudInstance | CloudError | ValueError | None:
         try:
-            return self._cloud.get(provider_id).state not in GOING
-        except InstanceNotFoundError:
-            return False
+            return self._cloud.find(node.node.provider_id)
+        except (CloudError, ValueError) as error:
+            return error
+
+    def _unlisted(
+        self, node: StateNode, instance: CloudInstance | CloudError | ValueError | None, snapshot: Snapshot
+    ) -> None:
+        """Delete the Node of an instance that is gone; report one that lacks the cluster's tag and runs."""
+        key, ref = node.node.provider_id, ObjectRef.of(node.node)
+        if isinstance(instance, Exception):
+            self._log.debug("Instance of a Node not looked up", node=node.name, error=str(instance))
+        elif because := instance_gone(node, instance):
+            removal = Removal(node.name, key, because)
+            self._attempt(key, "Node not deleted", partial(self._delete_node, removal, snapshot))
+        elif instance is not None and not instance.owned and instance.state not in GOING:
+            tag = f"kubernetes.io/cluster/{self._cluster}=owned"
+            message = (
+                f"Instance {instance.id} runs without the tag {tag}; put it back: the controller may not be allowed to "
+                "terminate an instance without it"
+            )
+            self._recorder.count(CONSISTENCY_ERRORS, "LostTag")
+            self._log.warning("Instance lacks the cluster's tag", node=node.name, id=instance.id)
+            self._events.publish(ref, "Warning", "InstanceTagLost", message, (node.node.uid,))

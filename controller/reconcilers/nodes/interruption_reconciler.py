@@ -66,7 +66,7 @@ class InterruptionReconciler:
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
         self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
-        self._cloud, self._stop = context.cloud, context.stop
+        self._cloud, self._removals, self._stop = context.cloud, context.removals, context.stop
         self._log = structlog.get_logger(self.name)
         self._executor = context.executors.executor("interrupt", WORKERS)
 
@@ -151,7 +151,7 @@ class InterruptionReconciler:
             return
         reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
         self._publish(node, "Warning", interruption.reason, reason)
-        self._kube.delete(NODES, node.name, uid=node.node.uid)
+        self._removals.delete(node.node)
         text = f"Deleting node because of {interruption.kind.value}"
         self._publish(node, "Warning", "NodeTerminatingOnInterruption", text)
         self._log.info("Deleted node", node=node.name, because=interruption.kind.value, state=interruption.state)

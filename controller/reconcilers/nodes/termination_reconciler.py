@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME
 from controller.core.api.node import Node
-from controller.core.api.parse import parse_node, parse_pod
+from controller.core.api.parse import parse_pod
 from controller.core.api.pod import Pod
 from controller.core.machines.detachment import attached
 from controller.core.machines.draining import deadline, grace_period_seconds, holds, next_step
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     ConflictError,
-    InstanceNotFoundError,
     KubeError,
     NamespaceTerminatingError,
     NodelessError,
@@ -28,6 +27,7 @@ from controller.errors import (
 )
 from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES, PODS
+from controller.machines.removals import Departure, finalizing
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.nodes.shared_attachments import Attachments
 from controller.runtime.executors import Job
@@ -35,8 +35,6 @@ from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.runtime.metrics import TERMINATION_TIME
 from controller.telemetry.structured_logging import pod_names
 
-GOING = frozenset({"shutting-down", "terminated"})
-"""Instance states that end in termination."""
 WORKERS = 30
 """Nodes handled concurrently. Their calls to EC2 are merged, and each waits for the others of its batch: with more
 workers, more of them go into one call. Calls to the API server are limited by the client."""
@@ -74,7 +72,7 @@ class TerminationReconciler:
     def __init__(self, context: ReconcilerContext, times: TerminationTimes | None = None) -> None:
         self._settings = context.settings
         self._kube, self._informers, self._events = context.kube, context.informers, context.events
-        self._cloud, self._clock, self._recorder = context.cloud, context.clock, context.recorder
+        self._removals, self._clock, self._recorder = context.removals, context.clock, context.recorder
         self._times = times or TerminationTimes()
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(self._clock, self.name)
@@ -128,11 +126,11 @@ class TerminationReconciler:
         until = deadline(node.node, owner, settings.termination_grace_period_seconds, broken_seconds)
         step = next_step(node.pods, now, until)
         if not step.drained:
-            if self._instance_gone(node.node):
+            if (departure := self._departed(node.node)) is not None:
                 keys = [pod.key for pod in step.waiting]
                 text = "Instance is gone before its node was drained"
                 self._log.info(text, node=node.name, pods=pod_names(keys), pod_count=len(keys))
-                self._release(node.node)
+                self._release(departure)
                 return
             for pod in step.evict:
                 self._evict(node.node, pod, until)
@@ -147,8 +145,8 @@ class TerminationReconciler:
             return  # the API server has a pod that the watch has not delivered yet
         if late:
             self._report_deadline(node.node, [pod for pod in present if holds(pod, now)])
-        if self._instance_terminated(node.node):
-            self._release(node.node)
+        if (departure := self._end_instance(node.node)) is not None:
+            self._release(departure)
 
     def _cordon(self, node: Node) -> None:
         if node.unschedulable and node.labels.get(EXCLUDE_BALANCERS):
@@ -234,64 +232,39 @@ class TerminationReconciler:
         for ref in (ObjectRef.of(node), ObjectRef.of(pod)):
             self._events.publish(ref, "Warning", "FailedDraining", message, (node.name, pod.uid))
 
-    def _instance_gone(self, node: Node) -> bool:
-        """Whether the instance no longer exists; asked every `instance_check_seconds` while the node drains."""
+    def _departed(self, node: Node) -> Departure | None:
+        """Evidence that the instance is gone; asked for every `instance_check_seconds` while the node drains."""
         now = self._clock.monotonic()
         if now - self._checked_at.get(node.uid, float("-inf")) < self._times.instance_check_seconds:
-            return False
+            return None
         self._checked_at[node.uid] = now
         try:
-            self._cloud.get(node.provider_id)
-        except InstanceNotFoundError:
-            return True
+            return self._removals.departed(node)
         except (NodelessError, ValueError) as error:
             self._log.debug("Instance of a draining node not looked up", node=node.name, error=str(error))
-        return False
+        return None
 
-    def _instance_terminated(self, node: Node) -> bool:
-        """Ask for termination; return whether it has begun, or the instance no longer exists."""
-        provider_id = node.provider_id
+    def _end_instance(self, node: Node) -> Departure | None:
+        """Ask for termination; the evidence once it has begun, or the instance no longer exists."""
         try:
-            return self._terminate(provider_id)
+            return self._removals.end_instance(node)
         except ValueError:
-            self._log.warning("Node has no readable providerID", node=node.name, provider_id=provider_id)
-        instances = [entry for entry in self._cloud.list() if entry.node_name == node.name]
-        going = [self._terminate(entry.provider_id) for entry in instances]
-        if all(going):
+            self._log.warning("Node has no readable providerID", node=node.name, provider_id=node.provider_id)
+        departure, count = self._removals.end_by_name(node)
+        if departure is not None:
             message = (
-                f"providerID {provider_id!r} is not readable; {len(instances)} instances terminated by the node's name"
+                f"providerID {node.provider_id!r} is not readable; {count} instances terminated by the node's name"
             )
             self._events.publish(ObjectRef.of(node), "Warning", "UnreadableProviderID", message, (node.uid,))
-            return True
-        return False
+        return departure
 
-    def _terminate(self, provider_id: str) -> bool:
-        try:
-            if self._cloud.get(provider_id).state in GOING:
-                return True
-            self._cloud.delete(provider_id)
-            return self._cloud.get(provider_id).state in GOING
-        except InstanceNotFoundError:
-            return True
-
-    def _release(self, node: Node) -> None:
+    def _release(self, departure: Departure) -> None:
         """Remove our finalizer and no other. Raises ConflictError when the node changed meanwhile."""
-        try:
-            present = parse_node(self._kube.get(NODES, node.name))
-            if present.uid != node.uid or not finalizing(present):
-                return
-            rest = [name for name in present.finalizers if name != TERMINATION_FINALIZER]
-            metadata = {"finalizers": rest or None, "resourceVersion": present.resource_version}
-            self._kube.patch(NODES, node.name, {"metadata": metadata})
-        except NotFoundError:
+        node = departure.node
+        if not self._removals.release(departure):
             return
-        self._log.info("Terminated node", node=node.name, provider_id=node.provider_id)
+        self._log.info("Terminated node", node=node.name, provider_id=node.provider_id, because=departure.because)
         if node.deleted_at is not None:
             # deletionTimestamp is the end of the grace period, which nodes do not have.
             took = max(0.0, self._clock.now() - node.deleted_at)
             self._recorder.observe(TERMINATION_TIME, took, node.labels.get(PROVISIONER_NAME, ""))
-
-
-def finalizing(node: Node) -> bool:
-    """Whether the node is being deleted and has our finalizer."""
-    return node.deleted_at is not None and TERMINATION_FINALIZER in node.finalizers

@@ -16,6 +16,7 @@ from controller.core.cloud import InstanceType
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.guards.headroom import headroom_pods, is_unit
 from controller.core.guards.spending import Guards, LaunchLimits
+from controller.core.machines.cluster_proof import NOT_YET, Standing
 from controller.core.machines.disk_pressure import with_learned_storage
 from controller.core.machines.launching import LaunchPolicy
 from controller.core.provisioning import solve
@@ -74,6 +75,7 @@ class ProvisioningReconciler:
         self._settings = context.settings
         self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
         self._catalogs, self._launcher = context.catalogs, context.launcher
+        self._removals, self._open_waits = context.removals, context.waits
         self._clock = context.clock
         self._adopted, self._planned = context.adopted, context.planned
         self._times = times or ProvisioningTimes()
@@ -95,7 +97,7 @@ class ProvisioningReconciler:
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Observe pending pods; when their batch window has closed, schedule them."""
-        if not snapshot.synced or not self._adopted.is_set() or self._launcher.settle(snapshot):
+        if not snapshot.synced or not self._adopted.is_set() or self._waits(snapshot):
             return NOT_READY_SECONDS
         now, times = self._clock.monotonic(), self._batch_times()
         self._window = self._window.observe(now, _waiting(snapshot), times)
@@ -115,6 +117,15 @@ class ProvisioningReconciler:
         self._window = self._window.forget(retry)
         self._scheduled = True
         return 0.0
+
+    def _waits(self, snapshot: Snapshot) -> bool:
+        """Whether nothing may be planned now: it may be another cluster, or launches are unsettled."""
+        proof = self._removals.proof
+        wrong = proof.standing is Standing.DISPROVED or proof is NOT_YET
+        self._open_waits.note("cluster", f"not the controller's own: {proof.because}" if wrong else "")
+        blocking = () if wrong else self._launcher.settle(snapshot)
+        self._open_waits.note("launches", f"Nodes of {', '.join(blocking[:5])}" if blocking else "")
+        return wrong or bool(blocking)
 
     def _batch_times(self) -> BatchTimes:
         settings, retrigger_seconds = self._settings.current, self._times.retrigger_seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.machines.cluster_proof import Standing
 from controller.core.state.snapshot import InvalidObject, Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
@@ -25,7 +26,7 @@ class ConditionsReconciler:
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._events = context.kube, context.events
-        self._catalogs, self._clock = context.catalogs, context.clock
+        self._catalogs, self._clock, self._removals = context.catalogs, context.clock, context.removals
         self._log = structlog.get_logger(self.name)
         self._items = ItemBackoff(self._clock, self.name)
         self._written: dict[tuple[str, str], tuple[str, int, str]] = {}
@@ -48,9 +49,10 @@ class ConditionsReconciler:
 
     def _check(self, snapshot: Snapshot) -> float:
         states = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}
-        problems = self._catalogs.view(snapshot).problems
+        problems, proof = self._catalogs.view(snapshot).problems, self._removals.proof
+        elsewhere = f"Nothing is launched or removed: {proof.because}" if proof.standing is Standing.DISPROVED else ""
         for name, provisioner in snapshot.provisioners.items():
-            problem = problems.get(name, "")
+            problem = problems.get(name, "") or elsewhere
             states["Provisioner", name] = InvalidObject(
                 "Provisioner", name, provisioner.uid, provisioner.generation, problem
             )

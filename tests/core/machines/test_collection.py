@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.cloud import CloudInstance
-from controller.core.machines.collection import CollectionPlan, CollectionTimes, plan_collection
+from controller.core.machines.collection import CollectionPlan, CollectionTimes, instance_gone, plan_collection
 from controller.core.state.snapshot import InvalidObject, StateNode
 from tests import factories
 from tests.core.instances import cloud_instance
@@ -64,10 +66,36 @@ def test_an_instance_whose_provisioner_is_invalid_waits() -> None:
     assert plan(1100.0, INSTANCE, provisioners=(), invalid=invalid) == CollectionPlan()
 
 
-def test_a_node_whose_instance_is_gone_is_deleted() -> None:
-    assert plan(1030.0, nodes=(node_of(INSTANCE, created=1001.0),)).delete_nodes == ()
+def test_a_node_whose_instance_is_not_listed_is_asked_for_and_not_deleted_for_that() -> None:
+    assert plan(1030.0, nodes=(node_of(INSTANCE, created=1001.0),)) == CollectionPlan()
     collection = plan(1031.0, nodes=(node_of(INSTANCE, created=1001.0),))
-    assert [removal.name for removal in collection.delete_nodes] == [INSTANCE.node_name]
+    assert collection.delete_nodes == ()
+    assert [node.name for node in collection.unlisted] == [INSTANCE.node_name]
+
+
+@pytest.mark.parametrize(
+    ("ready", "instance", "goes"),
+    [
+        (True, None, False),
+        (True, replace(INSTANCE, state="terminated"), False),
+        (False, None, True),
+        (False, replace(INSTANCE, state="terminated"), True),
+        (False, INSTANCE, False),
+        (False, replace(INSTANCE, owned=False), False),
+    ],
+)
+def test_a_node_goes_when_its_kubelet_is_silent_and_its_instance_gone_by_its_bare_id(
+    ready: bool, instance: CloudInstance | None, goes: bool
+) -> None:
+    assert bool(instance_gone(node_of(INSTANCE, ready=ready), instance)) is goes
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped"])
+def test_nobody_waits_for_the_adoption_of_a_stopped_instance(state: str) -> None:
+    """It would freeze provisioning for as long as a registration may take."""
+    stopped = replace(INSTANCE, state=state)
+    assert plan(1001.0, stopped) == CollectionPlan()
+    assert [removal.provider_id for removal in plan(1900.0, stopped).terminate] == [INSTANCE.provider_id]
 
 
 def test_a_node_that_is_not_ours_is_never_deleted() -> None:

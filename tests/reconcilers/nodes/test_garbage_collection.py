@@ -9,6 +9,7 @@ import structlog
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.timestamps import format_time
 from controller.core.cloud import CloudInstance, LaunchRequest, PricedOffering
 from controller.core.machines.collection import CollectionTimes
 from controller.core.machines.node_documents import LAUNCH_TOKEN, node_document
@@ -29,10 +30,23 @@ def reconciler(
     return GarbageCollectionReconciler(context, TIMES)
 
 
+def _silent_since(world: World) -> dict[str, object]:
+    since = format_time(world.clock.now())
+    condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": since}
+    return {"status": {"conditions": [condition]}}
+
+
 def some_passes(world: World, loop: GarbageCollectionReconciler) -> None:
     for _ in range(5):
         loop.reconcile(world.caught_up())
         world.clock.wait(world.stop, 0.02)
+
+
+def fall_silent(world: World, name: str) -> None:
+    """What the control plane writes when a kubelet stops to report."""
+    silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    world.kube.patch(NODES, name, {"status": {"conditions": [silent]}}, subresource="status")
+    world.until(lambda s: not s.nodes[name].node.ready, "silence")
 
 
 def test_an_instance_that_died_with_its_controller_is_adopted_before_anything_is_planned(world: World) -> None:
@@ -125,13 +139,16 @@ def test_an_old_instance_whose_node_the_cache_has_not_shown_is_not_terminated(wo
 def test_a_node_whose_instance_is_gone_is_deleted(world: World) -> None:
     world.add_provisioner()
     labels = {PROVISIONER_NAME: "default"}
-    world.add_node({"metadata": {"name": "lost", "labels": labels}, "spec": {"providerID": "aws:///z/i-1"}})
+    world.add_node({"metadata": {"name": "lost", "labels": labels}, "spec": {"providerID": "aws:///eu-west-1a/i-1"}})
     ledger = Ledger(world.clock)
     loop = reconciler(world, ledger=ledger)
     some_passes(world, loop)
     assert "lost" in world.caught_up().nodes, "a young absence proves nothing"
     assert ledger.entries() == ()
     world.clock.ahead_seconds = 40.0
+    some_passes(world, loop)
+    assert "lost" in world.caught_up().nodes, "its kubelet reports: the absence is a fault of the looking"
+    fall_silent(world, "lost")
     world.passes(loop, lambda s: "lost" not in s.nodes)
     (entry,) = ledger.entries(kind="remove", method="garbagecollection", subject="Node/lost")
     assert "instance does not exist" in entry.decision.reason
@@ -149,6 +166,71 @@ def test_a_node_of_an_instance_that_exists_without_our_tags_is_not_ours_to_delet
     world.clock.ahead_seconds = 4000.0
     some_passes(world, reconciler(world))
     assert "foreign" in world.caught_up().nodes
+
+
+def test_a_node_whose_instance_lost_the_clusters_tag_stays_and_says_which_tag(world: World) -> None:
+    world.add_provisioner()
+    instance = world.cloud.add(cloud_instance(number=5, owned=False))
+    world.add_node(node_document(instance, world.informers.snapshot().provisioners["default"]))
+    fall_silent(world, instance.node_name)
+    world.clock.ahead_seconds = 40.0
+    some_passes(world, reconciler(world))
+    assert world.caught_up().nodes[instance.node_name].node.deleted_at is None
+    assert "kubernetes.io/cluster/test=owned" in world.await_event("InstanceTagLost")["message"]
+
+
+def test_a_new_leader_of_another_region_or_account_adopts_and_removes_nothing(world: World) -> None:
+    """Its list is of a cluster of the same name; the Nodes here seem to have no instance."""
+    world.add_provisioner()
+    mine = cloud_instance(number=1)
+    world.add_node(node_document(mine, world.informers.snapshot().provisioners["default"]))
+    theirs = world.cloud.add(cloud_instance(number=2, launched_at=world.clock.now()))
+    leaked = world.cloud.add(cloud_instance(number=3, launched_at=world.clock.now() - 5000))
+    removals = world.context.removals
+    world.cloud.where = replace(world.cloud.where, cluster_arn="arn:aws:eks:eu-west-1:999999999999:cluster/test")
+    world.clock.ahead_seconds = 60.0
+    removals.check(world.caught_up())
+    adopted = threading.Event()
+    some_passes(world, reconciler(world, adopted))
+    assert not adopted.is_set()
+    assert list(world.caught_up().nodes) == [mine.node_name]
+    assert {entry.id for entry in world.cloud.running} == {theirs.id, leaked.id}
+
+
+def test_a_list_that_comes_back_empty_all_of_a_sudden_deletes_no_node(world: World) -> None:
+    """The pass itself asks once more: between two checks of the loop, kubelets and EC2 may fall silent together."""
+    world.add_provisioner()
+    provisioner = world.informers.snapshot().provisioners["default"]
+    names = []
+    for number in range(1, 7):
+        instance = cloud_instance(number=number)
+        world.add_node(node_document(instance, provisioner))
+        world.kube.patch(NODES, instance.node_name, _silent_since(world), subresource="status")
+        names.append(instance.node_name)
+    assert world.context.removals.proof.proven
+    world.clock.ahead_seconds = 40.0
+    some_passes(world, reconciler(world))
+    nodes = world.caught_up().nodes
+    assert [name for name in names if nodes[name].node.deleted_at is None] == names
+
+
+def test_an_adoption_that_fails_holds_up_planning_for_a_limited_time_and_is_told(world: World) -> None:
+    world.add_provisioner()
+    bad = world.cloud.add(cloud_instance(launched_at=world.clock.now()))
+
+    def get(provider_id: str) -> CloudInstance:
+        raise CloudError("throttled")
+
+    world.cloud.get = get  # type: ignore[method-assign]
+    adopted = threading.Event()
+    loop = reconciler(world, adopted)
+    some_passes(world, loop)
+    assert not adopted.is_set()
+    assert bad.provider_id in world.context.waits.text()
+    world.clock.ahead_seconds = TIMES.adoption_seconds
+    some_passes(world, loop)
+    assert adopted.is_set()
+    assert world.context.waits.text() == ""
 
 
 def test_a_node_that_never_registered_is_deleted_and_says_why(world: World) -> None:

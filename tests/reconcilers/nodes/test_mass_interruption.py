@@ -156,7 +156,7 @@ class Region:
         self.metrics = Metrics(self.clock)
         self.ledger = Ledger(self.clock, self.metrics)
         self.ledger.look = self._look
-        context = replace(detached_context(cloud, self.clock, self.ledger.recorder), kube=self.kube)
+        context = detached_context(cloud, self.clock, self.ledger.recorder, self.kube)
         context = replace(context, ledger=self.ledger, executors=Pool(self.clock))
         self.stop: threading.Event = context.stop  # type: ignore[assignment]
         self.informers = context.informers

@@ -466,3 +466,33 @@ def test_a_deletion_that_is_refused_at_the_deadline_stops_no_other(
     assert not world.informers.snapshot().pods["default", "a"].terminating
     world.clock.ahead_seconds += 40.0
     world.passes(reconciler(world), gone(instance), "the node's end at its deadline")
+
+
+def test_a_node_whose_instance_lost_its_tag_is_drained_before_its_instance_goes(world: World) -> None:
+    """By the tag it seems gone; by its bare id it runs, and so do the pods on it."""
+    instance = leaving_node(world)
+    world.cloud.instances[instance.provider_id] = replace(instance, owned=False)
+    world.add_pod("a", node=instance.node_name)
+    delete(world, instance)
+    loop = reconciler(world)
+    world.passes(loop, lambda s: s.pods["default", "a"].terminating, "eviction")
+    for _ in range(5):
+        loop.reconcile(world.informers.snapshot())
+    assert TERMINATION_FINALIZER in world.node(instance.node_name)["metadata"]["finalizers"]
+    assert world.cloud.deleted == []
+    world.kill_pod("a")
+    world.passes(loop, gone(instance), "the node's end")
+    assert world.cloud.deleted == [instance.provider_id]
+
+
+def test_a_drain_is_not_cut_short_by_a_cloud_that_knows_nothing(world: World) -> None:
+    """Another account's credentials: the kubelet reports, so the instance is not gone."""
+    instance = leaving_node(world)
+    world.add_pod("a", node=instance.node_name)
+    delete(world, instance)
+    world.cloud.instances.clear()
+    loop = reconciler(world, instance_check_seconds=0.0)
+    world.passes(loop, lambda s: s.pods["default", "a"].terminating, "eviction")
+    for _ in range(5):
+        loop.reconcile(world.informers.snapshot())
+    assert TERMINATION_FINALIZER in world.node(instance.node_name)["metadata"]["finalizers"]

@@ -119,6 +119,9 @@ _ROWS: Final = (
     Setting("aws.priceRules", None, "[]",
             doc="Discounts and commitments, so that prices are what you pay, as a list of rules (in the ConfigMap: "
                 "JSON); the first that matches an offering counts."),
+    Setting("aws.clusterArn", str, "", from_stack=True,
+            doc="ARN of the EKS cluster. Where AWS answers another one (another account, region or cluster), nothing "
+                "is removed or launched. Empty: removals wait for a registered node whose instance AWS knows."),
     Setting("launchLimits", None, None, live=True,
             doc="What all Provisioners together may launch: price an hour, nodes a minute and resources (in the "
                 'ConfigMap: JSON, such as `{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": '
