@@ -18,11 +18,14 @@ def read_config_map(kube: KubeClient, namespace: str, name: str) -> Mapping[str,
         return {}
 
 
-def write_config_map(kube: KubeClient, namespace: str, name: str, **content: Mapping[str, str]) -> None:
-    """Merge `content` (`data`, `binaryData`) into the ConfigMap, or create it. Raises KubeError."""
+def write_config_map(
+    kube: KubeClient, namespace: str, name: str, *, annotations: Mapping[str, str], **content: Mapping[str, str]
+) -> None:
+    """Merge `annotations` and `content` (`data`, `binaryData`) into the ConfigMap, or create it. Raises KubeError."""
+    patch = {"metadata": {"annotations": annotations}, **content}
     try:
-        kube.patch(CONFIG_MAPS, name, content, namespace=namespace)
+        kube.patch(CONFIG_MAPS, name, patch, namespace=namespace)
     except NotFoundError:
-        metadata = {"name": name, "namespace": namespace}
+        metadata = {"name": name, "namespace": namespace, "annotations": annotations}
         document = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, "metadata": metadata, **content}
         kube.create(CONFIG_MAPS, document, namespace)

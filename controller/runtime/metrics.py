@@ -294,6 +294,11 @@ CONFIGURATION_REFUSED = _gauge(
     "1 while a ConfigMap breaks a rule and its last good content holds.",
     "config_map",
 )
+UNREADABLE_RECORDS = _counter(
+    "nodeless_unreadable_records",
+    "Records of this or another controller that cannot be read. record: the annotation's key, or the ConfigMap's name.",
+    "record",
+)
 DROPPED_SERIES = _gauge(
     "nodeless_metrics_dropped_series", "Series left out of this page because a metric has too many.", "metric"
 )

@@ -21,9 +21,18 @@ from controller.core.decisions.standing import Standing
 from controller.core.state.snapshot import Snapshot
 from controller.core.untrusted_json import read_object
 from controller.runtime.clock import Clock
-from controller.runtime.metrics import DECISIONS, NODES_CREATED, NODES_TERMINATED, SILENT, Recorder
+from controller.runtime.metrics import (
+    DECISIONS,
+    NODES_CREATED,
+    NODES_TERMINATED,
+    SILENT,
+    UNREADABLE_RECORDS,
+    Recorder,
+)
 from controller.telemetry.http_server import Page
 
+RECORD = "karpenter-decisions"
+"""The ConfigMap that keeps the ledger, as a label of metrics."""
 MOST_ENTRIES = 2000
 MOST_BYTES = 192 * 1024
 """Of the compact form: a ConfigMap has room for 1 MiB, and etcd keeps old versions for a while."""
@@ -174,7 +183,7 @@ class Ledger:
 
         Unreadable ones are skipped: a damaged record must not prevent the controller from starting.
         """
-        stored = sorted(_read(packed), key=lambda entry: entry.number)
+        stored = sorted(_read(packed, self.recorder), key=lambda entry: entry.number)
         with self._lock:
             own = list(self._entries.values())
             last = stored[-1].number if stored else 0
@@ -215,10 +224,11 @@ def _unpacked(packed: bytes) -> bytes:
     return unpacked
 
 
-def _read(packed: bytes) -> Iterable[Entry]:
+def _read(packed: bytes, recorder: Recorder) -> Iterable[Entry]:
     try:
         lines = _unpacked(packed).splitlines() if packed else []
     except (ValueError, zlib.error) as error:
+        recorder.count(UNREADABLE_RECORDS, RECORD)
         _log.warning("Decisions on record cannot be read; a new record begins", error=str(error))
         return
     unreadable = 0
@@ -228,4 +238,5 @@ def _read(packed: bytes) -> Iterable[Entry]:
         except ValueError:
             unreadable += 1
     if unreadable:
+        recorder.count(UNREADABLE_RECORDS, RECORD, amount=unreadable)
         _log.warning("Some decisions on record cannot be read, and are left out", count=unreadable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from controller.core.api.frozen import EMPTY, FrozenMap
@@ -63,6 +63,8 @@ class Entry:
     decision: Decision
     times: int = 1
     last_at: float = 0.0
+    unknown: FrozenMap[str, Any] = field(default=EMPTY, hash=False)
+    """Members that another version of the controller added."""
 
     def document(self) -> dict[str, Any]:
         """For JSON: what is empty is left out."""
@@ -85,7 +87,17 @@ class Entry:
             "times": self.times if self.times > 1 else None,
             "lastAt": self.last_at if self.times > 1 else None,
         }
-        return {key: value for key, value in document.items() if value not in (None, "", [], {})}
+        known = {key: value for key, value in document.items() if value not in (None, "", [], {})}
+        return {**self.unknown, **known}
+
+
+_MEMBERS: Final = frozenset(
+    {
+        *("number", "at", "times", "lastAt"),
+        *("kind", "method", "action", "subject", "provisioner", "reason", "inputs", "details"),
+        *("pricePerHourBefore", "pricePerHourAfter", "pods", "podCount"),
+    }
+)
 
 
 def entry_of(document: Mapping[str, Any]) -> Entry:
@@ -110,7 +122,8 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
         )
         at = number(document.get("at", 0.0))
         times, last_at = whole(document.get("times", 1)), number(document.get("lastAt", at))
-        return Entry(whole(document["number"]), at, decision, times, last_at)
+        unknown = FrozenMap({name: value for name, value in document.items() if name not in _MEMBERS})
+        return Entry(whole(document["number"]), at, decision, times, last_at, unknown)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no decision: {type(error).__name__}: {error}") from error
 

@@ -7,16 +7,22 @@ moved again for a while; the nodes that took the pods carry that. Annotations th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod
 from controller.core.deprovisioning.records import recorded_commands
+from controller.core.deprovisioning.versioned_json import (
+    NewerRecordError,
+    read_versioned,
+    unknown_members,
+    write_versioned,
+)
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.core.untrusted_json import UnreadableJsonError, number, read_object, whole
+from controller.core.untrusted_json import UnreadableJsonError, number, whole
 
 FAILURE_ANNOTATION: Final = "karpenter.sh/deprovisioning-failure"
 RESTING_ANNOTATION: Final = "karpenter.sh/resting-workloads"
@@ -27,6 +33,7 @@ MOST_AHEAD_SECONDS: Final = 60.0
 MOST_REST_SECONDS: Final = 3600.0
 """No workload cools down for longer. A kubelet may write its Node's annotations: it must not stop removals for ever."""
 MOST_FAILURES: Final = 10**6
+_FAILURE_MEMBERS: Final = ("method", "generation", "at", "count")
 
 Delay = Callable[[int], float]
 """Seconds to back off after so many failures in a row (1 or more)."""
@@ -34,12 +41,24 @@ Delay = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last failure of a method for the node's Provisioner, at that generation of it; `at`: Unix seconds."""
+    """The last failure of a method for the node's Provisioner, at that generation of it; `at`: Unix seconds.
+
+    `unknown`: members that another version of the controller added.
+    """
 
     method: str
     generation: int
     at: float
     count: int = 1
+    unknown: FrozenMap[str, Any] = field(default=EMPTY, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """Until when each workload on a node's record cools down, Unix seconds; and members of another version."""
+
+    until: FrozenMap[str, float] = EMPTY
+    unknown: FrozenMap[str, Any] = field(default=EMPTY, hash=False)
 
 
 def workload(pod: Pod) -> str:
@@ -49,16 +68,26 @@ def workload(pod: Pod) -> str:
 
 def read_failure(node: StateNode) -> Failure | None:
     """The failure on a node; None without one that can be parsed."""
-    stored = _json_object(node, FAILURE_ANNOTATION)
+    text = node.node.annotations.get(FAILURE_ANNOTATION)
+    try:
+        return None if text is None else parse_failure(text)
+    except UnreadableJsonError:
+        return None
+
+
+def parse_failure(text: str) -> Failure:
+    """Parse the annotation's value. Raises UnreadableJsonError."""
+    members = read_versioned(text)
     try:
         return Failure(
-            method=str(stored["method"]),
-            generation=whole(stored["generation"]),
-            at=number(stored["at"]),
-            count=whole(stored["count"], 1, MOST_FAILURES),
+            method=str(members["method"]),
+            generation=whole(members["generation"]),
+            at=number(members["at"]),
+            count=whole(members["count"], 1, MOST_FAILURES),
+            unknown=unknown_members(members, _FAILURE_MEMBERS),
         )
-    except (KeyError, UnreadableJsonError):
-        return None
+    except KeyError as error:
+        raise UnreadableJsonError(f"has no member {error}") from None
 
 
 def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -> Failure:
@@ -78,7 +107,7 @@ def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -
 
 def write_failure(failure: Failure) -> str:
     """The annotation's value."""
-    return json.dumps(asdict(failure), sort_keys=True)
+    return write_versioned({name: getattr(failure, name) for name in _FAILURE_MEMBERS}, failure.unknown)
 
 
 def held_back(snapshot: Snapshot, method: str, now: float, delay: Delay) -> frozenset[str]:
@@ -98,12 +127,12 @@ def held_back(snapshot: Snapshot, method: str, now: float, delay: Delay) -> froz
 def write_resting(node: StateNode, workloads: Iterable[str], now: float, until: float) -> str:
     """The annotation's value: those that cool down already, and these until then (Unix seconds)."""
     kept = _resting(node, now)
-    return json.dumps({**kept, **dict.fromkeys(workloads, until)}, sort_keys=True)
+    return write_versioned({**kept.until, **dict.fromkeys(workloads, until)}, kept.unknown)
 
 
 def resting(snapshot: Snapshot, now: float) -> frozenset[str]:
     """Workloads that cool down at `now`, and those that commands on record move."""
-    moved = {uid for node in snapshot.nodes.values() for uid in _resting(node, now)}
+    moved = {uid for node in snapshot.nodes.values() for uid in _resting(node, now).until}
     carriers = (node for command in recorded_commands(snapshot) for node in command.carriers)
     return frozenset(moved | {workload(pod) for node in carriers for pod in leaving_pods(node)})
 
@@ -112,28 +141,44 @@ def _recent(failure: Failure, now: float) -> bool:
     return -MOST_AHEAD_SECONDS <= now - failure.at < FORGET_SECONDS
 
 
-def _resting(node: StateNode, now: float) -> dict[str, float]:
-    """Until when each workload on the node's record still cools down."""
+def _resting(node: StateNode, now: float) -> Resting:
+    text = node.node.annotations.get(RESTING_ANNOTATION)
     try:
-        stored = {uid: number(until) for uid, until in _json_object(node, RESTING_ANNOTATION).items()}
+        return Resting() if text is None else parse_resting(text, now)
     except UnreadableJsonError:
-        return {}
-    return {uid: until for uid, until in stored.items() if now < until <= now + MOST_REST_SECONDS}
+        return Resting()
+
+
+def parse_resting(text: str, now: float) -> Resting:
+    """Parse the annotation's value; workloads that do not cool down any more are left out. Raises UnreadableJsonError.
+
+    Members that are no numbers are not workloads.
+    """
+    members = read_versioned(text)
+    workloads = {uid: number(at) for uid, at in members.items() if isinstance(at, int | float)}
+    until = {uid: at for uid, at in workloads.items() if now < at <= now + MOST_REST_SECONDS}
+    return Resting(FrozenMap(until), unknown_members(members, workloads))
 
 
 def stale(node: StateNode, now: float) -> tuple[str, ...]:
-    """Keys of the annotations above that have expired or cannot be parsed."""
+    """Keys of the annotations above that have expired or cannot be parsed. Those of a later version stay."""
+    checks = ((FAILURE_ANNOTATION, _failure_expired), (RESTING_ANNOTATION, _rest_expired))
     keys = []
-    failure = read_failure(node)
-    if FAILURE_ANNOTATION in node.node.annotations and (failure is None or not _recent(failure, now)):
-        keys.append(FAILURE_ANNOTATION)
-    if RESTING_ANNOTATION in node.node.annotations and not _resting(node, now):
-        keys.append(RESTING_ANNOTATION)
+    for key, expired in checks:
+        text = node.node.annotations.get(key)
+        try:
+            if text is not None and expired(text, now):
+                keys.append(key)
+        except NewerRecordError:
+            continue
+        except UnreadableJsonError:
+            keys.append(key)
     return tuple(keys)
 
 
-def _json_object(node: StateNode, key: str) -> Mapping[str, Any]:
-    try:
-        return read_object(node.node.annotations.get(key, "{}"))
-    except UnreadableJsonError:
-        return {}
+def _failure_expired(text: str, now: float) -> bool:
+    return not _recent(parse_failure(text), now)
+
+
+def _rest_expired(text: str, now: float) -> bool:
+    return not parse_resting(text, now).until

@@ -7,16 +7,18 @@ launch tokens, which are tags of the instances and annotations of their Nodes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.deprovisioning.versioned_json import read_versioned, unknown_members, write_versioned
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.core.untrusted_json import number, read_object
+from controller.core.untrusted_json import UnreadableJsonError, number
 
 COMMAND_ANNOTATION: Final = "karpenter.sh/deprovisioning-command"
+_MEMBERS: Final = ("id", "method", "reason", "nodes", "replacements", "startedAt", "cordoned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Record:
     """`nodes`: names of all nodes that the command removes; `replacements`: launch tokens; `started_at`: Unix seconds.
 
     `cordoned`: the command made the node that carries this record unschedulable, so that a rollback undoes it.
+    `unknown`: members that another version of the controller added.
     """
 
     id: str
@@ -33,6 +36,7 @@ class Record:
     replacements: tuple[str, ...]
     started_at: float
     cordoned: bool = True
+    unknown: FrozenMap[str, Any] = field(default=EMPTY, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class RecordedCommand:
 
 def write_record(record: Record) -> str:
     """The annotation's value."""
-    return json.dumps(
+    return write_versioned(
         {
             "id": record.id,
             "method": record.method,
@@ -66,34 +70,41 @@ def write_record(record: Record) -> str:
             "startedAt": record.started_at,
             "cordoned": record.cordoned,
         },
-        sort_keys=True,
+        record.unknown,
     )
 
 
 def read_record(node: StateNode) -> Record | None:
     """The record on a node; None without one.
 
-    A record that cannot be parsed (somebody edited it) reads as a command of an unknown method, which is rolled back.
+    A record that cannot be parsed (somebody edited it, or a later version wrote it) reads as a command of an unknown
+    method, which is rolled back.
     """
     text = node.node.annotations.get(COMMAND_ANNOTATION)
     if text is None:
         return None
     try:
-        return _parse(read_object(text))
-    except (ValueError, TypeError, KeyError):
+        return parse_record(text)
+    except UnreadableJsonError:
         return Record(f"unreadable-{node.node.uid}", "unreadable", "the record cannot be read", (node.name,), (), 0.0)
 
 
-def _parse(members: Mapping[str, Any]) -> Record:
-    return Record(
-        id=str(members["id"]),
-        method=str(members["method"]),
-        reason=str(members["reason"]),
-        nodes=tuple(sorted(str(name) for name in members["nodes"])),
-        replacements=tuple(str(token) for token in members["replacements"]),
-        started_at=number(members["startedAt"]),
-        cordoned=bool(members["cordoned"]),
-    )
+def parse_record(text: str) -> Record:
+    """Parse the annotation's value. Raises UnreadableJsonError."""
+    members = read_versioned(text)
+    try:
+        return Record(
+            id=str(members["id"]),
+            method=str(members["method"]),
+            reason=str(members["reason"]),
+            nodes=tuple(sorted(str(name) for name in members["nodes"])),
+            replacements=tuple(str(token) for token in members["replacements"]),
+            started_at=number(members["startedAt"]),
+            cordoned=bool(members["cordoned"]),
+            unknown=unknown_members(members, _MEMBERS),
+        )
+    except (TypeError, KeyError) as error:
+        raise UnreadableJsonError(f"is no command: {type(error).__name__}: {error}") from None
 
 
 def recorded_commands(snapshot: Snapshot) -> tuple[RecordedCommand, ...]:

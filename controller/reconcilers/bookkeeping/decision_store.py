@@ -8,7 +8,7 @@ import binascii
 import structlog
 
 from controller.core.state.snapshot import Snapshot
-from controller.kube.config_maps import read_config_map, write_config_map
+from controller.reconcilers.bookkeeping.stored_record import StoredRecord
 from controller.reconcilers.context import ReconcilerContext
 
 CONFIG_MAP = "karpenter-decisions"
@@ -25,7 +25,7 @@ class DecisionsReconciler:
     name = "decisions"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._namespace = context.kube, context.namespace
+        self._record = StoredRecord(context, CONFIG_MAP)
         self._ledger, self._clock = context.ledger, context.clock
         self._written: int | None = None
         """The ledger's version as last read or written; None: not read yet."""
@@ -35,9 +35,8 @@ class DecisionsReconciler:
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Read the ConfigMap, or write what is new when it is due. Raises KubeError; the next pass tries again."""
         if self._written is None:
-            restored = self._ledger.restore(self._read())
+            self._restore()
             self._written = self._ledger.version
-            self._log.debug("Read the decisions on record", known=restored)
         left = self._due_at - self._clock.monotonic()
         if left > 0:
             return left
@@ -45,7 +44,7 @@ class DecisionsReconciler:
         if version == self._written:
             return FIRST_SECONDS
         data = {KEY: base64.b64encode(self._ledger.compact()).decode()}
-        write_config_map(self._kube, self._namespace, CONFIG_MAP, binaryData=data)
+        self._record.write(binaryData=data)
         self._written = version
         self._due_at = self._clock.monotonic() + PAUSE_SECONDS
         return PAUSE_SECONDS
@@ -56,10 +55,12 @@ class DecisionsReconciler:
             self._due_at = self._clock.monotonic()
             self.reconcile(Snapshot())
 
-    def _read(self) -> bytes:
-        """The stored ledger; empty when there is none, or when it is not base64."""
-        data = read_config_map(self._kube, self._namespace, CONFIG_MAP).get("binaryData") or {}
+    def _restore(self) -> None:
+        data = self._record.read().get("binaryData") or {}
         try:
-            return base64.b64decode(str(data.get(KEY, "")), validate=True)
-        except binascii.Error:
-            return b""
+            packed = base64.b64decode(str(data.get(KEY, "")), validate=True)
+        except binascii.Error as error:
+            packed = b""
+            self._record.unreadable(f"is not base64: {error}", "a new record begins")
+        restored = self._ledger.restore(packed)
+        self._log.debug("Read the decisions on record", known=restored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from controller.core.state.snapshot import Snapshot
-from controller.kube.config_maps import read_config_map, write_config_map
+from controller.reconcilers.bookkeeping.stored_record import StoredRecord
 from controller.reconcilers.context import ReconcilerContext
 
 CONFIG_MAP = "karpenter-learned-memory"
@@ -19,7 +19,7 @@ class MemoryReconciler:
     name = "memory"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._namespace, self._cloud = context.kube, context.namespace, context.cloud
+        self._cloud, self._record = context.cloud, StoredRecord(context, CONFIG_MAP)
         self._stored: dict[str, str] | None = None
         """The ConfigMap's data as last read or written; None: not read yet."""
         self._log = structlog.get_logger(self.name)
@@ -29,12 +29,19 @@ class MemoryReconciler:
         if not snapshot.synced:
             return 1.0
         if self._stored is None:
-            data = read_config_map(self._kube, self._namespace, CONFIG_MAP).get("data") or {}
-            self._stored = {str(key): str(value) for key, value in data.items()}
-            self._cloud.restore_memory(self._stored)
+            data = self._record.read().get("data") or {}
+            self._stored = self._restored({str(key): str(value) for key, value in data.items()})
         learned = dict(self._cloud.learn_memory(node.node for node in snapshot.nodes.values()))
         if learned != self._stored:
-            write_config_map(self._kube, self._namespace, CONFIG_MAP, data=learned)
+            self._record.write(data=learned)
             self._stored = learned
             self._log.info("Learned the memory of instance types", known=len(learned))
         return PAUSE_SECONDS
+
+    def _restored(self, stored: dict[str, str]) -> dict[str, str]:
+        """Hand over what is stored; return what of it was taken. The rest stays in the ConfigMap."""
+        self._cloud.restore_memory(stored)
+        taken = self._cloud.learn_memory(())
+        if ignored := sorted(stored.keys() - taken.keys()):
+            self._record.unreadable(f"{len(ignored)} entries, the first {ignored[0][:80]!r}", "they are ignored")
+        return {key: value for key, value in stored.items() if key in taken}

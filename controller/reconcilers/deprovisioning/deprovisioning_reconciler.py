@@ -20,6 +20,7 @@ from controller.errors import KubeError, NodelessError
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
+from controller.reconcilers.deprovisioning.record_reports import RecordReports
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION
 
@@ -53,7 +54,7 @@ class DeprovisioningReconciler:
         self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
         self._methods, self._executor, self._removals = methods, executor, context.removals
         self._times = times or DeprovisioningTimes()
-        self._settings = context.settings
+        self._settings, self._reports = context.settings, RecordReports(context)
         self._failing = ItemBackoff(self._clock, self.name)
         self._due_at = self._clock.monotonic()
         self._eligible: dict[str, int] = {}
@@ -66,6 +67,7 @@ class DeprovisioningReconciler:
         active = bool(recorded_commands(snapshot))
         if not due and not active:
             return self._due_at - self._clock.monotonic()
+        self._reports.report(snapshot)
         view = self._catalogs.view(snapshot)
         if active:
             self._executor.step(snapshot, view)
