@@ -18,7 +18,7 @@ from controller.core.api import labels
 from controller.core.api.disruption import parse_budgets
 from controller.core.api.frozen import FrozenMap
 from controller.core.decisions.decision import Decision, Entry
-from controller.core.deprovisioning.backoff import Failure
+from controller.core.deprovisioning.backoff import Failure, write_failure
 from controller.core.deprovisioning.records import Record, write_record
 from controller.core.guards.headroom import parse_headroom
 from controller.core.guards.spending import LaunchLimits
@@ -141,7 +141,7 @@ def test_every_http_path_is_on_the_page() -> None:
 def test_members_of_json_that_the_controller_writes_are_on_the_page() -> None:
     record = Record("id", "method", "reason", ("node",), ("token",), 1.0)
     assert members("`karpenter.sh/deprovisioning-command`") == set(json.loads(write_record(record)))
-    assert members("`karpenter.sh/deprovisioning-failure`") == {each.name for each in fields(Failure)}
+    assert members("`karpenter.sh/deprovisioning-failure`") == set(json.loads(write_failure(Failure("drift", 1, 1.0))))
     details = FrozenMap({"instance": "i-1"})
     decision = Decision("launch", "m", "Node/n", "r", "p", "i", 1.0, 2.0, ("default/web",), 1, "replace", details)
     assert members("`karpenter-decisions`") == set(Entry(1, 1.0, decision, 2, 2.0).document())
