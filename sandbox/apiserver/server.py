@@ -27,7 +27,10 @@ from sandbox.apiserver.verbs.watch import Watches
 
 log = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_OPEN_PATHS = (*_HEALTH, "/version")
+_VERSION = ("/version", "/version/")
+_OPEN_PATHS = (*_HEALTH, *_VERSION)
+_OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""How the answer is called; it is asked for with v2@v1.0, which is no valid media type."""
 _MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
@@ -168,10 +171,10 @@ class Server:
         """Discovery, version and OpenAPI."""
         registry = self.api.registry
         parts = [part for part in path.split("/") if part]
-        if path == "/version":
+        if path in _VERSION:
             return json_response(discovery.version())
         if parts[:1] == ["openapi"]:
-            return _openapi(self.api, parts)
+            return _openapi(self.api, parts, headers.get("Accept", ""))
         if parts in (["api"], ["apis"]):
             if discovery.wants_aggregated(headers.get("Accept", "")):
                 body = discovery.aggregated(registry, core=parts == ["api"])
@@ -222,7 +225,11 @@ class Server:
         return json_response(done)
 
 
-def _openapi(api: API, parts: list[str]) -> web.Response:
+def _openapi(api: API, parts: list[str], accept: str) -> web.Response:
+    if parts == ["openapi", "v2"]:
+        if _OPENAPI_PROTOBUF.replace("v2.v1", "v2@v1") in accept:
+            return web.Response(body=openapi.swagger_protobuf(), headers={"Content-Type": _OPENAPI_PROTOBUF})
+        return json_response(openapi.swagger(api), headers={"Content-Type": JSON})
     if parts == ["openapi", "v3"]:
         return json_response(openapi.index(api))
     if len(parts) > 2 and parts[1] == "v3":

@@ -13,9 +13,10 @@ def test_health(client: Client) -> None:
 
 
 def test_version(client: Client) -> None:
-    body = client.get("/version").ok()
-    assert (body["major"], body["minor"]) == ("1", "34")
-    assert body["gitVersion"].startswith("v1.34.")
+    for path in ("/version", "/version/"):
+        body = client.get(path).ok()
+        assert (body["major"], body["minor"]) == ("1", "34")
+        assert body["gitVersion"].startswith("v1.34.")
 
 
 def test_the_core_group(client: Client) -> None:
@@ -65,6 +66,14 @@ def test_openapi_v3_has_a_document_per_group_version(client: Client) -> None:
     assert schema["x-kubernetes-group-version-kind"] == [{"group": "apps", "version": "v1", "kind": "Deployment"}]
     patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert "fieldValidation" in {parameter["name"] for parameter in patch["parameters"]}
+
+
+def test_openapi_v2_has_every_kind_in_one_document(client: Client) -> None:
+    document = client.get("/openapi/v2").ok()
+    assert document["swagger"] == "2.0"
+    deployment = document["definitions"]["io.k8s.api.apps.v1.Deployment"]
+    assert deployment["x-kubernetes-group-version-kind"] == [{"group": "apps", "version": "v1", "kind": "Deployment"}]
+    assert deployment["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.apps.v1.DeploymentSpec"
 
 
 def test_a_wrong_token_is_401(client: Client) -> None:

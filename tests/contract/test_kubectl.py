@@ -63,6 +63,15 @@ def node(api: Client) -> Any:
     api.delete(f"/api/v1/nodes/{name}")
 
 
+def test_a_kind_that_nobody_serves_is_told_in_kubectls_usual_words(kubectl: Kubectl) -> None:
+    body = {"apiVersion": "example.org/v1", "kind": "Nothing", "metadata": {"name": "x"}}
+    for verb in ("apply", "create"):
+        said = kubectl(verb, "-f", "-", stdin=body, fails=True)
+        assert 'no matches for kind "Nothing" in version "example.org/v1"' in said
+        assert "ensure CRDs are installed first" in said
+    assert 'the server doesn\'t have a resource type "nothings"' in kubectl("get", "nothings", fails=True)
+
+
 def test_apply_is_idempotent_and_takes_changes(kubectl: Kubectl) -> None:
     body = deployment("web", 1)
     assert "deployment.apps/web created" in kubectl("apply", "-f", "-", stdin=body)

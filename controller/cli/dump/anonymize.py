@@ -90,11 +90,13 @@ class Anonymizer:
         kept["annotations"].update({key: alias(annotations[key]) for key in STORAGE_ANNOTATIONS if key in annotations})
         kept["labels"] = self._pods.labels(meta.get("labels"))
         owners = objects(meta.get("ownerReferences"))
-        kept["ownerReferences"] = [
-            {"apiVersion": o.get("apiVersion"), "kind": o.get("kind"), "name": alias(text(o.get("name"))),
-             "uid": alias(text(o.get("uid")))} for o in owners
-        ]  # fmt: skip
+        kept["ownerReferences"] = [self._owner(each) for each in owners]
         return kept
+
+    def _owner(self, owner: Document) -> dict[str, Any]:
+        api_version, kind = self.names.owner_type(text(owner.get("apiVersion")), text(owner.get("kind")))
+        named = {key: self.names.alias(text(owner.get(key))) for key in ("name", "uid")}
+        return {"apiVersion": api_version, "kind": kind, **named}
 
     def _node(self, node: Document) -> dict[str, Any]:
         spec, status = mapping(node.get("spec")), mapping(node.get("status"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -43,12 +44,18 @@ SETTINGS = (
 @click.option("-f", "--file", "file", default="-", metavar="FILE", help="File to write; .gz compresses. [default: -]")
 @click.option("--catalog", default="", type=click.Choice(["", "live"]), metavar="live",
               help="Include AWS's types and prices of now, so that plans use the same.")  # fmt: skip
-@click.option("--salt", default="", metavar="TEXT", help="Salt of the pseudonyms. [default: the cluster's secret id]")
+@click.option(
+    "--salt",
+    default="",
+    metavar="TEXT",
+    help="Salt of the pseudonyms: dumps with the same one can be compared. [default: random]",
+)
 def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> None:
     """An anonymised snapshot for a bug report, that `nodeless simulate FILE` can load.
 
-    It has requests, constraints, sizes, types, zones, prices, times. It has no names (but pseudonyms, the same in every
-    dump of a cluster), images, environment, commands, secrets, annotations, user data, tags, discounts, events.
+    It has requests, constraints, sizes, types, zones, prices, times. It has no names (but pseudonyms, others in every
+    dump unless --salt is given), images, environment, commands, secrets, annotations, user data, tags, discounts,
+    events.
     """
     from controller.cli.inputs.objects import kube_client
 
@@ -75,7 +82,7 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     from controller.cli.inputs.sources import live_catalog as read_live_catalog
 
     objects = [each.document for each in read_cluster(kube).located]
-    names = Pseudonyms(hashlib.sha256((salt or _own_id(objects)).encode()).digest())
+    names = Pseudonyms(hashlib.sha256(salt.encode()).digest() if salt else secrets.token_bytes(32))
     settings = next((each for each in objects if each.get("kind") == "ConfigMap"), {})
     snapshot: dict[str, Any] = {
         "apiVersion": "nodeless/v1",
@@ -87,14 +94,6 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     if live_catalog:
         snapshot["catalog"] = read_live_catalog(_valid(settings)).document()
     return snapshot
-
-
-def _own_id(objects: list[Any]) -> str:
-    """The uid of the namespace kube-system: constant, and known to the cluster's users alone."""
-    for each in objects:
-        if each.get("kind") == "Namespace" and each["metadata"].get("name") == "kube-system":
-            return text(each["metadata"].get("uid"))
-    raise NodelessError("the namespace kube-system cannot be read; give --salt TEXT")
 
 
 def _settings(data: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -10,6 +10,16 @@ from controller.core.api import labels
 
 PUBLIC_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws", "amazonaws.com")
 """Label and taint keys of these domains are public."""
+CHOSEN_NAMES = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
+"""Public domains whose keys end in a name that users choose, but for the roles that kubeadm gives."""
+KNOWN_ROLES = ("control-plane", "master")
+OWNER_KINDS = frozenset(
+    {
+        ("v1", "Node"), ("v1", "ReplicationController"), ("apps/v1", "DaemonSet"), ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "CronJob"), ("batch/v1", "Job"),
+    }
+)  # fmt: skip
+"""Owners of every cluster; other kinds tell what is installed."""
 PUBLIC_RESOURCES = ("nvidia.com", "amd.com", "habana.ai", "aws.amazon.com", "vpc.amazonaws.com")
 NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 NATIVE_PREFIXES = ("hugepages-", "attachable-volumes-")
@@ -37,7 +47,11 @@ class Pseudonyms:
 
     def key(self, key: str) -> str:
         """A label's or taint's key; public ones stay."""
-        domain, slash, _ = key.rpartition("/")
+        domain, slash, name = key.rpartition("/")
+        if domain in CHOSEN_NAMES:
+            return key if name in KNOWN_ROLES else f"{domain}/{self.alias(name)}"
+        if any(domain.endswith(f".{each}") for each in CHOSEN_NAMES):
+            return self.alias(key)
         public = slash and any(domain == each or domain.endswith(f".{each}") for each in PUBLIC_DOMAINS)
         return key if public or domain in PUBLIC_RESOURCES else self.alias(key)
 
@@ -51,6 +65,12 @@ class Pseudonyms:
         domain, slash, _ = name.partition("/")
         native = not slash and (name in NATIVE_RESOURCES or name.startswith(NATIVE_PREFIXES))
         return name if native or domain in PUBLIC_RESOURCES else f"dumped.example/{self.alias(name)}"
+
+    def owner_type(self, api_version: str, kind: str) -> tuple[str, str]:
+        """apiVersion and kind of an owner; those of Kubernetes' own workloads stay."""
+        if (api_version, kind) in OWNER_KINDS:
+            return api_version, kind
+        return f"{self.alias(api_version)}.example/v1", self.alias(kind)
 
     def driver(self, name: str) -> str:
         """A CSI driver's name; known ones stay."""

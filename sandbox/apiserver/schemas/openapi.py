@@ -1,4 +1,7 @@
-"""OpenAPI v3 documents per group version: what `kubectl explain`, `apply` and server-side field validation look at."""
+"""OpenAPI v3 documents per group version: what `kubectl explain`, `apply` and server-side field validation look at.
+
+And OpenAPI v2, one document of all: kubectl asks for it when v3 does not know a kind, before it says so.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +53,49 @@ def document(api: API, path: str) -> dict[str, Any] | None:
         name = _collect(api, resource, schemas)
         paths.update(_paths(resource, name))
     return {
-        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": f"v{schema.KUBERNETES_VERSION}.0"},
+        "openapi": "3.0.0", "info": _info(),
         "paths": paths, "components": {"schemas": schemas},
     }  # fmt: skip
+
+
+def swagger(api: API) -> dict[str, Any]:
+    """/openapi/v2 as JSON: the same schemas."""
+    schemas: dict[str, Any] = {}
+    for group, version in api.registry.group_versions():
+        for resource in api.registry.of(group, version):
+            _collect(api, resource, schemas)
+    return {"swagger": "2.0", "info": _info(), "paths": {}, "definitions": _version_2(schemas)}
+
+
+def _version_2(value: Any) -> Any:
+    """OpenAPI 3.0 to 2.0: references stand beside their siblings, and what may be one of two types is a string."""
+    if isinstance(value, list):
+        return [_version_2(each) for each in value]
+    if not isinstance(value, dict):
+        return value.replace(_COMPONENTS, "#/definitions/") if isinstance(value, str) else value
+    composed = {key for key in ("allOf", "oneOf") if isinstance(value.get(key), list)}  # else properties of that name
+    shown = {key: _version_2(each) for key, each in value.items() if key not in composed}
+    for part in _version_2(value["allOf"]) if "allOf" in composed else ():
+        shown.update(part)
+    return {**shown, "type": "string"} if "oneOf" in composed else shown
+
+
+def swagger_protobuf() -> bytes:
+    """/openapi/v2 as gnostic's Document: its version and title. To its readers, every kind is one without a schema.
+
+    Fields (gnostic, openapiv2/OpenAPIv2.proto): Document.swagger 1, Document.info 2; Info.title 1, Info.version 2.
+    """
+    info = b"".join(_text(number, value) for number, value in enumerate(_info().values(), start=1))
+    return _text(1, "2.0") + bytes([2 << 3 | 2, len(info)]) + info
+
+
+def _info() -> dict[str, str]:
+    return {"title": "Kubernetes", "version": f"v{schema.KUBERNETES_VERSION}.0"}
+
+
+def _text(number: int, value: str) -> bytes:
+    """A string field of a protobuf message; shorter than 128 bytes, so that its length is one."""
+    return bytes([number << 3 | 2, len(value)]) + value.encode()
 
 
 def _paths(resource: Resource, name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sandbox.world.controllers.base import (
     pod_from_template,
     with_condition,
 )
-from sandbox.world.resources import JOBS, PODS, Key, Obj, key_of, owner_reference
+from sandbox.world.resources import JOBS, PODS, Key, Obj, controller_of, key_of, owner_reference
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 """Keeps an ended pod until it is counted."""
@@ -32,10 +32,12 @@ class JobController(Controller):
         super().__init__(context)
         self.jobs = self.watch(JOBS)
         self.pods = self.watch_owned(PODS, JOBS)
+        self.pods.add_index("job", _job_of)
 
     async def sync(self, key: Key) -> float | None:
         """Count what ended, decide whether the Job has, else keep the right number of pods running."""
         job = self.jobs.get(key)
+        await self._release(self._orphans(key, job))
         if job is None or is_deleting(job):
             if job is not None:
                 await self._release(self.pods.by("controller", job["metadata"]["uid"]))
@@ -61,6 +63,12 @@ class JobController(Controller):
         await self._set(self.jobs.get(key) or job, {"active": len(pods) or None, "ready": sum(map(is_ready, pods))})
         deadline = self._deadline_left(job)
         return min((w for w in (wait, deadline) if w is not None), default=None)
+
+    def _orphans(self, key: Key, job: Obj | None) -> list[Obj]:
+        """Pods of a Job of this name that is gone: nobody counts them any more, so nothing holds them."""
+        pods = self.pods.by("job", "/".join(key))
+        uid = job["metadata"]["uid"] if job is not None else ""
+        return [pod for pod in pods if (controller_of(pod) or {}).get("uid") != uid]
 
     async def _count(self, job: Obj) -> Obj:
         """Pods that ended and still bear the finalizer are uncounted: first into the status, then off with it.
@@ -284,3 +292,8 @@ def _index(pod: Obj) -> int:
 def _backoff_limit(job: Obj) -> int:
     limit = job["spec"].get("backoffLimit")
     return 6 if limit is None else int(limit)
+
+
+def _job_of(pod: Obj) -> list[str]:
+    owner = controller_of(pod)
+    return ["/".join((pod["metadata"].get("namespace", ""), owner["name"]))] if owner and owner["kind"] == "Job" else []

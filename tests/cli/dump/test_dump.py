@@ -73,6 +73,27 @@ def test_pseudonyms_are_stable_and_depend_on_the_salt() -> None:
     assert NAMES.alias("web") != Pseudonyms(b"other").alias("web")
 
 
+def test_every_dump_has_pseudonyms_of_its_own_unless_a_salt_is_given(run: Run, kubeconfig: str) -> None:
+    def objects(*options: str) -> Any:
+        return json.loads(run("dump", "--kubeconfig", kubeconfig, *options).output)["objects"]
+
+    assert objects() != objects(), "who knows the cluster's ids cannot guess names"
+    assert objects("--salt", "a") == objects("--salt", "a")
+
+
+def test_owners_of_kubernetes_own_kinds_stay_and_node_roles_of_users_do_not() -> None:
+    owners = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "a"},
+        {"apiVersion": "sparkoperator.k8s.io/v1", "kind": "SparkApplication", "name": "b", "uid": "b"},
+    ]
+    (made,) = anonymous([{"kind": "Pod", "metadata": {"name": "p", "ownerReferences": owners}}], NAMES)
+    (daemon, spark) = made["metadata"]["ownerReferences"]
+    assert (daemon["apiVersion"], daemon["kind"]) == ("apps/v1", "DaemonSet")
+    assert "spark" not in json.dumps(spark).lower()
+    assert NAMES.key("node-role.kubernetes.io/control-plane") == "node-role.kubernetes.io/control-plane"
+    assert NAMES.key("node-role.kubernetes.io/fraud") == f"node-role.kubernetes.io/{NAMES.alias('fraud')}"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "key_stays", "value_stays"),
     [

@@ -23,6 +23,8 @@ keys = st.one_of(
     st.builds("{}.example.com/{}".format, words, words),
     st.builds("example.kubernetes.io.{}/name".format, words),
     st.builds("kubernetes.io/cluster/{}".format, words),
+    st.builds("node-role.kubernetes.io/{}".format, words),
+    st.builds("{}.node-restriction.kubernetes.io/{}".format, words, words),
 )
 
 
@@ -132,10 +134,11 @@ def sprinkled(value: Any) -> Any:
 @given(words, keys)
 def test_no_word_of_the_user_is_in_a_dump_wherever_it_stood(word: str, key: str) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": word, "uid": word}
+    custom = {"apiVersion": f"{word}.io/v1", "kind": word, "name": word, "uid": word}
     metadata = {
         "name": word, "namespace": word, "uid": word, "generateName": word, "finalizers": [word],
         "labels": {key: word, "kubernetes.io/hostname": word, "karpenter.sh/provisioner-name": word},
-        "annotations": {key: word, "volume.kubernetes.io/selected-node": word}, "ownerReferences": [owner],
+        "annotations": {key: word, "volume.kubernetes.io/selected-node": word}, "ownerReferences": [owner, custom],
     }  # fmt: skip
     for kind, rest in specs(word, key).items():
         made = json.dumps(anonymous([sprinkled({"kind": kind, "metadata": metadata, **rest})], NAMES))

@@ -166,6 +166,16 @@ def test_a_job_runs_to_completion(kube: Cluster) -> None:
     kube.eventually(lambda: not any(pod["metadata"].get("finalizers") for pod in kube.list(PODS, "job-name=sum")))
 
 
+def test_pods_of_a_deleted_job_lose_the_tracking_finalizer_and_go(kube: Cluster) -> None:
+    kube.machine()
+    kube.create(
+        JOBS, "gone", {"parallelism": 2, "completions": 2, "template": {"spec": kube.pod_spec(restartPolicy="Never")}}
+    )
+    kube.eventually(lambda: len(kube.list(PODS, "job-name=gone")) == 2)
+    kube.delete(JOBS, "gone")
+    kube.eventually(lambda: not kube.list(PODS, "job-name=gone"))
+
+
 def test_a_job_that_fails_too_often_ends_failed(kube: Cluster) -> None:
     """backoffLimit 0: the first failure is the last."""
     kube.machine()
