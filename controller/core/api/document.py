@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.frozen import EMPTY, FrozenMap, cached_by_bytes
 from controller.core.api.pod import LabelSelector, NodeSelectorTerm, OwnerReference, SelectorRequirement
 
 Document = Mapping[str, Any]
@@ -61,7 +61,10 @@ def optional_whole(value: object) -> int | None:
 
 
 def string_map(value: object) -> FrozenMap[str, str]:
-    """A map of strings, interned: equal maps of labels are one object. Entries of other types are left out."""
+    """A map of strings, interned: equal maps of labels are one object, but for very large ones.
+
+    Entries of other types are left out.
+    """
     if not isinstance(value, dict) or not value:
         return EMPTY
     try:
@@ -70,7 +73,11 @@ def string_map(value: object) -> FrozenMap[str, str]:
         return FrozenMap({k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, str)})
 
 
-@lru_cache(maxsize=65_536, typed=True)
+def _map_bytes(pairs: tuple[tuple[object, object], ...]) -> int:
+    return sum(len(text) for pair in pairs for text in pair if isinstance(text, str))
+
+
+@cached_by_bytes(_map_bytes)
 def _interned_map(pairs: tuple[tuple[object, object], ...]) -> FrozenMap[str, str]:
     return FrozenMap({k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str)})
 

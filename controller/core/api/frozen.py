@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field, fields, make_dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, NoReturn, TypeVar
 
 K = TypeVar("K")
@@ -67,3 +68,44 @@ def made_quickly(cls: type[T]) -> type[T]:
 
     type.__setattr__(cls, "__init__", make)
     return cls
+
+
+class _TooLargeError(Exception):
+    """A value that is not kept."""
+
+
+def cached_by_bytes(
+    size: Callable[[Any], int], most_bytes: int = 2**25, most_entries: int = 65_536
+) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+    """Cache the results of a pure function of one argument, within bytes and not only a number of entries.
+
+    `size`: bytes of an argument, asked when its result is not in the cache. When those since the last clearing come to
+    `most_bytes`, the cache is cleared; an argument of over a thousandth of that is never kept. So a cluster in which
+    objects with large, unique annotations come and go leaves no more than `most_bytes` behind.
+    """
+
+    def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
+        admitted = 0
+
+        @lru_cache(maxsize=most_entries, typed=True)
+        def kept(argument: K) -> V:
+            nonlocal admitted
+            more = size(argument)
+            if more > most_bytes // 1000:
+                raise _TooLargeError
+            admitted += more
+            if admitted > most_bytes:
+                admitted = more
+                kept.cache_clear()
+            return function(argument)
+
+        @wraps(function)
+        def answer(argument: K) -> V:
+            try:
+                return kept(argument)
+            except _TooLargeError:
+                return function(argument)
+
+        return answer
+
+    return decorate

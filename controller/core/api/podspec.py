@@ -7,7 +7,6 @@ that is missing from the key cannot influence the result, and a spec seen before
 from __future__ import annotations
 
 import marshal
-from functools import lru_cache
 from typing import Final
 
 from controller.core.api.document import (
@@ -24,6 +23,7 @@ from controller.core.api.document import (
     texts,
     whole,
 )
+from controller.core.api.frozen import cached_by_bytes
 from controller.core.api.pod import (
     HostPort,
     PodAffinityTerm,
@@ -91,7 +91,7 @@ def _containers(value: object) -> list[object] | None:
     ]
 
 
-@lru_cache(maxsize=65_536)
+@cached_by_bytes(len)
 def _from_key(key: bytes) -> Parsed:
     containers, init_containers, kept = marshal.loads(key)  # noqa: S302 - our own bytes, written above
     spec = dict(zip(_KEPT, kept, strict=True))
@@ -106,7 +106,11 @@ def _both(spec: Document) -> Parsed:
     return _canonical(_parse(spec)), pod_limits(spec)
 
 
-@lru_cache(maxsize=65_536, typed=True)
+def _spec_bytes(spec: PodSpec) -> int:
+    return len(repr(spec))
+
+
+@cached_by_bytes(_spec_bytes)
 def _canonical(spec: PodSpec) -> PodSpec:
     """The first equal spec seen: documents that differ in the order of keys or in units share one object too."""
     return spec
