@@ -25,10 +25,13 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import (
     AlreadyExistsError,
     CloudError,
+    CloudUnauthorizedError,
     ConflictError,
     InstanceNotFoundError,
+    InsufficientCapacityError,
     InvalidObjectError,
     KubeError,
+    NodeTemplateError,
     NotFoundError,
 )
 from controller.kube.client import KubeClient
@@ -38,6 +41,9 @@ from controller.machines.removals import Removals
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Lock
 from controller.runtime.loops import ItemBackoff
+
+REFUSALS = (InsufficientCapacityError, NodeTemplateError, CloudUnauthorizedError)
+"""Errors after which it is certain that nothing was launched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,8 @@ class Launcher:
         self._unsettled: dict[str, _Launch] = {}
         self._asked: set[str] = set()
         """Launch tokens of calls that the cloud has not answered yet."""
+        self._unclear: dict[str, float] = {}
+        """Launch tokens of calls that failed without telling whether something was launched, and when they did."""
 
     def launch(self, request: LaunchRequest) -> CloudInstance:
         """Launch one instance and create its Node.
@@ -100,11 +108,39 @@ class Launcher:
             began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
             launch = _Launch(instance, request.provisioner, request.labels, request.token, began, marks)
             self._note(launch)
+        except REFUSALS:
+            raise
+        except Exception:
+            with self._lock:
+                self._unclear[request.token] = self._clock.monotonic()
+            raise
         finally:
             with self._lock:
                 self._asked.discard(request.token)
         self._log_outcome(launch_outcome(request, instance))
         return self._register(launch)
+
+    def under_way(self) -> int:
+        """How many calls to the cloud have no answer yet."""
+        with self._lock:
+            return len(self._asked)
+
+    def unsettled(self) -> str:
+        """Why another process might launch again what this one has launched; empty when it cannot.
+
+        It finds an instance by its Node, or by its tags once the cloud shows it, which takes `consistency_seconds`.
+        """
+        now, seconds = self._clock.monotonic(), self._times.consistency_seconds
+        with self._lock:
+            unwritten = [each for each in self._unsettled.values() if each.written_at is None]
+            hidden = [each for each in unwritten if now - each.began < seconds]
+            unclear = [token for token, at in self._unclear.items() if now - at < seconds]
+            counts = {
+                "calls without an answer": len(self._asked),
+                "instances without a Node": len(hidden),
+                "calls whose outcome is not known": len(unclear),
+            }
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
     def in_hand(self, instance: CloudInstance) -> bool:
         """Whether a launch of this process is still to create the instance's Node."""

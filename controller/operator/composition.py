@@ -67,6 +67,7 @@ from controller.webhook.serving import WebhookTimes
 
 STOP_SECONDS = 20.0
 """For running passes. Kubernetes allows 30 s by default, in which lease and events must be handled too."""
+LAUNCH_POLL_SECONDS = 0.05
 
 _log = structlog.get_logger("operator")
 
@@ -274,14 +275,21 @@ class Operator:
         return self._series.render(self.informers.snapshot()) if self._leads else b""
 
     def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
-        """Stop everything after `stop` was set; return False when a pass did not end in time."""
+        """Stop everything after `stop` was set; return False when a pass or a launch did not end in time."""
         deadline = self._clock.monotonic() + timeout_seconds
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
+        while self._context.launcher.under_way() and self._clock.monotonic() < deadline:
+            self._clock.wait(threading.Event(), LAUNCH_POLL_SECONDS)
+        ended.append(not self._context.launcher.under_way())
         self._edges.executors.close()
         self._flush_decisions()
         self.events.stop()
         self.informers.stop()
         return all(ended)
+
+    def unsettled(self) -> str:
+        """Why a successor must wait before it launches; empty when all launches are on record. See Launcher."""
+        return self._context.launcher.unsettled()
 
     def _flush_decisions(self) -> None:
         try:

@@ -104,7 +104,7 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     stopping_since = clock.monotonic()
     ended = operator.close()
     if elector is not None:
-        elector.release()
+        hand_over(elector, "" if ended else "a pass has not ended", operator.unsettled())
     if webhook is not None:
         webhook.close(stopping_since)
     _log.info("Stopped", finished=ended)
@@ -189,6 +189,19 @@ def wait_for_lease(
     if elector.acquire(stop):
         elector.keep(lambda: _end_at_once("the lease is lost: another may act by now"))
     return elector
+
+
+def hand_over(elector: LeaderElector, *unsettled: str) -> None:
+    """Release the lease, unless something is unsettled: then renew it to the end of the process and let it expire.
+
+    A successor that takes a released lease launches at once. One that takes an expired lease has waited for longer
+    than EC2 takes to show an instance.
+    """
+    because = "; ".join(filter(None, unsettled))
+    if because:
+        _log.warning("Keeps the lease until it expires: launches are not settled", because=because)
+    else:
+        elector.release()
 
 
 def _end_at_once(because: str) -> None:

@@ -60,6 +60,7 @@ def acting(
     world: World,
     *,
     stop_after: bool = True,
+    close_seconds: float = 10.0,
     settings: Settings = SETTINGS,
     recorder: Recorder = SILENT,
     ledger: Ledger | None = None,
@@ -74,7 +75,7 @@ def acting(
         yield operator
     finally:
         stop.set()
-        ended = operator.close(10.0)
+        ended = operator.close(close_seconds)
         if stop_after:
             assert ended, "every loop ends when it is told to"
 
