@@ -1,1 +1,1 @@
-"""Methods of removal: emptiness, expiration, drift, consolidation; gate, budgets, back-off."""
+"""Methods of removal: repair, emptiness, expiration, drift, consolidation; gate, budgets, back-off."""

@@ -206,7 +206,13 @@ def test_a_node_that_never_becomes_ready_goes_at_its_deadline() -> None:
 
 def test_all_late_nodes_go_however_many() -> None:
     """They are no room for pods: were they kept, each deadline would add as many again."""
-    assert len(removed(decide(cluster(*(late(f"late-{number}", ready=False) for number in range(5)))))) == 5
+    late_ones = [late(f"late-{number}", ready=False) for number in range(5)]
+    sick = [ill(f"sick-{number}", NOW - 7200) for number in range(5)]
+    assert len(removed(decide(cluster(*late_ones)))) == 5
+    proposal = decide(cluster(*late_ones, *sick))
+    assert removed(proposal) == [[f"late-{number}"] for number in range(5)]
+    (candidate,) = proposal.commands[0].candidates
+    assert REPAIR.wanted(candidate, cluster(*late_ones, *sick), NOW)
 
 
 def test_a_ready_node_that_is_late_goes_when_it_is_known_why_and_nobody_uses_it() -> None:
