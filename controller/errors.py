@@ -12,6 +12,7 @@
     └── KubeError                       the Kubernetes API refused or failed
         ├── NotFoundError               404
         ├── ConflictError               409: a stale resourceVersion
+        │   └── NodeNameTakenError      the Node of another instance has the name of a new one's
         ├── AlreadyExistsError          409: the name is taken
         ├── InvalidObjectError          400 or 422
         ├── ForbiddenError              401 or 403: a missing verb in the role
@@ -104,6 +105,10 @@ class NotFoundError(KubeError):
 
 class ConflictError(KubeError):
     """409: the object was changed since it was read."""
+
+
+class NodeNameTakenError(ConflictError):
+    """The Node of another instance has the name that a launched instance's Node must have."""
 
 
 class AlreadyExistsError(KubeError):

@@ -118,5 +118,5 @@ class LaunchPipeline:
     def _launch(self, launch: Launch, launched: Callable[[Launch, LaunchOutcome], None]) -> None:
         if self._stop.is_set():
             raise StoppingError("the process stops; nothing is launched any more")
-        instance = self._launcher.launch(launch.request)
+        instance = self._launcher.launch(launch.request, launch.planned.pods)
         launched(launch, launch_outcome(launch.request, instance))

@@ -7,15 +7,17 @@ Node; no plan is made while a launch is unsettled, so that no pod gets a second 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
+from controller.core.api.pod import PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Cloud, CloudInstance, LaunchRequest
 from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
@@ -26,11 +28,11 @@ from controller.errors import (
     AlreadyExistsError,
     CloudError,
     CloudUnauthorizedError,
-    ConflictError,
     InstanceNotFoundError,
     InsufficientCapacityError,
     InvalidObjectError,
     KubeError,
+    NodeNameTakenError,
     NodeTemplateError,
     NotFoundError,
 )
@@ -41,6 +43,8 @@ from controller.machines.removals import Removals
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Lock
 from controller.runtime.loops import ItemBackoff
+
+NOBODY: PodKey = ("", "")
 
 REFUSALS = (InsufficientCapacityError, NodeTemplateError, CloudUnauthorizedError)
 """Errors after which it is certain that nothing was launched."""
@@ -66,6 +70,10 @@ class _Launch:
     began: float
     annotations: Mapping[str, str] = EMPTY
     written_at: float | None = None
+    pods: tuple[PodKey, ...] = ()
+    """For which it was launched; empty when not known."""
+    name_taken: bool = False
+    """A Node of another instance has its name."""
 
 
 class Launcher:
@@ -95,8 +103,8 @@ class Launcher:
         self._unclear: dict[str, float] = {}
         """Launch tokens of calls that failed without telling whether something was launched, and when they did."""
 
-    def launch(self, request: LaunchRequest) -> CloudInstance:
-        """Launch one instance and create its Node.
+    def launch(self, request: LaunchRequest, pods: Iterable[PodKey] = ()) -> CloudInstance:
+        """Launch one instance for these pods, and create its Node.
 
         Raises CloudError when the launch failed, and KubeError when the instance runs but its Node could not be created
         yet: `settle` retries that. If the API server rejects the Node as invalid, the instance is terminated at once.
@@ -106,7 +114,9 @@ class Launcher:
         try:
             instance = self._cloud.create(request)
             began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
-            launch = _Launch(instance, request.provisioner, request.labels, request.token, began, marks)
+            launch = _Launch(
+                instance, request.provisioner, request.labels, request.token, began, marks, pods=tuple(pods)
+            )
             self._note(launch)
         except REFUSALS:
             raise
@@ -183,7 +193,19 @@ class Launcher:
             launches = list(self._unsettled.values())
         now = self._clock.monotonic()
         open_still = [launch for launch in launches if not self._settled(launch, snapshot, now)]
-        return tuple(launch.instance.id for launch in open_still if now - launch.began < self._times.blocking_seconds)
+        blocking = [launch for launch in open_still if now - launch.began < self._times.blocking_seconds]
+        held_back = self._held_back(blocking)
+        return tuple(launch.instance.id for launch in blocking if not held_back.issuperset(launch.pods or (NOBODY,)))
+
+    def held_back(self) -> frozenset[PodKey]:
+        """Pods whose instance runs and waits for the name of its Node: not to be planned for meanwhile."""
+        now = self._clock.monotonic()
+        with self._lock:
+            launches = list(self._unsettled.values())
+        return self._held_back(each for each in launches if now - each.began < self._times.blocking_seconds)
+
+    def _held_back(self, launches: Iterable[_Launch]) -> frozenset[PodKey]:
+        return frozenset(key for launch in launches if launch.name_taken for key in launch.pods)
 
     def _settled(self, launch: _Launch, snapshot: Snapshot, now: float) -> bool:
         instance_id = launch.instance.id
@@ -220,6 +242,9 @@ class Launcher:
         except InvalidObjectError:
             self._abandon(launch)
             raise
+        except NodeNameTakenError:
+            self._note(replace(launch, name_taken=True))
+            raise
         self._informers.learn(NODES, written)
         self._backoff.succeeded(launch.instance.id)
         self._note(replace(launch, written_at=self._clock.monotonic()))
@@ -248,7 +273,8 @@ class Launcher:
             present = self._kube.get(NODES, name)
         node = parse_node(present)
         if node.provider_id and node.provider_id != instance.provider_id:
-            raise ConflictError(
+            self._free_name(node)
+            raise NodeNameTakenError(
                 f"Node {name} still belongs to {node.provider_id}; "
                 f"the Node of {instance.id} is made when that one is gone"
             )
@@ -256,6 +282,22 @@ class Launcher:
         if token := document["metadata"]["annotations"].get(LAUNCH_TOKEN):  # a registration knows the tag alone
             patch = _with_token(patch, node, token)
         return self._kube.patch(NODES, name, patch) if patch else present
+
+    def _free_name(self, node: Node) -> None:
+        """Delete the Node that has a launch's name, if it is ours and its instance is gone.
+
+        EC2 gives an address, and with it a name, again once its instance is terminated.
+        """
+        if node.deleted_at is not None or PROVISIONER_NAME not in node.labels:
+            return
+        try:
+            departure = self._removals.departed(node)
+            if departure is not None:
+                self._removals.delete(node)
+                text = "Deleted the Node of a gone instance: a new one has its name"
+                self._log.warning(text, node=node.name, provider_id=node.provider_id)
+        except (CloudError, KubeError, ValueError) as error:
+            self._log.info("Node that has a launch's name stays", node=node.name, because=str(error))
 
     def _abandon(self, launch: _Launch) -> None:
         try:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import LaunchRequest, PricedOffering
-from controller.errors import ConflictError, InvalidObjectError, KubeError
+from controller.errors import ConflictError, InvalidObjectError, KubeError, NodeNameTakenError
 from controller.kube.resources import NODES
 from tests import factories
 from tests.core.instances import cloud_instance
@@ -68,6 +68,39 @@ def test_the_node_of_another_instance_by_the_same_name_is_not_taken_over(world: 
     world.clock.ahead_seconds = 1.0
     world.until(lambda s: world.launcher.settle(s) == () and name in s.nodes, "the Node of the new instance")
     assert world.node(name)["spec"]["providerID"] == world.cloud.running[0].provider_id
+
+
+def test_a_name_that_a_dead_node_has_is_freed_and_holds_back_its_own_pods_alone(world: World) -> None:
+    """EC2 has terminated the old instance: its Node goes at once, and planning for other pods goes on meanwhile."""
+    old = world.cloud.add(cloud_instance(number=1, zone="eu-west-1b", state="terminated"))
+    labels = {"karpenter.sh/provisioner-name": "default"}
+    metadata = {"name": old.node_name, "labels": labels, "finalizers": ["example.com/slow"]}
+    world.kube.create(NODES, {"metadata": metadata, "spec": {"providerID": old.provider_id}})
+    pods = (("default", "mine"),)
+    with pytest.raises(NodeNameTakenError, match=old.id):
+        world.launcher.launch(request(), pods)
+    assert world.node(old.node_name)["metadata"]["deletionTimestamp"]
+    assert world.launcher.settle(world.caught_up()) == (), "other pods get their nodes"
+    assert world.launcher.held_back() == frozenset(pods)
+    world.kube.patch(NODES, old.node_name, {"metadata": {"finalizers": None}})
+    world.clock.ahead_seconds = 1.0
+    world.until(lambda s: world.launcher.settle(s) == () and not world.launcher.held_back(), "the new Node")
+    assert world.node(old.node_name)["spec"]["providerID"] != old.provider_id
+
+
+def test_a_name_that_a_living_node_has_is_not_freed(world: World) -> None:
+    """Nor that of a Node whose instance the cloud does not know while its kubelet reports."""
+    old = cloud_instance(number=1, zone="eu-west-1b")
+    labels = {"karpenter.sh/provisioner-name": "default"}
+    world.add_node({"metadata": {"name": old.node_name, "labels": labels}, "spec": {"providerID": old.provider_id}})
+    for known in (False, True):
+        if known:
+            world.cloud.add(old)
+        with pytest.raises(NodeNameTakenError):
+            world.launcher.launch(request(), [("default", "mine")])
+        assert "deletionTimestamp" not in world.node(old.node_name)["metadata"]
+    world.clock.ahead_seconds = 61.0
+    assert world.launcher.held_back() == frozenset(), "for a minute: then its pods are planned for again"
 
 
 def test_a_launch_whose_node_cannot_be_written_is_taken_up_again(world: World) -> None:

@@ -78,7 +78,7 @@ class DeprovisioningReconciler:
 
     def _plan(self, snapshot: Snapshot, view: CatalogView) -> float:
         """Start the first command that a method proposes; return the seconds until the next search."""
-        if self._launcher.settle(snapshot):
+        if self._launcher.settle(snapshot) or self._launcher.held_back():
             return self._times.step_seconds
         self._executor.remove_stale_annotations(snapshot)
         now = self._clock.now()

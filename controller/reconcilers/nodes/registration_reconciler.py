@@ -13,18 +13,21 @@ from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE
 from controller.core.api.node import Node
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
+from controller.core.machines.cluster_proof import GOING
 from controller.core.machines.node_documents import node_document
 from controller.core.machines.registration import needs_instance, registration_patch
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
+from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES
 from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CATALOG_RETRY_SECONDS = 5.0
 UNSEEN: dict[str, Any] = {}
-"""In place of a document: the cloud does not list the instance (yet). If it is gone, garbage collection deletes the
-node."""
+"""In place of a document: the cloud does not list the instance (yet)."""
+ENDING: dict[str, Any] = {}
+"""In place of a document: the instance terminates, or did. Its kubelet made the Node anew after its removal; with our
+finalizer it would have to be drained again."""
 
 
 class RegistrationReconciler:
@@ -55,7 +58,7 @@ class RegistrationReconciler:
     def _update(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
         try:
             document = self._instance_document(node, provisioner)
-            patch = _patch(node, provisioner, view, document)
+            patch = {} if document is ENDING else _patch(node, provisioner, view, document)
             written = self._kube.patch(NODES, node.name, patch) if patch else None
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node changed during its registration", node=node.name, error=str(error))
@@ -63,7 +66,7 @@ class RegistrationReconciler:
         except (KubeError, CloudError, ValueError) as error:
             self._nodes.failed(node.uid, error, "Registration failed", node=node.name)
             return
-        if document is UNSEEN:
+        if document is UNSEEN or document is ENDING:
             self._nodes.postpone(node.uid)
         else:
             self._nodes.succeeded(node.uid)
@@ -79,10 +82,10 @@ class RegistrationReconciler:
         """Labels known from the instance alone, for a kubelet that registered before its Node was created."""
         if not node.provider_id or not needs_instance(node):
             return None
-        try:
-            return node_document(self._cloud.get(node.provider_id), provisioner)
-        except InstanceNotFoundError:
-            return UNSEEN
+        instance = self._cloud.find(node.provider_id)
+        if instance is not None and instance.state in GOING:
+            return ENDING
+        return UNSEEN if instance is None or not instance.owned else node_document(instance, provisioner)
 
 
 def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -99,6 +99,7 @@ class ProvisioningReconciler:
         """Observe pending pods; when their batch window has closed, schedule them."""
         if not snapshot.synced or not self._adopted.is_set() or self._waits(snapshot):
             return NOT_READY_SECONDS
+        snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
         self._window = self._window.observe(now, _waiting(snapshot), times)
         closes_at = self._window.closes_at(times)
@@ -292,6 +293,14 @@ class ProvisioningReconciler:
 def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
     """Key of a launch failure: Provisioner, and the instance type if it lacks capacity."""
     return (planned.provisioner, planned.offering.instance_type if lacking else "")
+
+
+def _without(held_back: Collection[PodKey], snapshot: Snapshot) -> Snapshot:
+    """The snapshot without pods that have an instance already, whose Node cannot be created yet."""
+    if not held_back:
+        return snapshot
+    pods = FrozenMap({key: pod for key, pod in snapshot.pods.items() if key not in held_back or pod.node_name})
+    return replace(snapshot, pods=pods)
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from controller.core.api.labels import CAPACITY_TYPE, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.machines.node_documents import LAUNCH_TOKEN, node_document
 from controller.core.state.snapshot import Snapshot
@@ -137,3 +139,21 @@ def test_a_complete_node_is_not_written_again(world: World) -> None:
     version = world.node(name)["metadata"]["resourceVersion"]
     some_passes(world, loop)
     assert world.node(name)["metadata"]["resourceVersion"] == version
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "terminated"])
+def test_a_node_that_its_kubelet_makes_anew_while_its_instance_ends_is_not_adopted(world: World, state: str) -> None:
+    """With our finalizer and labels it would be drained, and counted as room, once more."""
+    world.add_provisioner()
+    instance = world.cloud.add(cloud_instance(state=state))
+    labels = {PROVISIONER_NAME: "default"}
+    world.add_node(
+        {"metadata": {"name": instance.node_name, "labels": labels}, "spec": {"providerID": instance.provider_id}}
+    )
+    loop = RegistrationReconciler(world.context)
+    for _ in range(3):
+        loop.reconcile(world.caught_up())
+        world.clock.ahead_seconds += 1.0
+    metadata = world.node(instance.node_name)["metadata"]
+    assert "finalizers" not in metadata
+    assert metadata["labels"] == labels
