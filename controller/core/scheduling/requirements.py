@@ -8,12 +8,15 @@ satisfies), and bounds are kept together with exclusions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar, overload
 
 from controller.core.api.labels import normalize_label
 from controller.core.api.pod import SelectorRequirement
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,27 @@ class Requirements(Mapping[str, Requirement]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_key)
+
+    # Mapping has these too, each by __getitem__: a solve of a thousand types looks up millions of keys.
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    @overload
+    def get(self, key: str, default: None = None, /) -> Requirement | None: ...
+    @overload
+    def get(self, key: str, default: Requirement | T, /) -> Requirement | T: ...
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """The requirement of the key, or the default."""
+        return self._by_key.get(key, default)
+
+    def items(self) -> ItemsView[str, Requirement]:
+        """The keys with their requirements."""
+        return self._by_key.items()
+
+    def values(self) -> ValuesView[Requirement]:
+        """The requirements."""
+        return self._by_key.values()
 
     def __len__(self) -> int:
         return len(self._by_key)

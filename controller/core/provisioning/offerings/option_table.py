@@ -67,10 +67,8 @@ class OptionTable:
             self.types.extend(offered)
             pool_of.extend([index] * len(offered))
         self.pool_of: Ints = np.array(pool_of, dtype=np.int64)
-        self.catalog_keys = frozenset(
-            key
-            for requirements in {id(t.requirements): t.requirements for t in self.types}.values()
-            for key in requirements
+        self.catalog_keys: frozenset[str] = frozenset().union(
+            *{id(t.requirements): t.requirements for t in self.types}.values()
         )
         self._forget()
         self._compile_offerings()
@@ -185,12 +183,25 @@ class OptionTable:
         return admitted
 
     def _find_open_keys(self) -> frozenset[str]:
-        """Keys that some option leaves open, so that a node's value depends on its pods."""
-        keys = set(self.catalog_keys)
-        for pool in self.pools:
-            keys.update(pool.requirements)
-        keys -= OFFERING_LABELS
-        return frozenset(k for k in keys if any(isinstance(c, Requirement) for c in self.columns.column(k)[1]))
+        """Keys that some option leaves open, so that a node's value depends on its pods.
+
+        Without the columns, most of which no pod asks for: a value of a type's own that its pool says nothing about is
+        settled already.
+        """
+        settled = OFFERING_LABELS | {labels.HOSTNAME}
+        asked = [[key for key in pool.requirements if key not in settled] for pool in self.pools]
+        options = zip(self.pool_of.tolist(), self.types, strict=True)
+        distinct = {(pool, id(kind.requirements)): kind.requirements for pool, kind in options}
+        cells: set[tuple[str, int, Requirement | None]] = set()
+        for (pool, _), of_type in distinct.items():
+            cells.update((key, pool, of_type.get(key)) for key in asked[pool])
+            several = (item for item in of_type.items() if isinstance(settle(item[1]), Requirement))
+            cells.update((key, pool, requirement) for key, requirement in several if key not in settled)
+        return frozenset(
+            key
+            for key, pool, of_type_key in cells
+            if isinstance(self._label_value(key, self.pools[pool], of_type_key), Requirement)
+        )
 
     def resources(self, space: ResourceSpace) -> tuple[Floats, Floats]:
         """Capacity and allocatable, R x T, of empty nodes without daemons and slots."""
