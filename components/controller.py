@@ -38,7 +38,7 @@ class ControllerArgs(TypedDict):
     configuration: Mapping[str, Mapping[str, Any]]
     """ConfigMaps, and the webhook's Secret and configurations, by name."""
     workload: Mapping[str, Mapping[str, Any]]
-    """Service, PodDisruptionBudget and Deployment, by name."""
+    """Service, PodDisruptionBudget, NetworkPolicy and Deployment, by name."""
 
 
 class Controller(pulumi.ComponentResource):

@@ -17,6 +17,7 @@ KINDS: dict[str, type[pulumi.CustomResource]] = {
     "Deployment": kubernetes.apps.v1.Deployment,
     "MutatingWebhookConfiguration": kubernetes.admissionregistration.v1.MutatingWebhookConfiguration,
     "Namespace": kubernetes.core.v1.Namespace,
+    "NetworkPolicy": kubernetes.networking.v1.NetworkPolicy,
     "PodDisruptionBudget": kubernetes.policy.v1.PodDisruptionBudget,
     "PriorityClass": kubernetes.scheduling.v1.PriorityClass,
     "Role": kubernetes.rbac.v1.Role,

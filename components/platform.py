@@ -324,6 +324,7 @@ class Platform:
                 "workload": {
                     "service": documents.service(namespace),
                     "disruption-budget": documents.disruption_budget(namespace),
+                    "network-policy": documents.network_policy(namespace),
                     "deployment": documents.deployment(spec),
                 },
             },

@@ -1,4 +1,4 @@
-"""The controller's objects: ServiceAccount, Service, PodDisruptionBudget, Deployment.
+"""The controller's objects: ServiceAccount, Service, PodDisruptionBudget, NetworkPolicy, Deployment.
 
 Source: Karpenter v0.27's chart. Where we differ: the container meets the `restricted` Pod Security Standard, the rule
 to stay off our own nodes binds together with the node group (the guides' two terms are alternatives, of which the
@@ -20,6 +20,8 @@ from components.documents.webhook import SERVICE_PORT
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
 WEBHOOK_PORT = 8443
+PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
+"""Label of the server's pods in the charts of prometheus-community, kube-prometheus-stack among them."""
 USER_ID = 65_532
 """The image's user; distroless calls it nonroot."""
 GRACE_SECONDS = 30
@@ -80,6 +82,30 @@ def disruption_budget(namespace: str) -> dict[str, Any]:
         "kind": "PodDisruptionBudget",
         "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(SELECTOR)}},
+    }
+
+
+def network_policy(namespace: str) -> dict[str, Any]:
+    """Who may connect: everybody to webhook and probes, pods of Prometheus alone to the metrics.
+
+    The API server and the kubelets call from addresses that a policy cannot name. Policies add up: one more admits
+    others. Clusters whose network plugin knows no policies ignore it, as do pods on Fargate.
+    """
+    everywhere: dict[str, Any] = {}
+    prometheus = {"namespaceSelector": everywhere, "podSelector": {"matchLabels": dict(PROMETHEUS)}}
+    open_ports = [{"port": port, "protocol": "TCP"} for port in (WEBHOOK_PORT, HEALTH_PORT)]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "spec": {
+            "podSelector": {"matchLabels": dict(SELECTOR)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"ports": open_ports},
+                {"from": [prometheus], "ports": [{"port": METRICS_PORT, "protocol": "TCP"}]},
+            ],
+        },
     }
 
 

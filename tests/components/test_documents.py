@@ -223,6 +223,18 @@ def test_selectors_of_service_budget_and_deployment_meet_the_pods_labels() -> No
     assert {each["targetPort"] for each in ports} <= {each["name"] for each in pod()["containers"][0]["ports"]}
 
 
+def test_metrics_are_for_prometheus_and_the_other_ports_for_those_that_a_policy_cannot_name() -> None:
+    spec = deployment()["spec"]["template"]
+    policy = controller.network_policy("karpenter")["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= spec["metadata"]["labels"].items()
+    assert policy["policyTypes"] == ["Ingress"], "what the controller calls is not bounded here"
+    admitted = {port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]}
+    assert set(admitted) == {port["containerPort"] for port in spec["spec"]["containers"][0]["ports"]}
+    assert [port for port, sources in admitted.items() if sources] == [controller.METRICS_PORT]
+    (source,) = admitted[controller.METRICS_PORT]
+    assert source["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "prometheus"}
+
+
 def test_the_webhook_is_called_where_it_is_served_and_about_our_kinds_alone() -> None:
     documents = webhook.webhook_configurations("karpenter").values()
     known = {(resource.kind, name) for resource, name in CONFIGURATIONS}
