@@ -29,6 +29,8 @@ SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 class ExistingCluster:
     """An EKS cluster that was there before the stack."""
 
+    version: str
+    """Of Kubernetes: major.minor."""
     endpoint: str
     certificate_authority_data: str
     issuer: str
@@ -101,6 +103,7 @@ def _existing(name: str, account: Account, report: Report) -> ExistingCluster | 
     modes = [each.authentication_mode for each in cluster.access_configs]
     network = cluster.vpc_config
     return ExistingCluster(
+        version=cluster.version,
         endpoint=cluster.endpoint,
         certificate_authority_data=cluster.certificate_authorities[0].data if cluster.certificate_authorities else "",
         issuer=issuer,

@@ -26,6 +26,8 @@ KINDS: dict[str, type[pulumi.CustomResource]] = {
     "Service": kubernetes.core.v1.Service,
     "ServiceAccount": kubernetes.core.v1.ServiceAccount,
     "StorageClass": kubernetes.storage.v1.StorageClass,
+    "ValidatingAdmissionPolicy": kubernetes.admissionregistration.v1.ValidatingAdmissionPolicy,
+    "ValidatingAdmissionPolicyBinding": kubernetes.admissionregistration.v1.ValidatingAdmissionPolicyBinding,
     "ValidatingWebhookConfiguration": kubernetes.admissionregistration.v1.ValidatingWebhookConfiguration,
 }
 """Kinds with a class of their own; objects of other kinds are custom resources."""

@@ -27,7 +27,7 @@ from components.documents.nodes import node_policy_arns
 from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
 from components.documents.rbac import rbac
 from components.documents.settings import logging_map, settings_data, settings_map
-from components.documents.webhook import webhook_configurations, webhook_secret
+from components.documents.webhook import GUARD_SINCE, webhook_configurations, webhook_guard, webhook_secret
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
@@ -334,7 +334,13 @@ class Platform:
     def _webhook(self, namespace: str) -> dict[str, dict[str, Any]]:
         if not self.config.controller.webhook:
             return {}
-        return {"webhook-secret": webhook_secret(namespace), **webhook_configurations(namespace)}
+        guard = webhook_guard(namespace) if self._kubernetes_version() >= GUARD_SINCE else {}
+        return {"webhook-secret": webhook_secret(namespace), **webhook_configurations(namespace), **guard}
+
+    def _kubernetes_version(self) -> tuple[int, int]:
+        create, there = self.config.cluster.create, self.there.cluster
+        major, minor = (create.version if create else there.version if there else "").split(".")
+        return int(major), int(minor)
 
     def _provisioning(self, opts: pulumi.ResourceOptions) -> None:
         kinds: dict[str, list[dict[str, Any]]] = {"AWSNodeTemplate": [], "Provisioner": []}

@@ -174,6 +174,7 @@ class AwsProvider:
         return {
             "id": found["name"],
             "name": found["name"],
+            "version": found["version"],
             "endpoint": found["endpoint"],
             "certificateAuthorities": [{"data": found["certificateAuthority"]["data"]}],
             "identities": [{"oidcs": [{"issuer": found["identity"]["oidc"]["issuer"]}]}],

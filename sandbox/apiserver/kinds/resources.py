@@ -50,6 +50,8 @@ storage.k8s.io/v1 csistoragecapacities CSIStorageCapacity N - - -
 storage.k8s.io/v1 storageclasses StorageClass C sc - -
 storage.k8s.io/v1 volumeattachments VolumeAttachment C - - status
 admissionregistration.k8s.io/v1 mutatingwebhookconfigurations MutatingWebhookConfiguration C - api-extensions -
+admissionregistration.k8s.io/v1 validatingadmissionpolicies ValidatingAdmissionPolicy C - api-extensions status
+admissionregistration.k8s.io/v1 validatingadmissionpolicybindings ValidatingAdmissionPolicyBinding C - api-extensions -
 admissionregistration.k8s.io/v1 validatingwebhookconfigurations ValidatingWebhookConfiguration C - api-extensions -
 apiextensions.k8s.io/v1 customresourcedefinitions CustomResourceDefinition C crd,crds api-extensions status
 scheduling.k8s.io/v1 priorityclasses PriorityClass C pc - -
