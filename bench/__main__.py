@@ -194,8 +194,8 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def scale(nodes: int, into: Path) -> None:
     """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
-    from bench import scalereport
-    from bench.scale import run as scale_run
+    from bench.control_plane import scalereport
+    from bench.control_plane.scale import run as scale_run
     from sandbox import kubebinaries
     from sandbox.realkube import ASSETS_VARIABLE
 
@@ -206,6 +206,18 @@ def scale(nodes: int, into: Path) -> None:
     (into / "scale.svg").write_text(scalereport.picture(measured))
     (into / "scale.md").write_text(scalereport.HEAD + scalereport.table(measured))
     click.echo(scalereport.table(measured))
+
+
+@main.command("interruption")
+@click.option("--nodes", default=600, show_default=True, help="Spot warnings; as many others get a recommendation.")
+def interruption(nodes: int) -> None:
+    """A mass interruption on a real control plane: how soon the queue is empty and the nodes are drained."""
+    from bench.control_plane.mass_interruption import run as interruption_run
+    from sandbox import kubebinaries
+    from sandbox.realkube import ASSETS_VARIABLE
+
+    os.environ[ASSETS_VARIABLE] = str(kubebinaries.find_or_build(lambda line: click.echo(line, err=True)))
+    click.echo(interruption_run(nodes).table())
 
 
 @main.command("image")

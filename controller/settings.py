@@ -1,7 +1,8 @@
 """The controller's settings: the ConfigMap `karpenter-global-settings` as a typed value.
 
 Each key's meaning, default and reader are in `core.api.settings.settings_table`. Where Karpenter v0.27 accepts a wrong
-value in silence (an unknown `aws.nodeNameConvention`, an unknown key), it is refused with a remedy. Nothing here
+value in silence (an unknown `aws.nodeNameConvention`, an unknown key), it is refused with a remedy; unknown keys alone
+do not keep the controller from starting (`operator.startup`). Nothing here
 reads files, the environment or the network: mappings come in, frozen values go out.
 """
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import structlog
 
+from controller.core.api.settings.settings_table import SETTINGS
 from controller.errors import CloudError, KubeError, Problem, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.config_maps import read_config_map
@@ -25,17 +26,38 @@ _log = structlog.get_logger("startup")
 
 
 def wait_for_settings(kube: KubeClient, namespace: str, clock: Clock, stop: threading.Event) -> Settings | None:
-    """Wait for the settings' ConfigMap and parse it; None when `stop` is set before. Raises ValidationError."""
+    """Wait for the settings' ConfigMap and parse it; None when `stop` is set before. Raises ValidationError.
+
+    Keys that this version does not know do not keep it from starting: a later version's stack may have written them,
+    before the controller was rolled back. They are ignored, and reported as long as they stand there
+    (`operator.configuration`).
+    """
     logged = False
     while not stop.is_set():
         document = wait_for_answer(lambda: read_config_map(kube, namespace, CONFIG_MAP), "Kubernetes", clock, stop)
         if document:
-            return Settings.parse(document.get("data") or {})
+            return _parsed(document.get("data") or {}, f"{namespace}/{CONFIG_MAP}")
         if document is not None and not logged:
             _log.warning("Waits for the settings", config_map=f"{namespace}/{CONFIG_MAP}")
             logged = True
         clock.wait(stop, SETTINGS_POLL_SECONDS)
     return None
+
+
+def _parsed(data: Mapping[str, str], config_map: str) -> Settings:
+    try:
+        return Settings.parse(data)
+    except ValidationError:
+        known = {key: value for key, value in data.items() if key in SETTINGS}
+        try:
+            settings = Settings.parse(known)
+        except ValidationError:
+            settings = None
+        if settings is None:
+            raise  # with the unknown keys, so that all problems are said at once
+    text = "Settings that this version does not know are ignored"
+    _log.warning(text, config_map=config_map, keys=sorted(data.keys() - known.keys()))
+    return settings
 
 
 def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: threading.Event) -> None:

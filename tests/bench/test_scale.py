@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from bench.scale import ScaleRun, Usage, sampled
-from bench.scalereport import picture, share, table
+from bench.control_plane.scale import ScaleRun, Usage, sampled
+from bench.control_plane.scalereport import picture, share, table
 
 RUN = ScaleRun(
     created=(0.0, 0.0, 1.0, 1.0),

@@ -331,6 +331,17 @@ def test_settings_that_break_rules_end_the_start_with_all_of_them(world: World) 
     assert {problem.path for problem in caught.value.problems} >= {"batchIdleDuration", "aws.clustername"}
 
 
+def test_a_key_of_a_later_version_does_not_keep_a_controller_that_is_rolled_back_from_starting(world: World) -> None:
+    world.kube.create(NAMESPACES, {"metadata": {"name": "karpenter"}})
+    data = {"aws.clusterName": "test", "batchIdleDuration": "2s", "aws.fromTheFuture": "1"}
+    world.kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "data": data}, "karpenter")
+    with capture_logs() as logs:
+        settings = wait_for_settings(world.kube, "karpenter", SystemClock(), threading.Event())
+    assert settings is not None
+    assert settings.batch_idle_duration_seconds == 2.0
+    assert [entry["keys"] for entry in logs] == [["aws.fromTheFuture"]]
+
+
 def test_an_api_server_that_is_too_old_is_refused_with_a_remedy(world: World) -> None:
     clock, stop = SystemClock(), threading.Event()
     refuse_old_kubernetes(world.kube, "1.21", clock, stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.scale import ScaleRun
+from bench.control_plane.scale import ScaleRun
 
 WIDTH, HEIGHT, MARGIN = 760, 420, 60
 CURVES = (("created", "pods created", "#4f5d75"), ("launched", "nodes launched", "#c8553d"),

@@ -1,0 +1,1 @@
+"""Measurements of a controller on a real control plane: scale, and mass interruptions."""
