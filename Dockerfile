@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
 # The controller's image: Python, the locked packages of [project].dependencies, and nothing else.
+# Renovate (.github/renovate.json) adds the digests and bumps them; CONTRIBUTING.md says how to do it by hand.
 ARG PYTHON=python:3.13-slim-trixie
 ARG UV=ghcr.io/astral-sh/uv:0.9
 
