@@ -19,7 +19,8 @@ from typing import Any
 
 import orjson
 
-from bench import shapes, spreads
+from bench import shapes
+from bench.made_up import attachments, spreads
 from bench.problems import Document, load
 from bench.runs import document, timed
 from controller.core.provisioning import SolveOptions
@@ -29,6 +30,7 @@ SOURCES = Path(__file__).parent / "judge"
 MADE_UP: Mapping[str, Callable[[int], Document]] = {
     "rules": shapes.problem,
     "spreads": spreads.problem,
+    "attachments": attachments.problem,
 }
 """Makers of problems from seeds, by what they are about."""
 COMPLAINTS = ("refused", "elsewhere", "missed", "wrong")

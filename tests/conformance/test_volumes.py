@@ -13,7 +13,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodVolume, SelectorRequirement
 from controller.core.api.workloads import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tests.conformance.fixtures import ZONE_1, ZONE_2, ZONE_3, ZONES, Cluster, fake_type, terms
-from tests.factories import node, pending_pod, pending_pods, provisioner, requirement, running_pod, state_node
+from tests.factories import Quantity, node, pending_pod, pending_pods, provisioner, requirement, running_pod, state_node
 
 EBS = "ebs.csi.aws.com"
 LATE = "WaitForFirstConsumer"
@@ -349,3 +349,56 @@ def test_volumes_spread_over_zones_stay_with_their_zone() -> None:
     pods = {zone: mounting(f"c-{zone}") for zone in ZONES}
     done = cluster.provision(*pods.values(), *pending_pods(3))
     assert {zone: done.home(each) for zone, each in pods.items()} == {zone: zone for zone in ZONES}
+
+
+def one_each(limit: int, *held: str) -> Cluster:
+    """A node whose pods hold some claims and which can attach so many; new nodes can attach one. Claims a, b, c, d."""
+    names = ("a", "b", "c", "d")
+    cluster = storing(
+        [claim(name, volume_name=f"pv-{name}") for name in names],
+        [volume(f"pv-{name}") for name in names],
+        csi_nodes=[CSINode("n", FrozenMap({EBS: limit})), CSINode("full", FrozenMap({EBS: 1}))],
+        catalog=ROOMY,
+    )
+    running = [
+        replace(running_pod(node="n", requests={"cpu": "10m"}), volumes=(PodVolume("data", name),)) for name in held
+    ]
+    roomy: dict[str, Quantity] = {"cpu": "1024", "memory": "1024Gi", "pods": 2000}
+    cluster.add(state_node(node=node(name="n", zone=ZONE_1, allocatable=roomy), pods=running))
+    none: dict[str, Quantity] = {"cpu": "0", "memory": "0", "pods": 0}
+    cluster.add(state_node(node=node(name="full", zone=ZONE_1, instance_type=ROOMY[0].name, allocatable=none)))
+    return cluster
+
+
+def test_a_shared_claim_takes_an_attachment_only_where_its_pods_are() -> None:
+    """Three claims of two pods each, and nodes that attach one volume: a node for each claim, and none left out."""
+    pods = [mounting(name, requests={"cpu": "10m"}) for name in ("a", "a", "b", "b", "c", "c", "d")]
+    done = one_each(1).provision(*pods)
+    assert done.left == set()
+    (standing,) = done.plan.existing
+    assert sorted([len(standing.pods), *(len(each.pods) for each in done.new)]) == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_pods_that_share_a_claim_stay_off_nodes_that_can_attach_no_more(limit: int) -> None:
+    """Also where a node holds more than its limit already."""
+    done = one_each(limit, "a", "b").provision(*(mounting("c", requests={"cpu": "10m"}) for _ in range(3)))
+    assert done.plan.existing == ()
+    assert [len(each.pods) for each in done.new] == [3]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_pods_join_a_full_node_that_has_their_shared_claim_attached(limit: int) -> None:
+    """kube-scheduler looks at what a pod would add, which is nothing, even above the limit."""
+    done = one_each(limit, "a", "b").provision(*(mounting("a", requests={"cpu": "10m"}) for _ in range(3)))
+    assert done.new == ()
+    assert [len(each.pods) for each in done.plan.existing] == [3]
+
+
+def test_shared_and_own_claims_count_together() -> None:
+    """Room for two on a node alone: the pod with two claims of its own goes there, those that share one to another."""
+    sharing = [mounting("a", requests={"cpu": "10m"}) for _ in range(2)]
+    done = one_each(2).provision(*sharing, mounting("b", "c", requests={"cpu": "10m"}))
+    assert done.left == set()
+    assert [len(each.pods) for each in done.plan.existing] == [1]
+    assert [len(each.pods) for each in done.new] == [2]

@@ -167,6 +167,7 @@ class _Audit:
             yield Violation(subject, f"it leaves out the Provisioner's taint {missing[0].key}")
         asked = _total(p.spec.requests for p in pods)
         with_ports = [pod for pod in pods if pod.spec.host_ports]
+        with_volumes = [pod for pod in pods if pod.volumes]
         labels_by_offering = []
         for offering in (planned.offering, *planned.alternatives):
             kind = self.types.get((planned.provisioner, offering.instance_type))
@@ -181,6 +182,8 @@ class _Audit:
             used = _total((asked, *(daemon.spec.requests for daemon in daemons)))
             yield from _overfull(subject, used, kind.allocatable, asked, f"as {kind.name}: ")
             yield from _ports(subject, daemons, with_ports)
+            for text in self.volumes.over_limit_of_type(kind.name, with_volumes):
+                yield Violation(subject, f"as {kind.name}: {text}")
             for pod in distinct:
                 yield from self._admitted(pod, labels, subject, planned.taints)
         for key in sorted(_topology_keys(distinct)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
-from controller.core.api.labels import REGION, ZONE
+from controller.core.api.labels import INSTANCE_TYPE, REGION, ZONE
 from controller.core.api.pod import Pod, PodVolume
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.audit.matching import any_term_holds, label_of
@@ -31,6 +32,7 @@ class VolumeRules:
         self._volumes = snapshot.volumes
         self._classes = snapshot.storage_classes
         self._csi = snapshot.csi_nodes
+        self._nodes = snapshot.nodes
 
     def refusal(self, pod: Pod, labels: Mapping[str, str], node_name: str) -> str | None:
         """Why the pod's volumes keep it from a node of these labels, or None."""
@@ -79,25 +81,49 @@ class VolumeRules:
         return max(defaults, key=lambda c: (c.created, c.name), default=None)
 
     def over_limit(self, node_name: str, standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
-        """CSI attach limits that pods together exceed on an existing node; a claim counts once."""
+        """CSI attach limits that pods exceed on an existing node."""
         csi = self._csi.get(node_name)
-        if csi is None or not csi.limits:
+        if csi is not None:
+            yield from self._above(csi.limits, standing, pods)
+
+    def over_limit_of_type(self, instance_type: str, pods: Iterable[Pod]) -> Iterator[str]:
+        """CSI attach limits that pods exceed on a new node, which has the least of the standing nodes of its type."""
+        yield from self._above(self._limits_of_type.get(instance_type, {}), (), pods)
+
+    @cached_property
+    def _limits_of_type(self) -> dict[str, dict[str, int]]:
+        limits: dict[str, dict[str, int]] = defaultdict(dict)
+        for name, node in self._nodes.items():
+            of_type = limits[node.node.labels.get(INSTANCE_TYPE, "")]
+            for driver, limit in self._csi[name].limits.items() if name in self._csi else ():
+                of_type[driver] = min(limit, of_type.get(driver, limit))
+        return limits
+
+    def _above(self, limits: Mapping[str, int], standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
+        """Limits that are exceeded and that the pods add to; a claim counts once, one attached already not again."""
+        if not limits:
             return
+        before, after = self._attached(standing), self._attached(pods)
+        for driver, limit in sorted(limits.items()):
+            count = len(before[driver] | after[driver])
+            if count > limit and after[driver] - before[driver]:
+                yield f"{count} volumes of {driver}, of which it can attach {limit}"
+
+    def _attached(self, pods: Iterable[Pod]) -> dict[str, set[tuple[str, str]]]:
+        """The claims of pods, by driver."""
         attached: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        for pod in (*standing, *pods):
+        for pod in pods:
             for volume in pod.volumes:
                 attached[self._driver(pod, volume)].add((pod.namespace, volume.claim_name))
-        for driver, limit in sorted(csi.limits.items()):
-            if len(attached[driver]) > limit:
-                yield f"{len(attached[driver])} volumes of {driver}, of which it can attach {limit}"
+        return attached
 
     def _driver(self, pod: Pod, volume: PodVolume) -> str:
         claim = self._claims.get((pod.namespace, volume.claim_name))
         if claim is not None and claim.volume_name:
             held = self._volumes.get(claim.volume_name)
-            return held.driver if held is not None else ""
+            return _plugin(held.driver) if held is not None else ""
         kind = self._class(claim.storage_class_name if claim is not None else volume.storage_class_name)
-        return kind.provisioner if kind is not None else ""
+        return _plugin(kind.provisioner) if kind is not None else ""
 
     def shared_host(self, pods: Iterable[Pod]) -> Iterator[str]:
         """Volumes of these pods, meant for a new node, that are local to an existing host."""
@@ -107,6 +133,11 @@ class VolumeRules:
                 held = self._volumes.get(claim.volume_name) if claim is not None and claim.volume_name else None
                 if held is not None and held.local:
                     yield f"volume {held.name} of {pod.namespace}/{pod.name} lives on a host that exists already"
+
+
+def _plugin(name: str) -> str:
+    """The CSI driver that does the work of an in-tree plugin of AWS (Kubernetes has migrated it since 1.25)."""
+    return "ebs.csi.aws.com" if name == "kubernetes.io/aws-ebs" else name
 
 
 def _reachable(volume: PersistentVolume, labels: Mapping[str, str], node_name: str) -> bool:

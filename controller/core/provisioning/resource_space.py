@@ -18,6 +18,10 @@ Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
 
+ATTACHMENT = "csi:"
+"""Before a driver's name: its attachments as a slot (see `pods/slots.py`)."""
+
+
 class ResourceSpace:
     """The R resources that some pod requests, slots included; other resources cannot constrain a plan.
 
@@ -29,6 +33,8 @@ class ResourceSpace:
         self.names = tuple(sorted({name for request in requests for name, amount in request.items() if amount > 0}))
         self.slots = any(":" in name for name in self.names)
         """Whether some columns are slots (see `pods/slots.py`)."""
+        self.attachments = {name.removeprefix(ATTACHMENT): i for i, name in enumerate(self.names) if ATTACHMENT in name}
+        """The column of each driver's attachments, by the driver's name."""
         self.column = {name: index for index, name in enumerate(self.names)}
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 Topology domains stay as the first plan allocated them: an item's mask pins them, so rules over labels hold wherever its
 units go. Rules over hosts remain: spread and anti-affinity over hosts become columns beside the resources, of which a
 bin has some capacity and a unit takes some. Units with affinity to pods of the same host move together with them, as
-one unit, or stay with them on an existing node.
+one unit, or stay with them on an existing node; so do units with shared volumes.
 """
 
 from __future__ import annotations
@@ -195,12 +195,21 @@ class BinPackingProblem:
         self.item_types.append(
             ItemType(
                 parts=tuple(Part(item, count) for item, count in held),
-                request=np.sum([item.request * count for item, count in held], axis=0),
+                request=self._request_of(held),
                 access=Access(bits, np.zeros_like(masks[0].existing), signature),
                 rules=tuple(rules),
                 count=1,
             )
         )
+
+    def _request_of(self, held: list[tuple[Item, int]]) -> Floats:
+        """What units that stay together request, each volume that they share once."""
+        request: Floats = np.sum([item.request * count for item, count in held], axis=0)
+        for column, count in self.packer.shared.on_empty(
+            {volume for item, _ in held for volume in item.shared}
+        ).items():
+            request[column] += count
+        return request
 
     def _columns(self) -> list[UnitRule]:
         """The host rules that some item type takes of, one for each column beside the resources."""
@@ -342,9 +351,13 @@ def _placed(packer: Packer) -> Iterable[tuple[int, Item, int]]:
 
 
 def _together(held: Iterable[tuple[Item, int]]) -> set[int]:
-    """The ids of items of a row that must stay together: those with a host affinity, and those that it matches."""
+    """The ids of items of a row that must stay together.
+
+    Those with a host affinity, and those that it matches; those with shared volumes, whose attachments are then theirs.
+    """
+    sharing = {id(d) for d, _ in held if d.shared}
     asked = {r.group.index for d, _ in held for r in d.rules if r.group.key.kind is RuleKind.AFFINITY and r.obeys}
-    return {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)} if asked else set()
+    return sharing | {id(d) for d, _ in held if any(r.group.index in asked for r in d.rules)} if asked else sharing
 
 
 def _pinned(item_type: ItemType) -> bool:

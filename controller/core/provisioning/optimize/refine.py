@@ -120,9 +120,9 @@ def _good(packing: Packing, problem: BinPackingProblem) -> bool:
 
 
 def _leftovers(rounds: Rounds) -> Iterable[Allocation]:
-    """Pods that the first plan left out and that no topology rule ties to others, at their last relaxation level."""
+    """Pods that the first plan left out and that no topology rule or volume ties to others, at their last level."""
     for one in rounds.progress:
-        if one.left:
+        if one.left and not one.pod_class.volumes.shared:
             number, level, choices = one.steps[-1]
             members = (BundleMember(one.pod_class, 1, number),)
             rules = RuleSet.of(unit_rules(rounds.topology, members))
@@ -140,6 +140,7 @@ class _Writer:
         self.packer = copy(first)
         self.packer.table = NodeTable(free_without_plan(first))
         self.packer.hosts = HostCounts(self.packer.table.room)
+        self.packer.shared = first.shared.on_existing(self.packer.table.existing, self.packer.table.room)
         self.packer.limits = limits
         self.packer.placements = []
         self.sources = [list(item_type.sources) for item_type in problem.item_types]

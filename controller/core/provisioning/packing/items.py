@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.core.provisioning.offerings.mask_compiler import Mask
+from controller.core.provisioning.pods.pod_classes import SharedVolume
 from controller.core.provisioning.resource_space import Floats
 from controller.core.provisioning.topology.allocation import Allocation
 from controller.core.provisioning.topology.groups import UnitRule
@@ -13,12 +14,17 @@ from controller.core.provisioning.topology.groups import UnitRule
 
 @dataclass(slots=True)
 class Item:
-    """Units of equal request (R), mask and host rules; `allocations` tell whose they are, in order of placement."""
+    """Units of equal request (R), mask, host rules and shared volumes.
+
+    `allocations` tell whose they are, in order of placement.
+    """
 
     index: int
     mask: Mask
     request: Floats
     rules: tuple[UnitRule, ...]
+    shared: tuple[SharedVolume, ...]
+    """Volumes that the units share with each other, and maybe with others: each is attached once to a node."""
     allocations: list[Allocation]
     count: int = 0
     """Units still to place."""
@@ -46,10 +52,11 @@ def make_items(allocations: Iterable[Allocation], scale: Floats) -> list[Item]:
     sizes: dict[bytes, tuple[list[tuple[int, float]], float]] = {}
     for allocation in allocations:
         bundle = allocation.bundle
-        key = (allocation.mask.index, bundle.request_key, bundle.rules.identity)
+        shared = bundle.shared_volumes
+        key = (allocation.mask.index, bundle.request_key, bundle.rules.identity, shared)
         item = items.get(key)
         if item is None:
-            item = items[key] = Item(len(items), allocation.mask, bundle.request, bundle.rules.host, [])
+            item = items[key] = Item(len(items), allocation.mask, bundle.request, bundle.rules.host, shared, [])
             if bundle.request_key not in sizes:
                 largest = float((bundle.request * scale).max(initial=0.0))
                 asked = [(column, amount) for column, amount in enumerate(bundle.request.tolist()) if amount]

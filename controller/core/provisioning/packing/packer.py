@@ -8,15 +8,17 @@ Letters in shapes: R resources, T node options, I items, M distinct masks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from controller.core.api.frozen import EMPTY
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.offerings.node_table import NodeTable
 from controller.core.provisioning.packing.items import Item
+from controller.core.provisioning.packing.shared_volumes import SharedVolumes
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
@@ -72,7 +74,15 @@ class Packer:
     premium: T, the factor on each option's price for its Provisioner's lack of weight.
     """
 
-    def __init__(self, masks: MaskCompiler, limits: Limits, options: SolveOptions, style: PackingStyle) -> None:
+    def __init__(
+        self,
+        masks: MaskCompiler,
+        limits: Limits,
+        options: SolveOptions,
+        style: PackingStyle,
+        attached: Mapping[str, Sequence[int]] = EMPTY,
+    ) -> None:
+        """`attached`: by shared volume, the rows of existing nodes that have it."""
         self.catalog = masks.catalog
         self.signatures = masks.signatures
         self.limits = limits
@@ -80,6 +90,8 @@ class Packer:
         self.style = style
         self.table = NodeTable(masks.existing.free)
         self.hosts = HostCounts(self.table.room, constrained_first=style.constrained_first)
+        columns = self.catalog.space.attachments
+        self.shared = SharedVolumes(columns, attached, self.table.room)
         self.placements: list[Placement] = []
         weights = [pool.provisioner.weight for pool in self.catalog.pools]
         self.premium = weight_premiums(weights, options.weight_premium)[self.catalog.pool_of]
@@ -175,12 +187,18 @@ class Packer:
         roomy: Bools = np.ones(last - first, dtype=np.bool_)
         for column, amount in item.asked:
             roomy &= self.table.free[column, first:last] >= amount
+        for column, missing in self._missing(item, slice(first, last)).items():
+            roomy &= self.table.free[column, first:last] >= item.request[column] + missing
         for rule in item.rules:
             admitted = self.hosts.admits(rule, slice(first, last))
             if admitted is not None:
                 roomy &= admitted
         rows = roomy.nonzero()[0] + first
         return rows[self._allowed(item, rows)] if len(rows) else rows
+
+    def _missing(self, item: Item, rows: slice | Ints) -> Mapping[int, Floats]:
+        """By column, the attachments that the item's shared volumes take on each of the rows beside its requests."""
+        return self.shared.missing(item.shared, rows) if item.shared else {}
 
     def _allowed(self, item: Item, rows: Ints) -> Bools:
         """Per row (ascending): whether labels and taints let the item onto it."""
@@ -225,6 +243,8 @@ class Packer:
         if item.count == 1:
             return True
         free, count = self.table.free[:, row[0]].tolist(), item.count
+        for column, missing in self._missing(item, row).items():
+            free[column] -= float(missing[0])
         for column, amount in item.asked:
             if free[column] < amount * count:
                 return False
@@ -237,8 +257,10 @@ class Packer:
     def _room(self, item: Item, rows: Ints) -> Floats:
         """Per row, how many units of the item fit on it, at most all that are left."""
         room: Floats = np.full(len(rows), float(item.count))
+        missing = self._missing(item, rows)
         for column, amount in item.asked:
-            np.minimum(room, self.table.free[column, rows] / amount, out=room)
+            free = self.table.free[column, rows]
+            np.minimum(room, (free - missing[column] if column in missing else free) / amount, out=room)
         np.floor(room, out=room)
         for rule in item.rules:
             np.minimum(room, self.hosts.cap(rule, rows), out=room)
@@ -250,6 +272,7 @@ class Packer:
             self._place_on(item, int(rows[0]), int(counts[0]))
             return
         table = self.table
+        self._attach(item, rows)
         table.free[:, rows] -= item.request[:, None] * counts
         table.pods[rows] += counts.astype(np.int64)
         for rule in item.rules:
@@ -262,6 +285,7 @@ class Packer:
     def _place_on(self, item: Item, row: int, units: int) -> None:
         """`place` for one row: the usual case, without arrays of one element."""
         table = self.table
+        self._attach(item, np.array([row]))
         table.free[:, row] -= item.request if units == 1 else item.request * units
         table.pods[row] += units
         for rule in item.rules:
@@ -271,8 +295,16 @@ class Packer:
             self._merge_signature(item, [row])
         self._record(item, [row], [units])
 
+    def _attach(self, item: Item, rows: Ints) -> None:
+        """Attach the item's shared volumes where they are not yet."""
+        if item.shared:
+            for column, missing in self._missing(item, rows).items():
+                self.table.free[column, rows] -= missing
+            self.shared.attach(item.shared, rows)
+
     def unplace(self, item: Item, row: int, units: int) -> None:
-        """Free what units on a row use. What they narrowed, its offerings and open labels, stays narrow."""
+        """Free what units on a row use. What they narrowed, its offerings and open labels, stays narrow, and
+        what they share attached."""
         self.table.free[:, row] += item.request * units
         self.table.pods[row] -= units
         for rule in item.rules:
@@ -318,6 +350,7 @@ class Packer:
         bits, signature = int(catalog.available[option]), int(self.signatures.base[option])
         first = self.table.open(option, catalog.allocatable[:, option], bits, signature, copies)
         self.hosts.grow(self.table.room)
+        self.shared.grow(self.table.room)
         self.limits.spend(int(catalog.pool_of[option]), option, copies)
         return first
 
@@ -325,9 +358,13 @@ class Packer:
         """T: how many units of the item an empty node holds, at most all that are left; 0 where the mask forbids it."""
         most = min((self.hosts.empty_cap(rule) for rule in item.rules), default=np.inf)
         room: Floats = np.full(len(self.catalog), min(most, float(item.count)))
+        shared = self.shared.on_empty(item.shared) if item.shared else {}
         for column, amount in item.asked:
-            np.minimum(room, self.catalog.allocatable[column] / amount, out=room)
+            most_units = (self.catalog.allocatable[column] - shared.get(column, 0)) / amount
+            np.minimum(room, most_units, out=room)
         np.floor(room, out=room)
+        for column, count in shared.items():
+            room[self.catalog.allocatable[column] < count] = 0
         room[item.mask.bits == 0] = 0
         return np.maximum(room, 0, out=room)
 

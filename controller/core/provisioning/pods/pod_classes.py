@@ -12,6 +12,9 @@ from controller.core.api.pod import Pod, PodKey, PodSpec, Resources
 from controller.core.api.replicas import Replicas
 from controller.core.provisioning.pods.relaxation import Choice
 
+SharedVolume = tuple[str, str]
+"""(driver, volume) of a volume that several pods use."""
+
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
@@ -21,8 +24,8 @@ class VolumeNeeds:
     """Volume topology: for each volume, terms of which a node must satisfy one."""
     attachments: Resources = EMPTY
     """New attachments by CSI driver, without shared volumes."""
-    shared: tuple[tuple[str, str], ...] = ()
-    """(driver, volume) of volumes that several pods use: one attachment per node."""
+    shared: tuple[SharedVolume, ...] = ()
+    """One attachment on each node, however many of the pods are there."""
     problem: str = ""
     """Why they cannot be resolved, or empty. Such a pod is not placed."""
 

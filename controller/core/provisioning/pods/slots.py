@@ -13,11 +13,10 @@ from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import HostPort, PodSpec, Resources
 from controller.core.provisioning.pods.volume_needs import Volumes
-from controller.core.provisioning.resource_space import Floats, ResourceSpace
+from controller.core.provisioning.resource_space import ATTACHMENT, Floats, ResourceSpace
 from controller.core.state.snapshot import Snapshot, StateNode
 
 PORT = "port:"
-ATTACHMENT = "csi:"
 UNLIMITED = 1e6
 """Attachments of a driver without a known limit."""
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, never bound
@@ -75,11 +74,11 @@ class Slots:
         for name in filter(is_slot, space.names):
             driver = name.removeprefix(ATTACHMENT)
             limit = int(self._limits.get((instance_type, driver), UNLIMITED))
-            slots[name] = 1 if name.startswith(PORT) else limit - self.volumes.shared.get(driver, 0)
+            slots[name] = 1 if name.startswith(PORT) else limit
         return FrozenMap(slots)
 
     def left_on(self, space: ResourceSpace, node: StateNode) -> Floats:
-        """Return the slots of an existing node less those that its pods hold, as a vector of R."""
+        """Return what an existing node has left of the slots, as a vector of R; 0 where its pods hold too many."""
         left: dict[str, int] = {}
         held = Counter(name for pod in node.pods for name in self.ports.slots(pod.spec.host_ports))
         csi_node = self._csi_nodes.get(node.name)
@@ -89,5 +88,5 @@ class Slots:
             if name.startswith(PORT):
                 left[name] = 1 - held[name]
             else:
-                left[name] = int(UNLIMITED) if limit is None else limit - self.volumes.attached(node, driver)
+                left[name] = int(UNLIMITED) if limit is None else max(0, limit - self.volumes.attached(node, driver))
         return space.vector(left)

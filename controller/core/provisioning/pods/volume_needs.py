@@ -7,7 +7,7 @@ only the first term of a volume's affinity, ignores the binding mode, and places
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 from controller.core.api import labels
@@ -15,7 +15,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import FIELD_NAME
 from controller.core.api.pod import Pod, PodKey, PodVolume
 from controller.core.api.workloads import PersistentVolume, PersistentVolumeClaim, StorageClass
-from controller.core.provisioning.pods.pod_classes import VolumeNeeds
+from controller.core.provisioning.pods.pod_classes import SharedVolume, VolumeNeeds
 from controller.core.provisioning.pods.relaxation import Choice, choice, required_choices
 from controller.core.provisioning.pods.static_volumes import compatible, matched, within_reach
 from controller.core.provisioning.problem import pool_requirements
@@ -39,8 +39,6 @@ class Volumes:
         self._snapshot = snapshot
         self._pods = [pod for pod in pods if pod.volumes]
         self._uses = Counter(key for pod in self._pods for key in {self._key(pod, v) for v in pod.volumes})
-        self.shared: Counter[str] = Counter()
-        """By driver, volumes that several pods of the batch use: every node keeps an attachment free for each."""
         if self._pods:
             self._uses.update(self._running_claims())
 
@@ -61,17 +59,15 @@ class Volumes:
     def needs(self) -> dict[PodKey, VolumeNeeds]:
         """Return the needs of every pod that has volumes."""
         needs = {}
-        shared: dict[PodKey, str] = {}
         for pod in self._pods:
             try:
-                needs[pod.key] = self._of(pod, shared)
+                needs[pod.key] = self._of(pod)
             except ValueError as problem:
                 needs[pod.key] = VolumeNeeds(problem=str(problem))
-        self.shared = Counter(shared.values())
         return needs
 
-    def _of(self, pod: Pod, shared: dict[PodKey, str]) -> VolumeNeeds:
-        """The needs of one pod; the drivers of claims that other pods use, too, are added to `shared`."""
+    def _of(self, pod: Pod) -> VolumeNeeds:
+        """The needs of one pod."""
         choices: list[Choice] = []
         attachments: dict[str, int] = defaultdict(int)
         shared_volumes = []
@@ -81,7 +77,6 @@ class Volumes:
             if not driver or not self._limited(driver):
                 continue
             if self._uses[key] > 1:
-                shared[key] = driver
                 shared_volumes.append((driver, "/".join(key)))
             else:
                 attachments[driver] += 1
@@ -179,9 +174,19 @@ class Volumes:
         return [volume.name for volume in suitable]
 
     def attached(self, node: StateNode, driver: str) -> int:
-        """Attachments of a driver on a node, each volume once, plus one per shared volume of the batch."""
+        """Attachments of a driver on a node, each volume once."""
         held = {self._key(pod, volume) for pod in node.pods for volume in pod.volumes}
-        return sum(self._driver(key) == driver for key in held) + self.shared.get(driver, 0)
+        return sum(self._driver(key) == driver for key in held)
+
+    def attached_shared(self, nodes: Iterable[StateNode], shared: Collection[SharedVolume]) -> dict[str, list[int]]:
+        """By shared volume, the places of the nodes that have it attached."""
+        volumes = {volume for _, volume in shared}
+        attached: dict[str, list[int]] = defaultdict(list)
+        for place, node in enumerate(nodes) if volumes else ():
+            held = {"/".join(self._key(pod, volume)) for pod in node.pods for volume in pod.volumes}
+            for volume in sorted(held & volumes):
+                attached[volume].append(place)
+        return attached
 
     def _driver(self, key: PodKey) -> str:
         claim = self._snapshot.claims.get(key)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.pod import PodKey, PodSpec
+from controller.core.api.pod import PodKey, PodSpec, Resources
 from controller.core.api.replicas import Pods, Replicas
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
 from controller.core.provisioning.offerings.limits import Limits, headroom
@@ -25,7 +25,7 @@ from controller.core.provisioning.pods.selector_index import SelectorIndex
 from controller.core.provisioning.pods.slots import Slots
 from controller.core.provisioning.pods.volume_needs import Volumes
 from controller.core.provisioning.problem import pod_key, pool_requirements
-from controller.core.provisioning.resource_space import ResourceSpace
+from controller.core.provisioning.resource_space import ATTACHMENT, ResourceSpace
 from controller.core.provisioning.solver.preferences import Preferences, wishes
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import Topology
@@ -55,6 +55,8 @@ class CompiledProblem:
     """The classes to place, in the order of their index."""
     unreadable: Mapping[PodKey, str]
     """Pods that no plan can place, whatever nodes there are (their spec or volumes make no sense), and why."""
+    attached: Mapping[str, Sequence[int]]
+    """By shared volume, the rows of existing nodes that have it attached."""
     ignored_preferences: Mapping[int, Sequence[tuple[str, float]]]
     """By class index: preferences ignored for their price, and the premium of each."""
 
@@ -96,7 +98,9 @@ def compile_problem(
     masks = _masks(problem, index, classes, slots)
     preferences = Preferences(masks, options, _namespace_labels(problem))
     ladders = _ladders(classes, masks, preferences, unreadable)
-    return CompiledProblem(problem, options, index, masks, ladders, unreadable, preferences.dear)
+    shared = {volume for c in classes for volume in c.volumes.shared}
+    attached = slots.volumes.attached_shared(masks.existing.nodes, shared)
+    return CompiledProblem(problem, options, index, masks, ladders, unreadable, attached, preferences.dear)
 
 
 def _namespace_labels(problem: SchedulingProblem) -> dict[str, FrozenMap[str, str]]:
@@ -135,7 +139,8 @@ def _classes(
 
 def _masks(problem: SchedulingProblem, index: SnapshotIndex, classes: Sequence[PodClass], slots: Slots) -> MaskCompiler:
     daemons = with_ports(index.daemons, slots.requests)
-    space = ResourceSpace([c.requests for c in classes] + [daemon.requests for daemon in daemons])
+    shared: Resources = FrozenMap({ATTACHMENT + driver: 1 for c in classes for driver, _ in c.volumes.shared})
+    space = ResourceSpace([*(c.requests for c in classes), *(daemon.requests for daemon in daemons), shared])
     staying = [node for node in index.nodes if node.name not in problem.without_nodes]
     provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
     pools = [Pool(p, pool_requirements(p), headroom(p, staying)) for p in provisioners]

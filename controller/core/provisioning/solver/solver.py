@@ -90,7 +90,7 @@ class Solver:
 
     def attempt(self, style: PackingStyle, *, careful: bool = False, early: frozenset[int] = frozenset()) -> Rounds:
         """A first packing in one style. `careful`: one class and one unit at a time. `early`: see `Rounds`."""
-        packer = Packer(self.masks, self.compiled.limits(), self.options, style)
+        packer = Packer(self.masks, self.compiled.limits(), self.options, style, self.compiled.attached)
         topology, domains = self.compiled.topology(packer.hosts)
         progress = [Progress(each.pod_class, each.steps, len(each.pod_class)) for each in self.compiled.ladders]
         rounds = Rounds(topology, self.masks, domains, packer, progress, early)
@@ -132,7 +132,10 @@ class Solver:
         """Why pods of a class were left out, in terms of what their last step requires."""
         space, existing, packer = self.masks.catalog.space, self.masks.existing, rounds.packer
         number, level, choices = one.steps[-1]
-        question = Question(level, self.masks.mask(level, choices), space.vector(one.pod_class.requests))
+        request = space.vector(one.pod_class.requests)
+        for column, count in packer.shared.on_empty(one.pod_class.volumes.shared).items():
+            request[column] += count
+        question = Question(level, self.masks.mask(level, choices), request)
         partners = Partners(rounds.topology.running_pods, existing, packer.table.free, space)
         topology = topology_reason(
             unit_rules(rounds.topology, (BundleMember(one.pod_class, 1, number),)),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from controller.core.api.pod import Toleration
-from controller.core.provisioning.pods.pod_classes import PodClass
+from controller.core.provisioning.pods.pod_classes import PodClass, SharedVolume
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
 from controller.core.provisioning.topology.groups import RuleKind, Topology, TopologyGroup, UnitRule
@@ -97,6 +97,13 @@ class Bundle:
     def pod_class(self) -> PodClass:
         """The class that names the bundle: its first member's."""
         return self.members[0].pod_class
+
+    @property
+    def shared_volumes(self) -> tuple[SharedVolume, ...]:
+        """The volumes that its pods share with others, sorted."""
+        if len(self.members) == 1:
+            return self.pod_class.volumes.shared
+        return tuple(sorted({volume for member in self.members for volume in member.pod_class.volumes.shared}))
 
     @property
     def name(self) -> str:
