@@ -112,7 +112,6 @@ class Runs(Enum):
 
 def _repair_policy(settings: Settings) -> RepairPolicy:
     return RepairPolicy(
-        initialization_seconds=settings.initialization_deadline_seconds,
         sick_nodes=settings.node_repair,
         not_ready_seconds=settings.node_repair_after_seconds,
     )

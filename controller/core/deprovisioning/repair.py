@@ -21,7 +21,6 @@ from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import REPAIR, Command
 from controller.core.machines.node_health import NOT_READY_SECONDS, Census, sickness
 from controller.core.machines.registration import joined, not_initialized_because
-from controller.core.state.room import initialization_deadline
 from controller.core.state.snapshot import Snapshot
 
 UNHEALTHY: Final = "unhealthy"
@@ -32,7 +31,6 @@ UNHEALTHY: Final = "unhealthy"
 class RepairPolicy:
     """`sick_nodes`: whether unhealthy nodes are removed; those that were not initialized in time always are."""
 
-    initialization_seconds: float
     sick_nodes: bool = True
     not_ready_seconds: float = NOT_READY_SECONDS
 
@@ -96,12 +94,10 @@ class Repair:
         return _NEVER if ill is None else _Due(ill.due_at, ill.text(now), sick=True)
 
     def _late(self, candidate: Candidate) -> _Due:
+        """Due once the cluster state says that the node missed its deadline (core/state/room.py)."""
         node = candidate.node.node
-        if not joined(node) or (node.ready and candidate.pods):
-            return _NEVER  # the first is for garbage collection
+        if not candidate.node.no_room or not joined(node) or (node.ready and candidate.pods):
+            return _NEVER  # a node that never joined is for garbage collection
         expected = candidate.instance_type.capacity if candidate.instance_type is not None else EMPTY
         because = not_initialized_because(node, candidate.provisioner, expected)
-        if not because:
-            return _NEVER
-        seconds = self._policy.initialization_seconds
-        return _Due(initialization_deadline(node, seconds), f"not initialized within {int(seconds)} s: {because}")
+        return _Due(-math.inf, f"{candidate.node.no_room}: {because}") if because else _NEVER

@@ -60,6 +60,8 @@ class Cluster:
         self._initialization_seconds = initialization_seconds
         self._room_ends: dict[str, float] = {}
         """When nodes stop to count as room, by name, Unix seconds; those that have not yet."""
+        self._known_since: dict[str, float] = {}
+        """When each node was seen first (as `expire` tells the time), by name."""
         self._now = 0.0
         """The last time that `expire` was told."""
         self._touched: set[str] = set()
@@ -161,6 +163,7 @@ class Cluster:
             if node is None:
                 self._state_nodes.pop(name, None)
                 self._room_ends.pop(name, None)
+                self._known_since.pop(name, None)
             else:
                 unsorted = unsorted or name not in self._state_nodes
                 self._state_nodes[name] = self._state_node(node)
@@ -189,7 +192,7 @@ class Cluster:
                 capacity = filled(capacity, instance_type.capacity)
                 allocatable = filled(allocatable, instance_type.allocatable)
         pods = self._pods_by_node.get(node.name, EMPTY)
-        end = end_of_room(node, self._initialization_seconds)
+        end = end_of_room(node, self._initialization_seconds, self._known_since.setdefault(node.name, self._now))
         if self._now < end.at < math.inf:
             self._room_ends[node.name] = end.at
         else:
@@ -249,6 +252,7 @@ class Cluster:
 
     def _node_changed(self, delta: Delta[str, Node]) -> None:
         if delta.reborn or delta.new is None:
+            self._known_since.pop(delta.key, None)
             self._nominations.end((delta.key,))
             self._marked.discard(delta.key)
         self._touch(delta.key, delta.quiet)

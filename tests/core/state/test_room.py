@@ -70,6 +70,18 @@ def test_a_node_that_joined_late_has_a_while_to_become_ready() -> None:
     assert room(at(cluster, NOW + 890)) == []
 
 
+def test_a_node_that_this_process_has_just_seen_has_a_while() -> None:
+    """If clocks disagree, each node launched for its pods would be late at once, and the next, and the next."""
+    cluster = Cluster(initialization_seconds=600.0)
+    cluster.expire(NOW + 5000)
+    take(cluster, added(node("True", NOW, OURS)))
+    assert room(at(cluster, NOW + 5299)) == ["n"]
+    assert room(at(cluster, NOW + 5300)) == []
+    again = node("True", NOW, OURS)
+    take(cluster, deleted(versioned(again, 3000)), added(versioned(again, 3001, uid="another")))
+    assert room(at(cluster, NOW + 5301)) == ["n"], "another node of the name"
+
+
 def test_a_ready_node_that_is_not_initialized_in_time_is_no_room_either() -> None:
     """Its startup taints are not expected to go any more."""
     cluster = Cluster(initialization_seconds=600.0)

@@ -29,7 +29,7 @@ class Leader:
         self.metrics = Metrics(world.clock)
         self.ledger = Ledger(world.clock, self.metrics)
         context = replace(world.context, ledger=self.ledger, **changed)
-        repair = Repair(RepairPolicy(initialization_seconds=900.0))
+        repair = Repair(RepairPolicy())
         self.loop = RepairReconciler(context, repair, CommandExecutor(context, [repair]))
 
     def values(self, metric: str, *labels: str) -> dict[tuple[str, ...], float]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from controller.core.api.timestamps import format_time
 from controller.core.cloud import PricedOffering
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.batch_window import BatchTimes
@@ -67,6 +68,28 @@ def test_pods_that_wait_get_no_second_node_while_the_first_is_on_its_way(world: 
     world.passes(loop, nodes_are(1))
     settled_passes(world, loop)
     assert len(world.cloud.requests) == 1
+
+
+def test_pods_of_a_node_that_never_becomes_ready_get_another(world: World) -> None:
+    """Not the same one again, under the token of the first launch, and no third while the second may come."""
+    world.add_provisioner()
+    world.add_pod("a")
+    loop = reconciler(world, BatchTimes(0.02, 0.1, 0.1))
+    (first,) = world.passes(loop, nodes_are(1)).nodes
+    room = {"cpu": "2", "memory": "8Gi", "pods": "29"}
+    since = {"lastTransitionTime": format_time(world.clock.now())}
+    status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "False", **since}]}
+    world.kube.patch(NODES, first, {"status": status}, subresource="status")
+    settled_passes(world, loop)
+    assert len(world.cloud.requests) == 1, "it has time to become Ready"
+    world.clock.ahead_seconds = 1000.0
+    snapshot = world.passes(loop, nodes_are(2), "another node")
+    settled_passes(world, loop)
+    assert len(world.cloud.requests) == 2
+    assert len(world.cloud.instances) == 2
+    (second,) = snapshot.nodes.keys() - {first}
+    assert snapshot.nodes[first].no_room
+    assert snapshot.nodes[first].node.annotations[LAUNCH_TOKEN] != snapshot.nodes[second].node.annotations[LAUNCH_TOKEN]
 
 
 def test_no_plan_is_made_while_a_launch_is_not_in_the_state(world: World) -> None:
