@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import boto3
@@ -47,6 +48,13 @@ class _QuietHandler(WSGIRequestHandler):
         pass
 
 
+@cache
+def _client(service: str, endpoint: str, region: str) -> Any:
+    return boto3.client(  # type: ignore[call-overload]
+        service, endpoint_url=endpoint, region_name=region, **CREDENTIALS
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Aws:
     """A running sandbox. `seeded` is None when it was started empty."""
@@ -64,10 +72,8 @@ class Aws:
         return self.world.faults
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """A boto3 client against this sandbox."""
-        return boto3.client(  # type: ignore[call-overload]
-            service, endpoint_url=self.endpoint, region_name=region or self.settings.region, **CREDENTIALS
-        )
+        """A boto3 client against this sandbox, the same for all who ask."""
+        return _client(service, self.endpoint, region or self.settings.region)
 
     def environment(self) -> dict[str, str]:
         """Environment variables that point any AWS SDK here."""
