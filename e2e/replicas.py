@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sandbox.environment import Environment
@@ -13,6 +15,8 @@ from sandbox.stack_kube import Container
 
 RESTART_SECONDS = 1.0
 """Wait before a restart."""
+ROLL_OUT_SECONDS = 60.0
+"""For one replica: it has 30 s to end."""
 
 
 @dataclass(slots=True)
@@ -32,12 +36,16 @@ class Replicas:
 
     def __init__(self, environment: Environment, container: Container, names: tuple[str, ...]) -> None:
         self._environment, self._container = environment, container
+        self._sources: Path | None = None
         self._ending = threading.Event()
         self.by_name = {name: Replica(name, self._start(name)) for name in names}
         self._keeper = threading.Thread(target=self._keep, name="replicas", daemon=True)
 
     def _start(self, name: str) -> Child:
-        return self._environment.start_controller(self._container, name, pod_name=name)
+        container = self._container
+        if self._sources is not None:
+            container = replace(container, environment={**container.environment, "PYTHONPATH": str(self._sources)})
+        return self._environment.start_controller(container, name, pod_name=name)
 
     def __enter__(self) -> Replicas:
         self._keeper.start()
@@ -66,6 +74,18 @@ class Replicas:
     def bring_back(self, name: str) -> None:
         """Restart a replica that `take_away` killed."""
         self.by_name[name].away = False
+
+    def roll_out(self, sources: Path | None) -> None:
+        """Replace one replica after the other, as a rolling update does: each is told to end, and its successor runs
+        the controller in `sources` (a folder), or the one at hand."""
+        self._sources = sources
+        for replica in self.by_name.values():
+            ended = len(replica.exits)
+            replica.child.process.terminate()
+            deadline = time.monotonic() + ROLL_OUT_SECONDS
+            while len(replica.exits) == ended or not replica.child.alive:
+                assert time.monotonic() < deadline, f"{replica.name} was not replaced:\n{replica.child.tail()}"
+                time.sleep(0.1)
 
     def lines(self, mark: dict[str, int] | None = None) -> list[dict[str, Any]]:
         """Return the log lines of all replicas since a mark, by time, each with the replica's name under `replica`."""
