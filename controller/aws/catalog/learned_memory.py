@@ -27,6 +27,9 @@ LEAST_LOSS_BYTES: Final = 256 * 2**20
 """A node has at most the nominal memory, and at least this share of it less this much: kubelets write their own Nodes,
 and one that was taken over must not spoil what plans expect of all nodes of its type."""
 
+MOST_IMPLAUSIBLE: Final = 10_000
+"""Nodes remembered for it; then all are forgotten, and logged once more."""
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMemory:
@@ -59,6 +62,8 @@ class LearnedMemory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes: dict[tuple[str, str], int] = {}
+        self._implausible: dict[str, int] = {}
+        """By node, the bytes that it told and nobody believed: it is not asked about again, and logged once."""
         self._version = 0
 
     @property
@@ -76,13 +81,7 @@ class LearnedMemory:
             for each in measured:
                 key, stated = (each.instance_type, each.image_id), nominal.get(each.instance_type, 0)
                 if not plausible(each.memory, stated):
-                    _log.warning(
-                        "A node tells an implausible memory; nothing is learned from it",
-                        node=each.node_name,
-                        instance_type=each.instance_type,
-                        memory=each.memory,
-                        nominal=stated,
-                    )
+                    self._disbelieve(each, stated)
                     continue
                 known = self._bytes.get(key, each.memory)
                 self._bytes[key] = min(each.memory, known) if plausible(known, stated) else each.memory
@@ -90,9 +89,25 @@ class LearnedMemory:
             self._version += changed
             return changed
 
+    def _disbelieve(self, told: MeasuredMemory, stated: int) -> None:
+        if self._implausible.get(told.node_name) == told.memory:
+            return
+        if len(self._implausible) >= MOST_IMPLAUSIBLE:
+            self._implausible.clear()
+        self._implausible[told.node_name] = told.memory
+        _log.warning(
+            "A node tells an implausible memory; nothing is learned from it",
+            node=told.node_name,
+            instance_type=told.instance_type,
+            memory=told.memory,
+            nominal=stated,
+        )
+
     def may_teach(self, node: Node) -> bool:
         """Whether an initialized node may tell something new. Its labels decide only whether EC2 is asked about it."""
         memory = node.capacity.get("memory", 0)
+        if self._implausible.get(node.name) == memory:
+            return False
         known = self._bytes.get((node.labels.get(keys.INSTANCE_TYPE, ""), node.labels.get(keys.INSTANCE_AMI_ID, "")))
         return memory > 0 and node.labels.get(keys.INITIALIZED) == "true" and (known is None or memory < known)
 

@@ -157,6 +157,14 @@ class TestLearnedMemory:
         assert [each["event"] for each in logs] == ["A node tells an implausible memory; nothing is learned from it"]
         assert self.learn(memory, 8_000_000_000), "and it stands in nobody's way"
 
+    def test_an_implausible_memory_is_told_once_and_its_node_not_asked_about_again(self, memory: LearnedMemory) -> None:
+        with capture_logs() as logs:
+            self.learn(memory, 2**62)
+            self.learn(memory, 2**62)
+        assert len(logs) == 1
+        assert not memory.may_teach(self.joined(2**62))
+        assert memory.may_teach(self.joined(8_000_000_000)), "once it tells something else"
+
     def test_an_implausible_entry_of_the_config_map_counts_for_nothing_and_is_replaced(
         self, catalog: InstanceTypeCatalog, memory: LearnedMemory
     ) -> None:
