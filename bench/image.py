@@ -94,16 +94,15 @@ def build(folder: Path, **environment: str) -> Path:
         shutil.copytree(ROOT / name, app / name, ignore=shutil.ignore_patterns("__pycache__"))
     given = {name: value.replace("/app", str(app)) for name, value in stage.environment.items()}
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    variables = {**ours, **given, "UV_PYTHON": _python(), **environment}
+    variables = {**ours, **given, "UV_PYTHON": _system_python() or sys.executable, **environment}
     for command in stage.runs:
         subprocess.run(["/bin/sh", "-ec", command], cwd=app, env=variables, check=True, capture_output=True)
     return app / ".venv" / "bin" / "nodeless"
 
 
-def _python() -> str:
-    """An interpreter that another user can run, if there is one: a root's own is often in its home."""
-    system = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
-    return system or sys.executable
+def _system_python() -> str | None:
+    """An interpreter of this version that another user can run, if there is one: a root's own is often in its home."""
+    return shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
 
 
 def size_bytes(folder: Path) -> int:
@@ -112,9 +111,13 @@ def size_bytes(folder: Path) -> int:
 
 
 def start(entrypoint: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """The entrypoint with `run`, as the image's user if this one may change to it, in the final stage's environment."""
+    """The entrypoint with `run`, in the final stage's environment.
+
+    It runs as the image's user if this one may change to it and that one can run the interpreter.
+    """
     final = stages(DOCKERFILE.read_text())[-1]
-    user: dict[str, Any] = {"user": USER_ID, "group": USER_ID, "extra_groups": []} if os.geteuid() == 0 else {}
+    may_change = os.geteuid() == 0 and _system_python() is not None
+    user: dict[str, Any] = {"user": USER_ID, "group": USER_ID, "extra_groups": []} if may_change else {}
     command = [str(entrypoint), *json.loads(final.instructions["CMD"]), "--log-format=json"]
     with log.open("ab") as out:
         return subprocess.Popen(
