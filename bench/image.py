@@ -105,19 +105,20 @@ def _system_python() -> str | None:
     return shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
 
 
+def can_be_the_images_user() -> bool:
+    """Whether this process may change to the image's user, and that user can run the interpreter."""
+    return os.geteuid() == 0 and _system_python() is not None
+
+
 def size_bytes(folder: Path) -> int:
     """Of all files below."""
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
 
 
 def start(entrypoint: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """The entrypoint with `run`, in the final stage's environment.
-
-    It runs as the image's user if this one may change to it and that one can run the interpreter.
-    """
+    """The entrypoint with `run`, in the final stage's environment, as the image's user where that is possible."""
     final = stages(DOCKERFILE.read_text())[-1]
-    may_change = os.geteuid() == 0 and _system_python() is not None
-    user: dict[str, Any] = {"user": USER_ID, "group": USER_ID, "extra_groups": []} if may_change else {}
+    user: dict[str, Any] = {"user": USER_ID, "group": USER_ID, "extra_groups": []} if can_be_the_images_user() else {}
     command = [str(entrypoint), *json.loads(final.instructions["CMD"]), "--log-format=json"]
     with log.open("ab") as out:
         return subprocess.Popen(

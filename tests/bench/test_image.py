@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -16,6 +15,7 @@ from bench.image import (
     USER_ID,
     ImageFigures,
     build,
+    can_be_the_images_user,
     image_table,
     readable_folder,
     size_bytes,
@@ -59,7 +59,7 @@ def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_nod
             try:
                 world.scale(1)
                 until(world, process, lambda: world.running() == 1, "a pod that runs on a node of ours")
-                if os.geteuid() == 0:
+                if can_be_the_images_user():
                     assert Path(f"/proc/{process.pid}").stat().st_uid == USER_ID
                 world.scale(0)
                 until(world, process, lambda: not world.nodes() and world.live() == 0, "no node and no instance")
