@@ -17,7 +17,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """How to solve. ADRs 21 to 23 give the figures behind the defaults."""
+    """How to solve. ADRs 21 to 24 give the figures behind the defaults."""
 
     budget_seconds: float = 1.0
     """Work that a solve may do, in seconds of one core at about 3 GHz; 0: only the first plan, made greedily.
@@ -33,9 +33,9 @@ class SolveOptions:
     """What honouring one preference may cost (preferred affinity, ScheduleAnyway, PreferNoSchedule), as a share of the
     pod's price without it. 2.0 allows three times that price: on-demand instead of spot is mostly within it, a node for
     each small pod is not. None: preferences are honoured at any price."""
-    node_cost_per_hour: float = 0.002
-    """What a node costs beside its price, in $/hour; the default is its root volume and image pulls. Without it many
-    tiny nodes would win over a few large ones by a fraction of a cent."""
+    node_cost_per_hour: float = 0.02
+    """What a node costs beside its price, in $/hour: agents that are billed by host, image pulls. Without it many tiny
+    nodes would win over a few large ones by a fraction of a cent. ADR 24 says where the default comes from."""
     max_alternatives: int = 60
     """Offerings kept for each new node, the planned one included. It bounds the size of plans and launch requests."""
     flexibility: Flexibility = field(default_factory=Flexibility)

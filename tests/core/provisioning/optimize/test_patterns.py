@@ -206,7 +206,7 @@ def varied(count: int, nodes: Sequence[StateNode] = ()) -> SchedulingProblem:
 
 
 def test_where_patterns_are_too_many_they_are_generated() -> None:
-    bins, result = packed(varied(40))
+    bins, result = packed(varied(35))
     assert not few_states(bins)
     assert not result.optimal
     assert result.packing.cost(bins) < first_packing(bins).cost(bins)
