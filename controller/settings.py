@@ -68,6 +68,7 @@ class Settings:
     initialization_deadline_seconds: float = _setting("initializationDeadline")
     price_rules: tuple[PriceRule, ...] = _setting("aws.priceRules", parse_price_rules)
     cluster_arn: str = _setting("aws.clusterArn")
+    plan_ahead: str = _setting("planAhead")
     launch_limits: LaunchLimits | None = _setting("launchLimits", parse_launch_limits)  # noqa: RUF009
 
     @classmethod

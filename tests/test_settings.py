@@ -105,6 +105,7 @@ def test_every_key_is_read() -> None:
         "nodeRepairAfter": "45m",
         "initializationDeadline": "20m",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
+        "planAhead": "none",
         "launchLimits": '{"pricePerHour": 50}',
     }
     assert set(data) == set(SETTINGS)
@@ -128,6 +129,7 @@ def test_every_key_is_read() -> None:
         instance_store_policy="RAID0",
         enable_zone_balance=True,
         alternative_price_tolerance=0.5,
+        plan_ahead="none",
         launch_limits=LaunchLimits(price_per_hour=50.0),
         spot_offerings=3,
         spot_pool_share=0.25,

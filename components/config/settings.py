@@ -110,4 +110,5 @@ class SettingsConfig:
     node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")
     price_rules: tuple[PriceRuleConfig, ...] = setting("aws.priceRules")
+    plan_ahead: str = setting("planAhead")
     launch_limits: LaunchLimitsConfig | None = setting("launchLimits")

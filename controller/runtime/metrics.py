@@ -251,6 +251,12 @@ GUARD_REFUSALS = _counter(
     "Launches that a limit forbade. guard: provisioner-price, cluster-price, cluster-resources, launch-rate.",
     *("guard", "provisioner"),
 )
+PLANNED_AHEAD = _counter(
+    "nodeless_pods_planned_ahead",
+    "Pods that were planned for before kube-scheduler had tried them. outcome: launched (on a new node), or taken-back "
+    "(before the launch, since none of the node's pods waited any more).",
+    "outcome",
+)
 PLAN_AUDIT_VIOLATIONS = _counter(
     "nodeless_plan_audit_violations",
     "Rules that a plan broke when it was audited before its launches. method: what planned. result: violation, or "

@@ -198,9 +198,9 @@ class World:
         return made
 
     def add_pod(
-        self, name: str, *, node: str = "", spec: Mapping[str, Any] | None = None, **metadata: Any
+        self, name: str, *, node: str = "", spec: Mapping[str, Any] | None = None, tried: bool = True, **metadata: Any
     ) -> dict[str, Any]:
-        """A pod of 1 cpu: unschedulable, or bound to a node."""
+        """A pod of 1 cpu: unschedulable, or bound to a node; not `tried`: kube-scheduler has not come to it yet."""
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
         pod = {
             "metadata": {"name": name, "namespace": "default", **metadata},
@@ -208,10 +208,12 @@ class World:
         }
         made = self.kube.create(PODS, pod, "default")
         waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        status = {"phase": "Running"} if node else {"conditions": [waiting]}
+        status = {"phase": "Running"} if node else {"conditions": [waiting] if tried else []}
         self.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
         key = ("default", name)
-        self.until(lambda s: key in s.pods and (s.pods[key].node_name == node) and (node or s.pods[key].unschedulable))
+        self.until(
+            lambda s: key in s.pods and (s.pods[key].node_name == node) and (node or s.pods[key].unschedulable == tried)
+        )
         return made
 
     def kill_pod(self, name: str) -> None:

@@ -27,12 +27,12 @@ def with_learned_storage(snapshot: Snapshot) -> Snapshot:
         return snapshot
     specs: dict[PodSpec, PodSpec] = {}
     changed: dict[tuple[str, str], Pod] = {}
-    for key, pod in snapshot.pods.items():
-        loop = None if pod.node_name or pod.terminal else loop_of(snapshot, pod)
+    for pod in snapshot.unbound:
+        loop = loop_of(snapshot, pod)
         if loop is not None:
             requests = FrozenMap({**pod.spec.requests, STORAGE: loop.allocatable_bytes + 1})
             spec = specs.setdefault(pod.spec, replace(pod.spec, requests=requests))
-            changed[key] = replace(pod, spec=spec)
+            changed[pod.key] = replace(pod, spec=spec)
     return replace(snapshot, pods=FrozenMap({**snapshot.pods, **changed})) if changed else snapshot
 
 

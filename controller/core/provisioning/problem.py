@@ -97,16 +97,24 @@ def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> It
             reasons.setdefault(name, f"it is not valid: {invalid.error}")
 
 
+def serves(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether a pod is of a kind that nodes are launched for: not of a DaemonSet, not static, not ending by itself or
+    with its namespace."""
+    if pod.terminating or pod.terminal or pod.daemon or pod.static:
+        return False
+    namespace = snapshot.namespaces.get(pod.namespace)
+    return namespace is None or not namespace.terminating
+
+
 def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> Iterator[Pod]:
     """The pods to place: provisionable ones, and those of leaving nodes and of `without_nodes`.
 
     Pods of terminating namespaces are left out: they are deleted with the namespace.
     """
-    ending = {name for name, namespace in snapshot.namespaces.items() if namespace.terminating}
-    yield from (pod for pod in snapshot.pods.values() if provisionable(pod) and pod.namespace not in ending)
+    yield from (pod for pod in snapshot.unbound if provisionable(pod) and serves(snapshot, pod))
     for node in snapshot.nodes.values():
         if node.leaving or node.name in without_nodes:
-            yield from (pod for pod in leaving_pods(node) if pod.namespace not in ending)
+            yield from (pod for pod in leaving_pods(node) if serves(snapshot, pod))
 
 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:

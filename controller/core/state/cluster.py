@@ -51,6 +51,8 @@ class Cluster:
         }
         self._watched = frozenset(kinds)
         self._pods_by_node: dict[str, dict[PodKey, Pod]] = {}
+        self._unbound: dict[PodKey, Pod] = {}
+        """Pods without a node, by key: few, where a scan of all pods is dear."""
         self._nominations = Nominations()
         self._marked: set[str] = set()
         self._startup_taints: dict[str, tuple[Taint, ...]] = {}
@@ -142,12 +144,14 @@ class Cluster:
             return self._published
         before, frozen = self._published, {kind: store.frozen() for kind, store in self._stores.items()}
         nodes = self._frozen_nodes()
+        pods, waiting = frozen["Pod"], self._unbound
         self._published = Snapshot(
             version=before.version + 1 if self._loud else before.version,
             synced=self.synced,
             nodes=nodes,
             invalid=self._frozen_invalid(),
             storage_loops=self._evictions.loops,
+            unbound_of=before.unbound_of if pods is before.pods else (pods, tuple(waiting[k] for k in sorted(waiting))),
             **{spec.field: frozen[kind] for kind, spec in KINDS.items() if spec.field},
         )
         self._changed = self._loud = False
@@ -224,6 +228,10 @@ class Cluster:
                 self._touch(name)
 
     def _pod_changed(self, delta: Delta[PodKey, Pod]) -> None:
+        if delta.new is None or delta.new.node_name or delta.new.terminal:
+            self._unbound.pop(delta.key, None)
+        else:
+            self._unbound[delta.key] = delta.new
         old, new = _bound_to(delta.old), _bound_to(delta.new)
         if old and old != new:
             pods = self._pods_by_node.get(old, {})

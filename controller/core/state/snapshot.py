@@ -106,6 +106,15 @@ class Snapshot:
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: EMPTY)
     storage_loops: Mapping[str, StorageLoop] = field(default_factory=lambda: EMPTY)
     """Owners whose pods fill their nodes' disks again and again, by uid."""
+    unbound_of: tuple[Mapping[PodKey, Pod], tuple[Pod, ...]] | None = field(default=None, compare=False)
+    """The pods that `unbound` was computed from, and its result; None, or of other pods: it is computed when asked."""
+
+    @property
+    def unbound(self) -> tuple[Pod, ...]:
+        """The pods that have no node and may still get one, sorted by key."""
+        if self.unbound_of is not None and self.unbound_of[0] is self.pods:
+            return self.unbound_of[1]
+        return tuple(pod for pod in self.pods.values() if not pod.node_name and not pod.terminal)
 
     def nodes_of(self, provisioner_name: str, without: Collection[str] = ()) -> list[StateNode]:
         """The Provisioner's nodes that are not leaving, without those whose name is in `without`."""

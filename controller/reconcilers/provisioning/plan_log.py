@@ -41,8 +41,11 @@ class PlanLog:
         self._logged: LRUCache[PodKey, str] = LRUCache(MOST_REMEMBERED)
         """The last outcome logged for a pod: its node, or why it stays pending."""
 
-    def computed(self, pods: Sequence[Pod], plan: SchedulingPlan, now: float) -> None:
-        """Log the plan, at level info if it differs from the last one in its counts. `now` in Unix seconds."""
+    def computed(self, pods: Sequence[Pod], plan: SchedulingPlan, now: float, ahead: int = 0) -> None:
+        """Log the plan, at level info if it differs from the last one in its counts. `now` in Unix seconds.
+
+        `ahead`: how many of the pods kube-scheduler had not tried yet.
+        """
         counts = (len(pods), len(plan.new_nodes), len(plan.existing), len(plan.unplaced))
         changed = bool(plan.new_nodes) or counts != self._counts
         self._counts = counts
@@ -51,6 +54,7 @@ class PlanLog:
             "Computed plan",
             pods=pod_names([pod.key for pod in pods]),
             pod_count=len(pods),
+            planned_ahead=ahead,
             oldest_waits_seconds=round(max(0.0, now - oldest), 1),
             new_nodes=len(plan.new_nodes),
             existing_nodes=len(plan.existing),
@@ -67,6 +71,10 @@ class PlanLog:
         """Log which pods fit on an existing node, unless that was logged last."""
         if changed := self._changed(pods, node):
             self._log.info("Pods have room on a node", node=node, pods=pod_names(changed), pod_count=len(changed))
+
+    def taken_back(self, pods: Sequence[PodKey]) -> None:
+        """Log planned pods that get no node after all: they do not wait any more once the plan is made."""
+        self._log.info("Launch taken back", pods=pod_names(pods), pod_count=len(pods))
 
     def stay_pending(self, pods: Iterable[PodKey], because: str) -> None:
         """Log why pods get no node now. Reasons that differ in numbers alone count as the same."""

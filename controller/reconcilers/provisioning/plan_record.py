@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodKey
 from controller.core.decisions.decision import Decision, digest, launch_details
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.decisions.standing import Standing
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
 from controller.runtime.executors import Lock
+from controller.runtime.metrics import PLANNED_AHEAD
 from controller.telemetry.decision_ledger import Ledger
 
 METHOD = "provisioning"
@@ -19,9 +21,11 @@ METHOD = "provisioning"
 class PlanRecord:
     """One plan. Thread-safe, as its launches run concurrently. Digest and price are computed when first needed."""
 
-    def __init__(self, ledger: Ledger, problem: SchedulingProblem) -> None:
+    def __init__(self, ledger: Ledger, problem: SchedulingProblem, ahead: frozenset[PodKey] = frozenset()) -> None:
+        """`ahead`: those of its pods that kube-scheduler had not tried yet."""
         self._ledger = ledger
         self._problem = problem
+        self._ahead = ahead
         self._lock = Lock()
         self._launched_price = 0.0
 
@@ -37,6 +41,10 @@ class PlanRecord:
 
     def launched(self, planned: PlannedNode, outcome: LaunchOutcome) -> None:
         """Record a launched node of the plan."""
+        details, ahead = launch_details(outcome), self.ahead_of(planned.pods)
+        if ahead:
+            self._ledger.recorder.count(PLANNED_AHEAD, "launched", amount=ahead)
+            details = FrozenMap({**details, "planned_ahead": f"{ahead} of {len(planned.pods)} pods"})
         with self._lock:
             before = self._price + self._launched_price
             self._launched_price += outcome.price_per_hour or 0.0
@@ -51,9 +59,21 @@ class PlanRecord:
             price_before=before,
             price_after=None if outcome.price_per_hour is None else before + outcome.price_per_hour,
             pods=_names(planned.pods),
-            details=launch_details(outcome),
+            details=details,
         )
         self._ledger.record(decision)
+
+    def taken_back(self, pods: Sequence[PodKey], provisioner: str = "") -> None:
+        """Record planned pods that get no node after all: they do not wait any more once the plan is made."""
+        ahead = self.ahead_of(pods)
+        if ahead:
+            self._ledger.recorder.count(PLANNED_AHEAD, "taken-back", amount=ahead)
+        counted = f", {ahead} of them planned ahead," if ahead else ""
+        self.skipped(pods, f"Taken back before the launch: {len(pods)} pods{counted} do not wait any more", provisioner)
+
+    def ahead_of(self, pods: Iterable[PodKey]) -> int:
+        """How many of these pods the plan counted ahead."""
+        return sum(key in self._ahead for key in pods) if self._ahead else 0
 
     def skipped(self, pods: Iterable[PodKey], reason: str, provisioner: str = "") -> None:
         """Record pods that get no node now."""

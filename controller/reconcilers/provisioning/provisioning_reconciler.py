@@ -23,6 +23,7 @@ from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
+from controller.core.provisioning.planned_ahead import NONE_UNTRIED, room_problem, untried, wanted, with_bound
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
@@ -54,6 +55,8 @@ NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
 STATE_TIMEOUT_SECONDS = 10.0
+OUTDATED_SHARE = 0.1
+"""A plan is made again when more than this share of its pods on new nodes do not wait any more once it is made."""
 TRIED_AGAIN = "it is tried again in a while, or when it changes"
 
 
@@ -101,7 +104,7 @@ class ProvisioningReconciler:
             return NOT_READY_SECONDS
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
-        self._window = self._window.observe(now, _waiting(snapshot), times)
+        self._window = self._window.observe(now, self._triggers(snapshot), times)
         closes_at = self._window.closes_at(times)
         first = (
             self._scheduled and not self._planned.is_set()
@@ -127,6 +130,14 @@ class ProvisioningReconciler:
         blocking = () if wrong else self._launcher.settle(snapshot)
         self._open_waits.note("launches", f"Nodes of {', '.join(blocking[:5])}" if blocking else "")
         return wrong or bool(blocking)
+
+    def _plans_ahead(self) -> bool:
+        return self._settings.current.plan_ahead != "none"
+
+    def _triggers(self, snapshot: Snapshot) -> set[str]:
+        """The uids of the pods to plan for."""
+        pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
+        return pods | {pod.uid for pod in untried(snapshot).ahead} if pods and self._plans_ahead() else pods
 
     def _batch_times(self) -> BatchTimes:
         settings, retrigger_seconds = self._settings.current, self._times.retrigger_seconds
@@ -155,7 +166,7 @@ class ProvisioningReconciler:
         self._guards.headroom(units, plan, snapshot)
         if plan.new_nodes:
             self._plans.computed(tuple(units.values()), plan, self._clock.now())
-            self._launch_all(stage, view, plan, PlanRecord(self._ledger, problem))
+            self._launch_all(stage, view, plan.new_nodes, PlanRecord(self._ledger, problem))
 
     def _without_held_back(self, view: CatalogView, snapshot: Snapshot) -> CatalogView:
         """Leave out Provisioners in back-off after a failed launch, so that others get their pods."""
@@ -179,42 +190,76 @@ class ProvisioningReconciler:
                 self._known_types[name] = types
         return snapshot
 
-    def _schedule(self, snapshot: Snapshot, view: CatalogView) -> tuple[str, ...]:
-        """Solve and launch; return the uids of pods to retry at once."""
-        problem = build(with_learned_storage(snapshot), view.types, skipped=view.briefly())
+    def _schedule(self, snapshot: Snapshot, view: CatalogView, again: bool = True) -> tuple[str, ...]:
+        """Solve and launch; return the uids of pods to retry at once. `again`: the plan may be made once more."""
+        problem, ahead = self._posed(snapshot, view)
         if not problem.pending:
             return ()
         self._preferences.hindering(problem)
         began = self._clock.monotonic()
         plan, error = self._solve(problem, view)
         self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
-        plan = self._judge.permitted(plan, problem)
-        record = PlanRecord(self._ledger, problem)
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
-        self._plans.computed(problem.pending, plan, self._clock.now())
+        plan = self._judge.permitted(plan, problem)
+        record = PlanRecord(self._ledger, problem, ahead)
+        gone = self._gone(plan, problem)
+        if again and len(gone) > OUTDATED_SHARE * sum(len(node.pods) for node in plan.new_nodes):
+            self._take_back(record, sorted(gone))
+            return self._schedule(_without(self._launcher.held_back(), self._informers.snapshot()), view, again=False)
+        self._plans.computed(problem.pending, plan, self._clock.now(), len(ahead))
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
-        for reason, pods in by_reason(plan.unplaced).items():
+        for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(snapshot, record, pods, reason)
         for placement in plan.existing:
             self._plans.have_room(placement.node, placement.pods)
             self._nominate(snapshot, placement.node, placement.pods)
-        return self._launch_all(snapshot, view, plan, record)
+        needed = []
+        for node in plan.new_nodes:
+            if gone.issuperset(node.pods):
+                self._take_back(record, node.pods, node.provisioner)
+            else:
+                needed.append(node)
+        return self._launch_all(snapshot, view, needed, record)
 
-    def _solve(self, problem: SchedulingProblem, view: CatalogView) -> tuple[SchedulingPlan, Exception | None]:
+    def _take_back(self, record: PlanRecord, pods: Sequence[PodKey], provisioner: str = "") -> None:
+        record.taken_back(pods, provisioner)
+        self._plans.taken_back(pods)
+
+    def _posed(self, snapshot: Snapshot, view: CatalogView) -> tuple[SchedulingProblem, frozenset[PodKey]]:
+        """The problem of all pods to plan for, and the keys of those that kube-scheduler has not tried yet."""
+        staged, skipped = with_learned_storage(snapshot), view.briefly()
+        pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
+        if not pods.ahead:
+            return build(staged, view.types, skipped=skipped), frozenset()
+        if pods.others:
+            room, _ = self._solve(room_problem(staged, pods.others), view, budget_seconds=0.0)
+            staged = with_bound(staged, room.existing)
+        problem = build(staged, view.types, pods=[*waiting(staged), *pods.ahead], skipped=skipped)
+        return problem, frozenset(pod.key for pod in pods.ahead)
+
+    def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
+        """Those of the pods on new nodes that do not wait any more, as the cluster is once the plan is made."""
+        pods = [problem.snapshot.pods[key] for node in plan.new_nodes for key in node.pods]
+        still = wanted(self._informers.snapshot(), pods, self._plans_ahead()) if pods else frozenset()
+        return frozenset(pod.key for pod in pods) - still
+
+    def _solve(
+        self, problem: SchedulingProblem, view: CatalogView, **options: float
+    ) -> tuple[SchedulingPlan, Exception | None]:
+        """`options`: fields of SolveOptions in place of the settings'."""
         index = SnapshotIndex(problem.snapshot, view.tables)
-        return solve_around(
-            problem, partial(solve, options=self._settings.current.solve_options(), snapshot_index=index)
-        )
+        chosen = replace(self._settings.current.solve_options(), **options)  # type: ignore[arg-type]
+        return solve_around(problem, partial(solve, options=chosen, snapshot_index=index))
 
     def _launch_all(
-        self, snapshot: Snapshot, view: CatalogView, plan: SchedulingPlan, record: PlanRecord
+        self, snapshot: Snapshot, view: CatalogView, planned: Sequence[PlannedNode], record: PlanRecord
     ) -> tuple[str, ...]:
-        """Launch the plan's new nodes; return the uids of pods to retry at once."""
+        """Launch planned nodes; return the uids of pods to retry at once."""
         fresh = self._informers.snapshot()
         limits = self._settings.current.launch_limits or LaunchLimits()
         guards = Guards(limits, fresh, view.types, self._clock.now())
-        prepared = prepare(plan.new_nodes, fresh, view.types, snapshot.pods, LaunchPolicy(), guards)
+        prepared = prepare(planned, fresh, view.types, snapshot.pods, LaunchPolicy(), guards)
         for refusal in prepared.refused:
             self._skip(snapshot, record, refusal.pods, f"Not launched: {refusal.reason}")
         for provisioner, planned, mixed in prepared.mixed:
@@ -301,11 +346,6 @@ def _without(held_back: Collection[PodKey], snapshot: Snapshot) -> Snapshot:
         return snapshot
     pods = FrozenMap({key: pod for key, pod in snapshot.pods.items() if key not in held_back or pod.node_name})
     return replace(snapshot, pods=pods)
-
-
-def _waiting(snapshot: Snapshot) -> set[str]:
-    """The uids of pending pods."""
-    return {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
 
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:

@@ -40,6 +40,8 @@ class Setting:
 _CONVENTION: Final = readers.one_of(
     NODE_NAME_CONVENTIONS, f"a node name convention: use {' or '.join(NODE_NAME_CONVENTIONS)}"
 )
+PLAN_AHEAD: Final = ("none", "class")
+_PLAN_AHEAD: Final = readers.one_of(PLAN_AHEAD, f"a way to plan ahead: use {' or '.join(PLAN_AHEAD)}")
 _STORE_POLICY: Final = readers.one_of(("", "RAID0"), "an instance store policy: write RAID0, or leave it empty")
 
 # One row: key, reader, default, and when a change takes effect; then the meaning.
@@ -122,6 +124,10 @@ _ROWS: Final = (
     Setting("aws.clusterArn", str, "", from_stack=True,
             doc="ARN of the EKS cluster. Where AWS answers another one (another account, region or cluster), nothing "
                 "is removed or launched. Empty: removals wait for a registered node whose instance AWS knows."),
+    Setting("planAhead", _PLAN_AHEAD, "class", live=True,
+            doc="`class`: a pod that kube-scheduler has marked unschedulable speaks for all pending pods that its "
+                "filters treat alike, so that a burst is one plan. `none`: only marked pods are planned for, as in "
+                "Karpenter v0.27."),
     Setting("launchLimits", None, None, live=True,
             doc="What all Provisioners together may launch: price an hour, nodes a minute and resources (in the "
                 'ConfigMap: JSON, such as `{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": '

@@ -1,0 +1,103 @@
+"""Plan pods ahead: those that kube-scheduler has not come to yet, beside one of their class that it could not place.
+
+kube-scheduler tries pods one by one, in a large burst about a hundred a second, and marks each that fits on no node as
+Unschedulable. Pods of one class differ in nothing that its filters read: the first mark tells about all of them. The
+plan decides what room there is for them, since it fills existing nodes first. Pods of other classes that kube-scheduler
+has not come to either take their room before: it tries them before it tries a marked pod again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod, PodKey, PodSpec
+from controller.core.provisioning.plan import ExistingPlacement, SchedulingProblem
+from controller.core.provisioning.problem import build, opted_out, provisionable, serves
+from controller.core.provisioning.topology.running_pods import selector_keys
+from controller.core.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Untried:
+    """Pods that wait for kube-scheduler's first try, in the snapshot's order."""
+
+    ahead: tuple[Pod, ...] = ()
+    """Of a class of which it has marked a pod: to be planned for with that one."""
+    others: tuple[Pod, ...] = ()
+    """Of the other classes: they take room on existing nodes, and nothing is launched for them."""
+
+
+NONE_UNTRIED = Untried()
+
+
+def untried(snapshot: Snapshot) -> Untried:
+    """The untried pods; none where no pod is marked, since then nothing is launched for pending pods."""
+    pods = [pod for pod in snapshot.unbound if serves(snapshot, pod)]
+    marked = [pod for pod in pods if provisionable(pod) and not opted_out(pod)]
+    rest = [pod for pod in pods if not pod.unschedulable and not pod.spec.gated and not pod.nominated_node_name]
+    if not marked or not rest:
+        return NONE_UNTRIED
+    classes = _Classes(chain(marked, rest))
+    known = set(map(classes.key, marked))
+    sorted_out: tuple[list[Pod], list[Pod]] = [], []
+    for pod in rest:
+        sorted_out[classes.key(pod) not in known].append(pod)
+    return Untried(tuple(sorted_out[0]), tuple(sorted_out[1]))
+
+
+class _Classes:
+    """Keys of pods that kube-scheduler's filters treat alike: equal specs (which name the scheduler and the gates),
+    claims, namespace, and labels as far as a selector of these pods looks at them."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._codes: dict[int, int] = {}
+        self._labels: dict[int, FrozenMap[str, str]] = {}
+        specs: dict[PodSpec, int] = {}
+        by_id = {id(pod.spec): pod.spec for pod in pods}
+        for identity, spec in by_id.items():
+            self._codes[identity] = specs.setdefault(spec, len(specs))
+        self._keys = selector_keys(specs)
+
+    def key(self, pod: Pod) -> Hashable:
+        labels = self._labels.get(id(pod.labels))
+        if labels is None:
+            labels = FrozenMap({name: value for name, value in pod.labels.items() if name in self._keys})
+            self._labels[id(pod.labels)] = labels
+        return (self._codes[id(pod.spec)], pod.namespace, labels, pod.volumes)
+
+
+def room_problem(snapshot: Snapshot, others: Sequence[Pod]) -> SchedulingProblem:
+    """Which existing nodes kube-scheduler can bind `others` to now: nothing is launched, and nodes of ours that still
+    start have a taint that keeps pods away."""
+    problem = build(snapshot, {}, pods=others)
+    ready = tuple(node for node in problem.nodes if node.initialized or not node.provisioner_name)
+    return replace(problem, nodes=ready)
+
+
+def with_bound(snapshot: Snapshot, placements: Iterable[ExistingPlacement]) -> Snapshot:
+    """The snapshot in which the placed pods are bound to their nodes."""
+    nodes, bound = dict(snapshot.nodes), dict[PodKey, Pod]()
+    for placement in placements:
+        node = nodes[placement.node]
+        arrived = [replace(snapshot.pods[key], node_name=node.name) for key in placement.pods]
+        bound.update((pod.key, pod) for pod in arrived)
+        nodes[node.name] = replace(node, pods=tuple(sorted((*node.pods, *arrived), key=lambda pod: pod.key)))
+    if not bound:
+        return snapshot
+    return replace(snapshot, nodes=FrozenMap(nodes), pods=FrozenMap({**snapshot.pods, **bound}))
+
+
+def wanted(snapshot: Snapshot, planned: Iterable[Pod], counts_ahead: bool) -> frozenset[PodKey]:
+    """Those of the planned pods that a plan on this snapshot would be made for as well."""
+    ahead = {pod.uid for pod in untried(snapshot).ahead} if counts_ahead else set()
+    return frozenset(pod.key for pod in planned if pod.uid in ahead or _still_waits(snapshot, pod))
+
+
+def _still_waits(snapshot: Snapshot, planned: Pod) -> bool:
+    now = snapshot.pods.get(planned.key)
+    if now is None or now.uid != planned.uid or not serves(snapshot, now):
+        return False
+    return provisionable(now) or now.node_name == planned.node_name != ""

@@ -1,0 +1,97 @@
+"""One pod that kube-scheduler could not place speaks for the pods of its class that it has not come to yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.pod import Pod, TopologySpreadConstraint
+from controller.core.provisioning import SolveOptions, solve
+from controller.core.provisioning.planned_ahead import room_problem, untried, wanted, with_bound
+from controller.core.state.snapshot import Snapshot
+from tests import factories
+
+SPREAD = (TopologySpreadConstraint(1, "topology.kubernetes.io/zone", "DoNotSchedule", factories.selector(tier="web")),)
+MARKED = factories.pending_pod(name="marked", labels={"app": "web", "tier": "web"})
+
+
+def snapshot(*pods: Pod, **more: Any) -> Snapshot:
+    return factories.snapshot(pending=list(pods), **more)
+
+
+def ahead(*pods: Pod) -> list[str]:
+    return [pod.name for pod in untried(snapshot(MARKED, *pods)).ahead]
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({}, True),
+        ({"labels": {"app": "api"}}, True),  # no selector looks at it
+        ({"namespace": "other"}, False),
+        ({"scheduler_name": "other"}, False),
+        ({"gated": True}, False),
+        ({"requests": {"cpu": "2"}}, False),
+        ({"owner": factories.daemon_owner()}, False),
+        ({"pod_fields": {"deleted_at": 1.0}}, False),
+        ({"pod_fields": {"nominated_node_name": "other"}}, False),  # it preempts others there
+        ({"pod_fields": {"node_name": "other"}}, False),
+        ({"pod_fields": {"phase": "Failed"}}, False),
+    ],
+)
+def test_pods_count_ahead_that_the_filters_treat_like_the_marked_one(fields: dict[str, Any], counts: bool) -> None:
+    assert ahead(factories.pod(name="next", **fields)) == (["next"] if counts else [])
+
+
+def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:
+    marked = factories.pending_pod(name="marked", labels={"tier": "web"}, topology_spread=SPREAD)
+    like = factories.pod(name="like", labels={"tier": "web", "pod-index": "7"}, topology_spread=SPREAD)
+    unlike = factories.pod(name="unlike", labels={"tier": "api"}, topology_spread=SPREAD)
+    found = untried(snapshot(marked, like, unlike))
+    assert [pod.name for pod in found.ahead] == ["like"]
+    assert [pod.name for pod in found.others] == ["unlike"]
+
+
+def test_without_a_marked_pod_nothing_is_planned_ahead() -> None:
+    """A class whose marked pod is deleted meanwhile: what was planned ahead is wanted no more, until the next mark."""
+    next_one = factories.pod(name="next")
+    assert untried(snapshot(next_one)).ahead == ()
+    both = (MARKED, next_one)
+    assert wanted(snapshot(*both), both, True) == {pod.key for pod in both}
+    assert wanted(snapshot(next_one), both, True) == frozenset()
+    marked_since = replace(next_one, unschedulable=True)
+    assert wanted(snapshot(marked_since), both, True) == {next_one.key}
+    assert wanted(snapshot(*both), both, False) == {MARKED.key}
+
+
+def test_a_pod_of_another_uid_is_not_the_one_that_was_planned() -> None:
+    assert wanted(snapshot(replace(MARKED, uid="another")), [MARKED], True) == frozenset()
+
+
+def test_of_a_rollout_the_pods_that_end_are_not_counted() -> None:
+    """The old ReplicaSet's pods that are still pending count until their deletion is asked for."""
+    old = [factories.pod(name=f"old-{n}", labels={"pod-template-hash": "a"}) for n in range(3)]
+    new = [factories.pod(name=f"new-{n}", labels={"pod-template-hash": "b"}) for n in range(3)]
+    ending = [replace(pod, deleted_at=1.0) for pod in old[:2]]
+    assert ahead(*ending, old[2], *new) == ["new-0", "new-1", "new-2", "old-2"]
+
+
+def test_other_pods_that_were_not_tried_yet_take_existing_room_first() -> None:
+    """kube-scheduler tries them before it tries a marked pod again; on nodes that still start it binds nothing."""
+    ready = factories.state_node(node=factories.node(name="ready"))
+    starts = factories.state_node(node=factories.node(name="starts", initialized=False))
+    other = [factories.pod(name=f"other-{n}", requests={"cpu": "1500m"}) for n in range(2)]
+    state = snapshot(MARKED, *other, nodes=[ready, starts], provisioners=[factories.provisioner()])
+    plan = solve(room_problem(state, untried(state).others), SolveOptions(budget_seconds=0.0))
+    assert [placement.node for placement in plan.existing] == ["ready"]
+    bound = with_bound(state, plan.existing)
+    (taken,) = bound.nodes["ready"].pods
+    assert bound.pods[taken.key].node_name == "ready"
+    assert taken.name.startswith("other-")
+    assert [pod.name for pod in bound.unbound if pod.spec == other[0].spec] != [pod.name for pod in other]
+    assert with_bound(state, ()) is state
+    assert bound.nodes["starts"] is state.nodes["starts"]
+    assert FrozenMap(bound.provisioners) == FrozenMap(state.provisioners)

@@ -1,0 +1,86 @@
+"""A burst is one plan: pods that kube-scheduler has not tried yet are planned for beside a marked one."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.provisioning.batch_window import BatchTimes
+from controller.runtime.metrics import PLANNED_AHEAD
+from controller.telemetry.decision_ledger import Ledger
+from controller.telemetry.registry import Metrics
+from tests.reconcilers.conftest import World
+from tests.reconcilers.provisioning.builders import reconciler, settled_passes
+
+ROOM = {"cpu": "3", "memory": "8Gi", "pods": "29"}
+
+
+def launched_cpu(world: World) -> int:
+    return sum(request.requests["cpu"] for request in world.cloud.requests)
+
+
+def counted_ahead(recorder: Metrics) -> dict[tuple[str, ...], float]:
+    (counts,) = [family for family in recorder.collect() if family.name == PLANNED_AHEAD.name]
+    return {tuple(sample.labels.values()): sample.value for sample in counts.samples}
+
+
+@pytest.mark.parametrize(("setting", "cpu"), [("class", 6000), ("none", 1000)])
+def test_one_marked_pod_speaks_for_its_class(world: World, setting: str, cpu: int) -> None:
+    """Six pods, of which kube-scheduler has tried one; the ledger says how many a node was given ahead."""
+    world.add_provisioner()
+    world.change_settings(plan_ahead=setting)
+    world.add_pod("marked")
+    for index in range(5):
+        world.add_pod(f"next-{index}", tried=False)
+    world.add_pod("gated", tried=False, spec={"schedulingGates": [{"name": "wait"}]})
+    recorder = Metrics()
+    ledger = Ledger(world.clock, recorder)
+    loop = reconciler(world, BatchTimes(0.05, 0.5, 600.0), ledger=ledger)
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.5)
+    assert launched_cpu(world) == cpu
+    said = [entry.decision.details.get("planned_ahead") for entry in ledger.entries(kind="launch")]
+    counted = [int(text.split()[0]) for text in said if text]
+    assert sum(counted) == (5 if setting == "class" else 0)
+    assert counted_ahead(recorder) == ({("launched",): 5.0} if counted else {})
+
+
+def test_what_fits_on_existing_nodes_is_left_to_the_scheduler(world: World) -> None:
+    """It has not come to the rest yet and would place some there; others that it tries before take room first."""
+    world.add_provisioner()
+    labels = {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": "true"}
+    world.add_node({"metadata": {"name": "roomy", "labels": labels}}, ready=False)
+    world.come_up("roomy", ROOM)
+    world.add_pod("marked")
+    for index in range(3):
+        world.add_pod(f"next-{index}", tried=False)
+    small = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900m"}}}]}
+    world.add_pod("other", tried=False, spec=small)
+    loop = reconciler(world, BatchTimes(0.05, 0.5, 600.0))
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.5)
+    assert launched_cpu(world) == 2000, "the node has room for two of the four beside the other pod"
+
+
+@pytest.mark.parametrize("gone", ["all", "marked"])
+def test_what_is_not_needed_any_more_is_taken_back_before_the_launch(world: World, gone: str) -> None:
+    """Scaled down again, or the marked pod deleted, between snapshot and launch: recorded, counted, not launched."""
+    world.add_provisioner()
+    recorder = Metrics()
+    ledger = Ledger(world.clock, recorder)
+    loop = reconciler(world, BatchTimes(0.01, 0.02, 600.0), ledger=ledger)
+    huge = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500"}}}]}
+    world.add_pod("huge", spec=huge)
+    world.passes(loop, lambda _: ledger.entries(subject="default/huge"), "a first plan, which knows the instance types")
+    world.add_pod("marked")
+    world.add_pod("next", tried=False)
+    stale = world.caught_up()
+    for name in ("marked", "next") if gone == "all" else ("marked",):
+        world.kill_pod(name)
+    world.until(lambda s: ("default", "marked") not in s.pods and (gone == "marked" or len(s.pods) == 1))
+    for _ in range(10):
+        loop.reconcile(stale)
+        world.clock.wait(world.stop, 0.02)
+    assert world.cloud.requests == []
+    (entry,) = [each for each in ledger.entries(kind="skip") if each.decision.subject != "Pod/default/huge"]
+    assert "2 pods, 1 of them planned ahead, do not wait any more" in entry.decision.reason
+    assert counted_ahead(recorder) == {("taken-back",): 1.0}
