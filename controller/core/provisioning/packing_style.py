@@ -12,9 +12,9 @@ class PackingStyle:
     constrained_first: bool = False
     """Pods with a topology rule come before pods that rules only count. It may place more pods, but relies on
     kube-scheduler binding them in that order."""
-    prefer_counted: bool = False
-    """Pods that a spread counts only on some nodes (its node filter) go to such nodes if possible, so that the counts
-    are certain."""
+    certain_counts: bool = False
+    """Units that a spread counts only on some nodes (its node filter) are allocated to those nodes or to the others, so
+    that counts are certain; else they are bounds, to both of which the spread is held."""
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
@@ -22,4 +22,4 @@ def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
     first = PackingStyle(constrained_first=True)
     if not unsettled:
         return (first,)
-    return first, PackingStyle(prefer_counted=True), PackingStyle(constrained_first=True, prefer_counted=True)
+    return first, PackingStyle(certain_counts=True), PackingStyle(constrained_first=True, certain_counts=True)

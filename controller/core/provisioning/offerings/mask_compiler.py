@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -24,8 +24,8 @@ class Mask:
     """Where pods may go by labels and taints. Interned: equal constraints give the same object.
 
     bits: T sets of offering bits, one per node option (0: none). existing: E flags, one per existing node. signature:
-    of the requirements on open labels. requirements: what the labels of a new node must satisfy. exact: no OR term is
-    left out of `requirements`. launchable: some bit is set.
+    of the requirements on open labels. requirements: what the labels of a new node must satisfy. exact: nothing that
+    narrows `bits` is left out of `requirements`. launchable: some bit is set.
     """
 
     index: int
@@ -72,6 +72,22 @@ class MaskCompiler:
         if mask is None:
             mask = self._masks[key] = self._compile(choices, pins, tolerations)
         return mask
+
+    def narrowed(self, mask: Mask, bits: Bits, existing: Bools) -> Mask:
+        """The part of a mask within these offering bits (T) and existing nodes (E flags)."""
+        bits, existing = mask.bits & bits, mask.existing & existing
+        key = (mask.index, bits.tobytes(), existing.tobytes())
+        narrowed = self._masks.get(key)
+        if narrowed is None:
+            narrowed = self._masks[key] = replace(
+                mask,
+                index=len(self._masks),
+                bits=bits,
+                existing=existing,
+                exact=mask.exact and bool((bits == mask.bits).all()),
+                launchable=bool(bits.any()),
+            )
+        return narrowed
 
     def prices(self, mask: Mask) -> Floats:
         """T prices in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""

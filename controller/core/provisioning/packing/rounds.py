@@ -95,7 +95,7 @@ class Rounds:
         """Whether a topology rule binds the class. Others go first, as kube-scheduler may bind them first."""
         return any(rule.obeys for rule in unit_rules(self.topology, (BundleMember(one.pod_class, 1, one.steps[0][0]),)))
 
-    def _run(self, waiting: list[Progress], *, careful: bool) -> bool:
+    def _run(self, waiting: list[Progress], *, careful: bool, considerate: bool = False) -> bool:
         """Run rounds until no class has steps left. Returns whether units were placed after some class was given up.
 
         Such a class may have a place by now, for instance beside a pod that it has affinity to.
@@ -104,7 +104,7 @@ class Rounds:
         while waiting:
             before = sum(one.left for one in waiting)
             self._retry = False
-            self._round(waiting, careful=careful)
+            self._round(waiting, careful=careful, considerate=considerate)
             waiting = [one for one in waiting if one.left]
             if sum(one.left for one in waiting) < before:
                 progressed = True
@@ -130,12 +130,12 @@ class Rounds:
         one.blocked.clear()
         return True
 
-    def _round(self, waiting: list[Progress], *, careful: bool) -> None:
+    def _round(self, waiting: list[Progress], *, careful: bool, considerate: bool) -> None:
         separate = [self._bundle(one) for one in waiting]
         self._find_universes(separate)
         by_class = {one.pod_class.index: one for one in waiting}
         bundles = self.bundler.colocate(separate)
-        allocations = self.allocator.allocate(bundles, single=careful)
+        allocations = self.allocator.allocate(bundles, single=careful, considerate=considerate)
         placed_bundles: set[int] = set()
         for item in self._pack(allocations):
             # The item's units were placed in the order of its allocations.
@@ -260,6 +260,21 @@ class Rounds:
             one.blocked.clear()
         self.run()
         self._withdraw_broken()
+        self.add_left()
+
+    def add_left(self) -> None:
+        """Place units with rules over domains that were left out, one by one, where all rules still hold afterwards.
+
+        What was taken back, from this domain or others, may have made room for them.
+        """
+        tied = [one for one in self.progress if any(rule.obeys for rule in self._bundle(one).rules.domain)]
+        before = self.left + 1
+        while self.left < before:
+            before = self.left
+            for one in [one for one in tied if one.left]:
+                one.step = 0
+                one.blocked.clear()
+                self._run([one], careful=True, considerate=True)
 
     def _withdraw_broken(self) -> None:
         """Take back units until the rules of all that are left hold."""

@@ -15,14 +15,15 @@ from itertools import product
 
 import numpy as np
 
-from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler, Tolerations
+from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
 from controller.core.provisioning.packing_style import PackingStyle
-from controller.core.provisioning.pods.relaxation import Choice
 from controller.core.provisioning.topology.bundles import Bundle
 from controller.core.provisioning.topology.domains import Domains
-from controller.core.provisioning.topology.groups import RuleKind, UnitRule
+from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, UnitRule
 from controller.core.scheduling.requirements import Requirement, Requirements
 
+MOST_FILTERS = 3
+"""Node filters by which the domains of a bundle are split at most: each may double them."""
 ABSENT = "\0absent"
 """The domain of nodes without the label: anti-affinity does not apply there."""
 
@@ -32,7 +33,7 @@ Followers = Mapping[int, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class JointDomain:
-    """A value for each label key of a rule set.
+    """A value for each label key of a rule set, then, for each node filter that splits it, the part (`Domains.split`).
 
     mask: of the nodes with these values. cost: $/hour of a unit there (see `Domains.cost`).
     """
@@ -80,8 +81,13 @@ class Allocator:
         self._followers: Followers = {}
         self._joint_domains: dict[object, list[JointDomain]] = {}
 
-    def allocate(self, bundles: Sequence[Bundle], *, single: bool = False) -> list[Allocation]:
-        """Allocate as many units as the rules permit; with `single`, one unit of each bundle at most."""
+    def allocate(
+        self, bundles: Sequence[Bundle], *, single: bool = False, considerate: bool = False
+    ) -> list[Allocation]:
+        """Allocate as many units as the rules permit; with `single`, one unit of each bundle at most.
+
+        considerate: only where the rules of units placed before still hold afterwards.
+        """
         allocations: list[Allocation] = []
         remaining = []
         for bundle in bundles:
@@ -94,7 +100,7 @@ class Allocator:
         self._count_followers(remaining)
         while remaining:
             for each in remaining:
-                allocations += self._allocate(each, single=single)
+                allocations += self._allocate(each, single=single, considerate=considerate)
             unfinished = [each for each in remaining if each.left]
             if single or len(unfinished) == len(remaining):
                 break
@@ -110,43 +116,35 @@ class Allocator:
 
     def _remaining(self, bundle: Bundle) -> _Remaining:
         repelled = self._repelled(bundle.rules.repelling)
-        choices, tolerations = bundle.choices, bundle.tolerations
-        if self.style.prefer_counted:
-            choices, tolerations = self._counted(bundle)
-        base = self.masks.mask(bundle.level, choices, repelled, tolerations)
-        key = (base.index, bundle.request_key, bundle.rules.keys, bundle.rules.label_required)
+        base = self.masks.mask(bundle.level, bundle.choices, repelled, bundle.tolerations)
+        filters = self._filters(bundle) if self.style.certain_counts else ()
+        key = (base.index, bundle.request_key, bundle.rules.keys, bundle.rules.label_required, filters)
         domains = self._joint_domains.get(key)
         if domains is None:
-            narrow = partial(self.masks.mask, bundle.level, choices, tolerations=tolerations)
-            domains = self._joint_domains[key] = self._find_domains(bundle, base, repelled, narrow)
+            narrow = partial(self.masks.mask, bundle.level, bundle.choices, tolerations=bundle.tolerations)
+            domains = self._joint_domains[key] = self._find_domains(bundle, base, repelled, narrow, filters)
         if bundle.blocked:
             domains = [domain for domain in domains if domain.values not in bundle.blocked]
         return _Remaining(bundle, domains, bundle.count)
 
-    def _counted(self, bundle: Bundle) -> tuple[tuple[Choice, ...], Tolerations]:
-        """Narrow the bundle's choices and tolerations to nodes where spreads that may count it surely do."""
-        level = bundle.level
-        choices = bundle.choices
-        tolerations = bundle.tolerations or ((level.tolerations, level.avoids_preferred_taints),)
-        for rule in bundle.rules.domain:
-            group = rule.group
-            if rule.obeys or not rule.matched or not group.required or group.key.kind is not RuleKind.SPREAD:
-                continue
-            counted = group.key.node_filter
-            if any(len(terms) > 1 for terms in counted.choices):
-                continue  # which of several OR terms a node will satisfy is not known yet
-            more = (*choices, *counted.choices)
-            tolerated = tolerations if counted.tolerations is None else (*tolerations, (counted.tolerations, False))
-            if np.isfinite(self.domains.cost(self.masks.mask(level, more, None, tolerated), bundle.request)):
-                choices, tolerations = more, tolerated
-        return choices, tolerations
+    def _filters(self, bundle: Bundle) -> tuple[NodeFilter, ...]:
+        """The first node filters of required spreads that match the unit, each once."""
+        groups = [rule.group for rule in bundle.rules.domain if rule.matched and rule.group.required]
+        filters = (group.key.node_filter for group in groups if group.key.kind is RuleKind.SPREAD)
+        return tuple(dict.fromkeys(each for each in filters if each != EVERY_NODE))[:MOST_FILTERS]
 
     def _find_domains(
-        self, bundle: Bundle, base: Mask, repelled: Requirements | None, narrow: Callable[[Requirements], Mask]
+        self,
+        bundle: Bundle,
+        base: Mask,
+        repelled: Requirements | None,
+        narrow: Callable[[Requirements], Mask],
+        filters: Sequence[NodeFilter],
     ) -> list[JointDomain]:
         """Every joint domain whose nodes, existing or new, can hold a unit.
 
         base: the bundle's mask over all domains. repelled: domains that are excluded. narrow: the mask for some pins.
+        filters: domains are split into the nodes that pass and those that do not.
         """
         keys = bundle.rules.keys
         options = [self.domains.values(key, base) for key in keys]
@@ -158,10 +156,17 @@ class Allocator:
         for combination in product(*options):
             pins = (_pin(key, value) for key, value in zip(keys, combination, strict=True))
             pinned = Requirements((*(repelled.values() if repelled else ()), *pins))
-            mask = narrow(pinned) if pinned else base
-            cost = self.domains.cost(mask, bundle.request)
-            if np.isfinite(cost):
-                domains.append(JointDomain(combination, mask, cost))
+            parts = [(combination, narrow(pinned) if pinned else base)]
+            for each in filters:
+                parts = [
+                    ((*values, tag), part) for values, mask in parts for tag, part in self.domains.split(each, mask)
+                ]
+            costs = [self.domains.cost(mask, bundle.request) for _, mask in parts]
+            domains += [
+                JointDomain(values, mask, cost)
+                for (values, mask), cost in zip(parts, costs, strict=True)
+                if np.isfinite(cost)
+            ]
         return domains
 
     def _repelled(self, rules: Sequence[UnitRule]) -> Requirements | None:
@@ -183,7 +188,7 @@ class Allocator:
                         followers[rule.group.index][domain.values[place]] += each.left
         self._followers = followers
 
-    def _allocate(self, remaining: _Remaining, *, single: bool) -> list[Allocation]:
+    def _allocate(self, remaining: _Remaining, *, single: bool, considerate: bool) -> list[Allocation]:
         counts: dict[tuple[str, ...], int] = defaultdict(int)
 
         def assign(domain: JointDomain, amount: int) -> None:
@@ -196,7 +201,7 @@ class Allocator:
                 assign(domain, amount)
         at_once = not single and _affinity_alone(remaining)
         while remaining.left and not (single and counts):
-            best = _best(remaining, self._followers)
+            best = _best(remaining, self._followers, considerate=considerate)
             if best is None:
                 break
             assign(best, remaining.left if at_once else 1)
@@ -256,8 +261,10 @@ def _even_rounds(remaining: _Remaining) -> list[tuple[JointDomain, int]]:
     return [(domain, each) for domain in remaining.domains]
 
 
-def _best(remaining: _Remaining, followers: Followers) -> JointDomain | None:
+def _best(remaining: _Remaining, followers: Followers, *, considerate: bool) -> JointDomain | None:
     """The permitted joint domain with the lowest score; None: no domain is permitted.
+
+    considerate: a domain where a rule of units placed before would no longer hold is not permitted.
 
     The score, in this order: rules of other pods that the unit would violate, minus the units that could follow, pods
     that count towards the unit's own spread, cost, pods that count towards spreads that do not count the unit.
@@ -274,7 +281,7 @@ def _best(remaining: _Remaining, followers: Followers) -> JointDomain | None:
                 if count > most:
                     if rule.obeys:
                         break
-                    violated += 1
+                    violated += not considerate or group.owners.get(value, 0) > 0
                 if rule.matched:
                     own += count
                 else:
@@ -287,6 +294,8 @@ def _best(remaining: _Remaining, followers: Followers) -> JointDomain | None:
                 elif not rule.obeys and group.batch_owners and not group.max_matched.get(value, 0):
                     violated += 1
         else:
+            if considerate and violated:
+                continue
             score = (violated, -joining, own, domain.cost, others)
             if best is None or score < best_score:
                 best, best_score = domain, score

@@ -15,6 +15,9 @@ from controller.core.provisioning.resource_space import Bits, Bools, Floats, Int
 from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, TopologyGroup
 from controller.core.scheduling.requirements import Requirement
 
+PASSING, FAILING = "\0passing", "\0failing"
+"""The parts into which a node filter splits a mask."""
+
 
 class Domains:
     """Answers about domains, cached.
@@ -111,15 +114,31 @@ class Domains:
         """Whether the group surely, or maybe, counts pods on nodes that the mask allows."""
         if group.key.kind is not RuleKind.SPREAD or group.key.node_filter == EVERY_NODE:
             return True, True
-        key = (group.key.node_filter, mask.index)
+        return self._passing(group.key.node_filter, mask)
+
+    def _passing(self, node_filter: NodeFilter, mask: Mask) -> tuple[bool, bool]:
+        """Whether all, or some, of the nodes that the mask allows pass the filter."""
+        key = (node_filter, mask.index)
         answer = self._counted.get(key)
         if answer is None:
-            bits, flags = self._filter(group.key.node_filter)
+            bits, flags = self._filter(node_filter)
             passing = flags[self.masks.existing.places]
             surely = not (mask.bits & ~bits).any() and not (mask.existing & ~passing).any()
             maybe = bool((mask.bits & bits).any()) or bool((mask.existing & passing).any())
             answer = self._counted[key] = (surely, maybe)
         return answer
+
+    def split(self, node_filter: NodeFilter, mask: Mask) -> list[tuple[str, Mask]]:
+        """The mask's nodes that pass the filter, and those that do not, as masks with a name for each part."""
+        surely, maybe = self._passing(node_filter, mask)
+        if surely or not maybe:
+            return [("", mask)]
+        bits, flags = self._filter(node_filter)
+        passing = flags[self.masks.existing.places]
+        return [
+            (PASSING, self.masks.narrowed(mask, bits, passing)),
+            (FAILING, self.masks.narrowed(mask, ~bits, ~passing)),
+        ]
 
 
 def _labelled(column: tuple[Ints, list[LabelValue]]) -> Bools:

@@ -322,6 +322,20 @@ def test_limits_that_stop_a_zone_midway_take_pods_back_elsewhere() -> None:
     assert skew(solved(posed), posed) == [2, 3, 3]
 
 
+def test_pods_leave_a_host_with_the_pod_that_they_have_affinity_to() -> None:
+    """Webs fill half a node, sides most of the rest; webs of zone b are taken back for the limit of zone c."""
+    pools = [
+        provisioner(name="ab", requirements=[requirement(keys.ZONE, "In", *ZONES[:2])]),
+        provisioner(name="c", requirements=[requirement(keys.ZONE, "In", ZONES[2])], limits={"cpu": "4"}),
+    ]
+    webs = pending_pods(11, labels=WEB, topology_spread=(spread(),), requests={"cpu": "1900m"})
+    beside = {"required_pod_affinity": (near(keys.HOSTNAME),), "node_selector": {keys.ZONE: ZONES[1]}}
+    sides = pending_pods(4, labels={"app": "side"}, requests={"cpu": "1500m"}, **beside)
+    catalog = [instance_type(name="m5.xlarge", cpu=4, memory="16Gi")]
+    plan = solved(problem(pending=[*webs, *sides], provisioners=pools, catalog=catalog))
+    assert len(plan.unplaced) == 6
+
+
 def test_existing_capacity_is_used_zone_by_zone() -> None:
     nodes = [state_node(node=node(name=f"n{zone}", zone=zone)) for zone in ZONES]
     posed = problem(pending=pending_pods(3, labels=WEB, topology_spread=(spread(),)), nodes=nodes)
