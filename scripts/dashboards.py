@@ -468,10 +468,18 @@ PERFORMANCE = dashboard(
             Panel(
                 "Consistency errors",
                 [(f"sum by (check) (increase(karpenter_consistency_errors[{RATE}]))", "{{check}}")],
+                width=6,
+            ),
+            Panel(
+                "Records that cannot be read",
+                [("sum by (record) (nodeless_unreadable_records)", "{{record}}")],
+                width=6,
+                text="Annotations and ConfigMaps of the controller, since its replicas started; each is counted once.",
             ),
             Panel(
                 "Offerings sold out",
                 [("sum by (zone, capacity_type) (nodeless_unavailable_offerings)", "{{zone}} {{capacity_type}}")],
+                width=6,
             ),
             Panel(
                 "Calls merged per batch",
@@ -482,6 +490,7 @@ PERFORMANCE = dashboard(
                         "{{batcher}}",
                     )
                 ],
+                width=6,
             ),
         ],
         [

@@ -158,7 +158,6 @@ def test_each_of_our_metrics_that_tells_of_trouble_or_money_is_shown_or_alerted_
         "nodeless_metrics_dropped_series",
         "nodeless_price_comparison_age_seconds",
         "nodeless_price_comparison_duration_seconds",
-        "nodeless_unreadable_records",
     }, "a new metric is on a dashboard, or among these for a reason"
 
 

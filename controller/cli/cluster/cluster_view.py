@@ -83,8 +83,11 @@ class ClusterView:
         return solve(self.problem(), self.options)
 
 
-def read_cluster_view(where: ClusterLocation) -> ClusterView:
-    """Raises ValidationError for a file or kubeconfig that cannot be used, KubeError, CloudError."""
+def read_cluster_view(where: ClusterLocation, now: float = 0.0) -> ClusterView:
+    """See `build_cluster_view`.
+
+    Raises ValidationError for a file or kubeconfig that cannot be used, KubeError, CloudError.
+    """
     kube = None if where.file else kube_client(where.kubeconfig, where.context)
     if kube is None:
         report = Report()
@@ -93,12 +96,19 @@ def read_cluster_view(where: ClusterLocation) -> ClusterView:
             raise ValidationError("Files", report.problems)
     else:
         objects = read_cluster(kube)
-    return build_cluster_view(objects, where, kube)
+    return build_cluster_view(objects, where, kube, now)
 
 
-def build_cluster_view(objects: Objects, where: ClusterLocation, kube: KubeClient | None = None) -> ClusterView:
-    """Build the view from objects. Nodes that are still starting get the allocatable of their instance type."""
+def build_cluster_view(
+    objects: Objects, where: ClusterLocation, kube: KubeClient | None = None, now: float = 0.0
+) -> ClusterView:
+    """Build the view from objects. Nodes that are still starting get the allocatable of their instance type.
+
+    `now` (Unix seconds; of a dump, when it was taken): nodes that are not well by then are no room (see room.py).
+    """
     cluster, settings = cluster_of(objects.located)
+    cluster.snapshot()
+    cluster.expire(objects.taken or now)
     snapshot = cluster.snapshot()
     region = (objects.catalog.region if objects.catalog else objects.region) or DEFAULT_REGION
     source = source_or_none(where.catalog, region, settings, objects.catalog)

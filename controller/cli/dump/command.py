@@ -28,6 +28,7 @@ SETTINGS = (
     "weightPremium",
     "preferencePremium",
     "launchLimits",
+    "initializationDeadline",
     "aws.enablePodENI",
     "aws.enableENILimitedPodDensity",
     "aws.enablePrefixDelegation",

@@ -31,7 +31,8 @@ def explain(kind: str, name: str, namespace: str, form: str, **where: str) -> No
     from controller.cli.explain.explain_provisioner import explain_provisioner
 
     with output.progress("Reading the cluster"):
-        cluster, now = read_cluster_view(ClusterLocation(**where)), time.time()
+        now = time.time()
+        cluster = read_cluster_view(ClusterLocation(**where), now)
         if kind == "pod":
             before, slash, last = name.partition("/")
             answer = explain_pod(cluster, before if slash else namespace, last if slash else name, now)

@@ -64,8 +64,14 @@ def _removed(on_record: Sequence[Entry]) -> str:
 def _verdict(node: StateNode, candidate: Candidate | None) -> str:
     if node.leaving:
         return "is leaving"
+    whose = _whose(node, candidate)
+    return f"{whose}; counts as no room for pods: {node.no_room}" if node.no_room else whose
+
+
+def _whose(node: StateNode, candidate: Candidate | None) -> str:
     if not node.provisioner_name:
-        return "belongs to no Provisioner: it is never removed, and its free room is used"
+        used = "" if node.no_room else ", and its free room is used"
+        return f"belongs to no Provisioner: it is never removed{used}"
     if candidate is None:
         return f"belongs to Provisioner {node.provisioner_name}, which does not exist or is not valid"
     if not node.initialized:

@@ -14,9 +14,12 @@ from controller.cli.formatting import age, money
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.quantity import format_quantity
-from controller.core.provisioning import PlannedNode
+from controller.core.provisioning import PlannedNode, SchedulingPlan
 from controller.core.provisioning.problem import opted_out, provisionable
 from controller.errors import NotFoundError
+
+MOST_NODES = 10
+"""Nodes that are named."""
 
 
 def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> Answer:
@@ -56,6 +59,8 @@ def _bound(cluster: ClusterView, pod: Pod) -> tuple[str, tuple[Section, ...]]:
     price = price_of(node, cluster.paid_prices)
     cost = f", {money(price)}/h" if price is not None else ""
     verdict = f"runs on {node.name} ({kind or 'type unknown'}{cost})"
+    if node.no_room:
+        verdict += f", which takes no more pods: {node.no_room}"
     return verdict, (Section("More", (f"nodeless explain node {node.name}",)),)
 
 
@@ -66,6 +71,21 @@ def _waiting(cluster: ClusterView, pod: Pod, now: float) -> tuple[str, tuple[Sec
     if opted_out(pod):
         return "gets no node: its affinity asks for nodes that no Provisioner makes (karpenter.sh/provisioner-name)", ()
     plan = cluster.plan()
+    verdict, sections = _served(cluster, plan, pod, now)
+    return verdict, (*sections, Section("Nodes that count as no room", tuple(_no_room(cluster))))
+
+
+def _no_room(cluster: ClusterView) -> Iterator[str]:
+    """The nodes that no pod is planned onto because they are not well."""
+    unwell = [node for node in cluster.snapshot.nodes.values() if node.no_room and not node.leaving]
+    for node in unwell[:MOST_NODES]:
+        yield f"{node.name}: {node.no_room}"
+    if len(unwell) > MOST_NODES:
+        yield f"and {len(unwell) - MOST_NODES} more"
+
+
+def _served(cluster: ClusterView, plan: SchedulingPlan, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
+    """What the plan does with the pod."""
     for left in plan.unplaced:
         if left.pod == pod.key:
             reasons = tuple(f"{each.rstrip('.')}" for each in left.reason.split(". "))

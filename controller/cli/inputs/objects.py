@@ -10,7 +10,7 @@ from typing import Any
 from controller.cli.inputs.files import LocatedObject, read_files
 from controller.cli.inputs.sources import RegionCatalog, read_catalog
 from controller.cli.inputs.stack_file import stack_objects, stack_region
-from controller.core.api.document import Document, mapping, objects
+from controller.core.api.document import Document, mapping, objects, timestamp
 from controller.core.api.labels import REGION
 from controller.core.api.strict import Report
 from controller.errors import ForbiddenError, NotFoundError
@@ -32,6 +32,8 @@ class Objects:
     """Regions that stack configurations and dumps name."""
     catalog: RegionCatalog | None = None
     """Of a dump that has one."""
+    taken: float = 0.0
+    """When the dump was taken, Unix seconds; 0 without a dump."""
 
     @property
     def configuration(self) -> tuple[LocatedObject, ...]:
@@ -71,6 +73,7 @@ def unfold(located: Iterable[LocatedObject], report: Report) -> Objects:
     unfolded: list[LocatedObject] = []
     regions: list[str] = []
     catalog: RegionCatalog | None = None
+    taken = 0.0
     for each in located:
         if each.kind == STACK:
             unfolded.extend(stack_objects(each, report))
@@ -80,11 +83,12 @@ def unfold(located: Iterable[LocatedObject], report: Report) -> Objects:
                 LocatedObject(one, each.where) for one in objects(each.document.get("objects")) if "kind" in one
             )
             catalog = _catalog(each, report) or catalog
+            taken = timestamp(each.document.get("taken")) or taken
         else:
             unfolded.append(each)
     if catalog is not None:
         regions.append(catalog.region)
-    return Objects(tuple(unfolded), tuple(region for region in regions if region), catalog)
+    return Objects(tuple(unfolded), tuple(region for region in regions if region), catalog, taken)
 
 
 def _catalog(dump: LocatedObject, report: Report) -> RegionCatalog | None:

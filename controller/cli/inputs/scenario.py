@@ -55,7 +55,7 @@ def scenario(
         return None
     documents = _documents(located, running, expanded)
     notes = (*_assume_classes(documents), *_not_looked_at(located))
-    return Scenario(name, _cluster(documents).snapshot(), settings, notes)
+    return Scenario(name, _cluster(documents, settings).snapshot(), settings, notes)
 
 
 def cluster_of(located: Sequence[LocatedObject]) -> tuple[Cluster, Settings]:
@@ -68,11 +68,11 @@ def cluster_of(located: Sequence[LocatedObject]) -> tuple[Cluster, Settings]:
     if report.problems:
         raise ValidationError(CONFIG_MAP, report.problems)
     documents = {kind: [each.document for each in located if each.kind == kind] for kind in KINDS}
-    return _cluster(documents), settings
+    return _cluster(documents, settings), settings
 
 
-def _cluster(documents: Mapping[str, Sequence[Document]]) -> Cluster:
-    cluster = Cluster()
+def _cluster(documents: Mapping[str, Sequence[Document]], settings: Settings) -> Cluster:
+    cluster = Cluster(initialization_seconds=settings.initialization_deadline_seconds)
     for kind, members in documents.items():
         cluster.apply(Change(kind, ChangeType.REPLACED, tuple(members)))
     return cluster

@@ -14,8 +14,8 @@ from controller.kube.connection import connect
 from controller.kube.resources import CONFIG_MAPS
 from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP, KEY
 from controller.telemetry.decision_ledger import Ledger
-from tests.cli.cluster_files import FARGATE, GROUP, OURS
-from tests.cli.conftest import Run, answer
+from tests.cli.cluster_files import FARGATE, GROUP, M5, ON_DEMAND, OURS, WAITING, labels
+from tests.cli.conftest import TEMPLATE, Run, Write, answer, container, provisioner
 from tests.manual_clock import ManualClock
 
 
@@ -124,3 +124,49 @@ def test_the_disruption_budgets_of_the_settings_count(ask: Any, kubeconfig: str)
     assert allowed[0].startswith("expired: 0 of ")
     assert "setting disruptionBudgets" in allowed[0]
     assert any(line.startswith("consolidation: setting disruptionBudgets: 0 at once") for line in stays)
+
+
+def test_a_node_that_counts_as_no_room_says_so_and_so_does_a_pod_that_would_fit_there(run: Run, write: Write) -> None:
+    """At the time of the dump: the deadlines of its nodes were over then, or not."""
+    objects = [TEMPLATE, provisioner("default", M5, ON_DEMAND), _pod("waits"), _pod("runs", nodeName="sick")]
+    for name, at, initialized in (("sick", "11:57", "true"), ("late", "11:40", "false"), ("coming", "11:59", "false")):
+        objects.append(_unready_node(name, at, initialized))
+    settings = {"metadata": {"name": "karpenter-global-settings"}, "kind": "ConfigMap"}
+    objects.append({**settings, "data": {"aws.clusterName": "shop", "initializationDeadline": "10m"}})
+    dump = write({"kind": "ClusterDump", "taken": "2026-03-01T12:00:00Z", "objects": objects})
+
+    def verdict(kind: str, name: str) -> Any:
+        return answer(run("explain", kind, name, "--from", dump, "-o", "json"))
+
+    sick, late, coming = (verdict("node", name)["verdict"] for name in ("sick", "late", "coming"))
+    assert sick == "belongs to Provisioner default; counts as no room for pods: it has not been Ready for 120 s"
+    assert late.startswith("is starting for Provisioner default; counts as no room for pods: it was not initialized")
+    assert "no room" not in coming
+    assert verdict("pod", "runs")["verdict"].endswith("which takes no more pods: it has not been Ready for 120 s")
+    waiting = verdict("pod", "waits")
+    assert waiting["verdict"].startswith("would get a new node")
+    assert [line.partition(":")[0] for line in waiting["reasons"]["Nodes that count as no room"]] == ["late", "sick"]
+
+
+def _unready_node(name: str, at: str, initialized: str) -> dict[str, Any]:
+    """Made and not Ready since `at`; all but one are too small for the pod that waits."""
+    ours = {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": initialized}
+    room = {"cpu": "1" if name == "coming" else "8", "memory": "32Gi", "pods": "58"}
+    since = f"2026-03-01T{at}:00Z"
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": since}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels("m5.2xlarge", **ours), "creationTimestamp": since},
+        "status": {"capacity": room, "allocatable": room, "conditions": [condition]},
+    }
+
+
+def _pod(name: str, **spec: Any) -> dict[str, Any]:
+    """It waits unless it has a node."""
+    status = {"phase": "Running"} if spec else {"conditions": [WAITING]}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container("4")], **spec},
+        "status": status,
+    }
