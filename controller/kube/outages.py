@@ -1,40 +1,17 @@
-"""Log each outage once at its onset and once at its recovery, however many watches it affects."""
+"""Outages of watches: failures of one sort are one, however many watches it affects; refusals are one per kind."""
 
 from __future__ import annotations
-
-import threading
-from dataclasses import dataclass, field
-
-import structlog
 
 from controller.errors import GoneError, KubeError, TooManyRequestsError, UnavailableError
 from controller.kube.refusals import SilentStreamError
 from controller.runtime.clock import Clock
-
-_log = structlog.get_logger("kube")
-
-
-@dataclass(slots=True)
-class _Outage:
-    begun: float
-    failing: set[str] = field(default_factory=set)
-    """Kinds whose watch fails now."""
-    affected: set[str] = field(default_factory=set)
-    """Kinds whose watch failed at any time of the outage."""
-    failures: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    begins: str
-    ends: str
-
+from controller.runtime.failure_log import FailureLog, Words
 
 _WORDS = {
-    "server": _Words("API server does not answer", "API server answers again"),
-    "silent": _Words("Watch fell silent, connecting anew", "Watch speaks again"),
-    "expired": _Words("Watch history expired, listing anew", "Listed anew after expired watch history"),
-    "refused": _Words("API server refuses to list or watch", "API server lists and watches again"),
+    "server": Words("API server does not answer", "API server answers again", "warning"),
+    "silent": Words("Watch fell silent, connecting anew", "Watch speaks again", "warning"),
+    "expired": Words("Watch history expired, listing anew", "Listed anew after expired watch history", "info"),
+    "refused": Words("API server refuses to list or watch", "API server lists and watches again", "warning"),
 }
 
 
@@ -42,50 +19,23 @@ class Outages:
     """Shared by the watchers of one client. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._outages: dict[str, _Outage] = {}
+        self._failures = FailureLog(clock, "kube", "kinds")
 
     def begin(self, kind: str, error: KubeError) -> None:
-        """Record that a kind's watch failed. Failures of one sort are one outage; refusals are one outage per kind."""
+        """Record that a kind's watch failed."""
         sort = _sort(error)
-        subject = f"{sort}/{kind}" if sort == "refused" else sort
-        with self._lock:
-            outage = self._outages.get(subject)
-            first = outage is None
-            if outage is None:
-                outage = self._outages[subject] = _Outage(self._clock.monotonic())
-            outage.failing.add(kind)
-            outage.affected.add(kind)
-            outage.failures += 1
-        if first:
-            say = _log.info if sort == "expired" else _log.warning
-            say(_WORDS[sort].begins, kind=kind, error=str(error))
+        self._failures.failed(kind, f"{sort}/{kind}" if sort == "refused" else sort, _WORDS[sort], error, kind=kind)
 
     def end(self, kind: str, *, silent: bool = True) -> None:
         """Record that a kind's watch works. An outage ends when every watch that it affects works.
 
         `silent` False: the watch is connected but has received nothing yet, which does not end a `silent` outage.
         """
-        if not self._outages:
-            return
-        ended: list[tuple[str, _Outage]] = []
-        with self._lock:
-            for subject, outage in list(self._outages.items()):
-                if subject == "silent" and not silent:
-                    continue
-                outage.failing.discard(kind)
-                if not outage.failing:
-                    ended.append((subject, self._outages.pop(subject)))
-        for subject, outage in ended:
-            seconds = round(self._clock.monotonic() - outage.begun, 1)
-            words = _WORDS[subject.partition("/")[0]]
-            _log.info(words.ends, after_seconds=seconds, failures=outage.failures, kinds=sorted(outage.affected))
+        self._failures.recovered(kind, but=() if silent else ("silent",))
 
     def current(self) -> tuple[str, ...]:
-        """The current outages, sorted."""
-        with self._lock:
-            return tuple(sorted(self._outages))
+        """The current outages, sorted: their sort, for refusals with the kind after a slash."""
+        return tuple(sorted(map(str, self._failures.current())))
 
 
 def _sort(error: KubeError) -> str:

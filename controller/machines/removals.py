@@ -32,9 +32,10 @@ from controller.kube.client import KubeClient
 from controller.kube.resources import NODES
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Lock
-from controller.runtime.failure_log import FailureLog
+from controller.runtime.failure_log import FailureLog, Words
 from controller.runtime.metrics import CLUSTER_NOT_PROVEN, CONSISTENCY_ERRORS, Recorder
 
+DOUBT_WORDS = Words("Nothing is removed", "The cluster is proven to be the controller's own; removals go on")
 CLUSTER_TAGS = "kubernetes.io/cluster/"
 """Of the ownership tags of all clusters."""
 
@@ -88,10 +89,10 @@ class Removals:
         }
         self._recorder.replace(CLUSTER_NOT_PROVEN, values)
         if proof.proven:
-            self._doubts.recovered("cluster", "The cluster is proven to be the controller's own; removals go on")
+            self._doubts.recovered("cluster")
         else:
             error = RemovalRefusedError(proof.because)
-            self._doubts.failed("cluster", proof.standing, "Nothing is removed", error, means=proof.standing.value)
+            self._doubts.failed("cluster", proof.standing, DOUBT_WORDS, error, means=proof.standing.value)
 
     def refusal(self, node: Node | None = None) -> str:
         """Why nothing may be removed now, or not this node; empty when it may."""

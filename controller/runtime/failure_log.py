@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -14,39 +14,73 @@ FORGET_SECONDS = 600.0
 """A failure that does not recur for this long is forgotten without logging a recovery: its callers may be gone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The messages at the onset and at the recovery of a failure, and the level of the first."""
+
+    begins: str
+    ends: str
+    level: str = "error"
+
+
 @dataclass(slots=True)
 class _Failure:
+    words: Words
     began: float
     last: float
     count: int = 0
+    failing: set[Hashable] = field(default_factory=set)
+    """Whose calls fail now."""
+    affected: set[str] = field(default_factory=set)
+    """Whose calls failed at any time of the failure."""
 
 
 class FailureLog:
-    """Unrecovered failures by subject and sort. Thread-safe."""
+    """Unrecovered failures and whom each affects. Thread-safe."""
 
-    def __init__(self, clock: Clock, log_name: str) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, log_name: str, affected_field: str = "") -> None:
+        """`affected_field`: the recovery's field that names all who were affected; empty: it names nobody."""
+        self._clock, self._affected_field = clock, affected_field
         self._log = structlog.get_logger(log_name)
         self._lock = threading.Lock()
-        self._open: dict[tuple[Hashable, Hashable], _Failure] = {}
+        self._open: dict[Hashable, _Failure] = {}
 
-    def failed(self, subject: Hashable, sort: Hashable, message: str, error: Exception, **fields: object) -> None:
-        """Note that `subject` failed in this way; the first time is logged as an error, the others for debugging."""
+    def failed(self, who: Hashable, what: Hashable, words: Words, error: Exception, **fields: object) -> None:
+        """Note that `who` met the failure `what`; the first time is logged at its level, the others for debugging."""
         now = self._clock.monotonic()
         with self._lock:
             self._open = {key: each for key, each in self._open.items() if now - each.last <= FORGET_SECONDS}
-            first = (subject, sort) not in self._open
-            failure = self._open.setdefault((subject, sort), _Failure(now, now))
+            first = what not in self._open
+            failure = self._open.setdefault(what, _Failure(words, now, now))
             failure.last, failure.count = now, failure.count + 1
-        (self._log.error if first else self._log.debug)(message, error=f"{type(error).__name__}: {error}", **fields)
+            failure.failing.add(who)
+            failure.affected.add(str(who))
+        say = getattr(self._log, words.level) if first else self._log.debug
+        say(words.begins, error=f"{type(error).__name__}: {error}", **fields)
 
-    def recovered(self, subject: Hashable, message: str, **fields: object) -> None:
-        """Log that `subject` works again, and for how long and how often it failed; nothing if it did not fail."""
+    def recovered(self, who: Hashable, *, but: Collection[Hashable] = (), **fields: object) -> None:
+        """Note that `who` met none of its failures again, except those in `but`.
+
+        A failure ends when it affects nobody any more: then it is logged how long and how often it occurred. Those with
+        the same words that end together are one line.
+        """
         if not self._open:
             return
+        ended: dict[Words, list[_Failure]] = {}
         with self._lock:
-            ended = [self._open.pop(key) for key in list(self._open) if key[0] == subject]
-        if ended:
-            seconds = self._clock.monotonic() - min(failure.began for failure in ended)
-            count = sum(failure.count for failure in ended)
-            self._log.info(message, after_seconds=round(seconds, 1), failures=count, **fields)
+            for what in [key for key in self._open if key not in but]:
+                self._open[what].failing.discard(who)
+                if not self._open[what].failing:
+                    failure = self._open.pop(what)
+                    ended.setdefault(failure.words, []).append(failure)
+        for words, failures in ended.items():
+            seconds = self._clock.monotonic() - min(each.began for each in failures)
+            count = sum(each.count for each in failures)
+            if self._affected_field:
+                fields[self._affected_field] = sorted(set().union(*(each.affected for each in failures)))
+            self._log.info(words.ends, after_seconds=round(seconds, 1), failures=count, **fields)
+
+    def current(self) -> tuple[Hashable, ...]:
+        """The failures that somebody meets, in the order of their onset."""
+        with self._lock:
+            return tuple(self._open)

@@ -44,7 +44,7 @@ from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
 from controller.reconcilers.provisioning.plan_record import PlanRecord
 from controller.reconcilers.provisioning.preference_events import PreferenceEvents
-from controller.runtime.failure_log import FailureLog
+from controller.runtime.failure_log import FailureLog, Words
 from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.telemetry.structured_logging import pod_names
@@ -57,6 +57,7 @@ HEADROOM_SECONDS = 10.0
 STATE_TIMEOUT_SECONDS = 10.0
 OUTDATED_SHARE = 0.1
 """A plan is made again when more than this share of its pods on new nodes do not wait any more once it is made."""
+LAUNCH_WORDS = Words("Launch failed", "Launches work again")
 TRIED_AGAIN = "it is tried again in a while, or when it changes"
 
 
@@ -278,9 +279,7 @@ class ProvisioningReconciler:
         self._plans.on_its_way(outcome.node_name, planned.pods)
         self._held_back.succeeded(_version(provisioner))
         for lacking in (True, False):
-            self._launch_failures.recovered(
-                _subject(planned, lacking), "Launches work again", provisioner=provisioner.name
-            )
+            self._launch_failures.recovered(_subject(planned, lacking), provisioner=provisioner.name)
         self._nominate(snapshot, outcome.node_name, planned.pods)
 
     def _launch_failed(
@@ -297,10 +296,11 @@ class ProvisioningReconciler:
             self._skip(snapshot, record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
             return []
         no_capacity = isinstance(error, InsufficientCapacityError)
+        subject = _subject(planned, no_capacity)
         self._launch_failures.failed(
-            _subject(planned, no_capacity),
-            (type(error), error.code if isinstance(error, CloudError) else ""),
-            "Launch failed",
+            subject,
+            (subject, type(error), error.code if isinstance(error, CloudError) else ""),
+            LAUNCH_WORDS,
             error,
             provisioner=planned.provisioner,
             instance_type=planned.offering.instance_type,
