@@ -20,8 +20,8 @@ from controller.core.machines.launching import LaunchPolicy, launch_request, lau
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, StoppingError, ValidationError
-from controller.machines.launcher import Launcher
-from controller.runtime.executors import Executor, Flag, Job
+from controller.machines.launcher import Launched, Launcher
+from controller.runtime.executors import INLINE, Executor, Flag, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,14 @@ def _launchable(name: str, snapshot: Snapshot) -> tuple[Provisioner, AWSNodeTemp
 class LaunchPipeline:
     """Launches of one loop, as many concurrently as `executor` has workers."""
 
-    def __init__(self, launcher: Launcher, executor: Executor, stop: Flag) -> None:
+    def __init__(
+        self, launcher: Launcher, executor: Executor, stop: Flag, registrations: Executor | None = None
+    ) -> None:
+        """`registrations` creates the Nodes, so that no launch waits for writes to the API server; None: the launch's
+        own worker does."""
         self._launcher = launcher
         self._executor = executor
+        self._registrations = registrations
         self._stop = stop
 
     def begin(
@@ -111,12 +116,35 @@ class LaunchPipeline:
     ) -> tuple[Job[None], ...]:
         """Start all launches; the worker calls `launched` once a launch's Node is created.
 
-        A job raises what `Launcher.launch` or `launched` raised, and StoppingError if the process stops before it.
+        A job raises what `Launcher.create`, `Launcher.register` or `launched` raised, and StoppingError if the process
+        stops before it.
         """
-        return tuple(self._executor.submit(self._launch, launch, launched) for launch in launches)
+        return tuple(_Chained(self._executor.submit(self._launch, launch, launched)) for launch in launches)
 
-    def _launch(self, launch: Launch, launched: Callable[[Launch, LaunchOutcome], None]) -> None:
+    def _launch(self, launch: Launch, launched: Callable[[Launch, LaunchOutcome], None]) -> Job[None]:
         if self._stop.is_set():
             raise StoppingError("the process stops; nothing is launched any more")
-        instance = self._launcher.launch(launch.request, launch.planned.pods)
+        made = self._launcher.create(launch.request, launch.planned.pods)
+        executor = INLINE if self._registrations is None or self._stop.is_set() else self._registrations
+        return executor.submit(self._register, launch, made, launched)
+
+    def _register(self, launch: Launch, made: Launched, launched: Callable[[Launch, LaunchOutcome], None]) -> None:
+        instance = self._launcher.register(made)
         launched(launch, launch_outcome(launch.request, instance))
+
+
+class _Chained:
+    """A job that ends with the job that it begins."""
+
+    def __init__(self, first: Job[Job[None]]) -> None:
+        self._first = first
+
+    def done(self) -> bool:
+        return self._first.done() and (self._first.exception() is not None or self._first.result().done())
+
+    def result(self, timeout: float | None = None) -> None:
+        self._first.result(timeout).result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        error = self._first.exception(timeout)
+        return self._first.result().exception(timeout) if error is None else error

@@ -2,12 +2,13 @@
 
 The process may crash between these steps. The instance's tags are the write-ahead record: `adopt` creates the Node of
 an instance that another process launched. Within one process a launch is *unsettled* until the watch has delivered its
-Node; no plan is made while a launch is unsettled, so that no pod gets a second node.
+Node. So that no pod gets a second node, a plan that is made meanwhile counts on the node by a stand-in
+(`core.machines.on_their_way`), and none is made while an instance's Node could not be created.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,7 +63,9 @@ class LaunchTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Launch:
+class Launched:
+    """An instance whose Node is to be created."""
+
     instance: CloudInstance
     provisioner: Provisioner
     labels: Mapping[str, str]
@@ -74,6 +77,8 @@ class _Launch:
     """For which it was launched; empty when not known."""
     name_taken: bool = False
     """A Node of another instance has its name."""
+    in_hand: bool = False
+    """Whoever launched it is about to create its Node."""
 
 
 class Launcher:
@@ -97,25 +102,32 @@ class Launcher:
         self._log = structlog.get_logger("launcher")
         self._backoff = ItemBackoff(clock, "launcher")
         self._lock = Lock()
-        self._unsettled: dict[str, _Launch] = {}
+        self._unsettled: dict[str, Launched] = {}
         self._asked: set[str] = set()
         """Launch tokens of calls that the cloud has not answered yet."""
         self._unclear: dict[str, float] = {}
         """Launch tokens of calls that failed without telling whether something was launched, and when they did."""
 
     def launch(self, request: LaunchRequest, pods: Iterable[PodKey] = ()) -> CloudInstance:
-        """Launch one instance for these pods, and create its Node.
+        """Launch one instance for these pods, and create its Node: `create` and `register`."""
+        return self.register(self.create(request, pods))
 
-        Raises CloudError when the launch failed, and KubeError when the instance runs but its Node could not be created
-        yet: `settle` retries that. If the API server rejects the Node as invalid, the instance is terminated at once.
-        """
+    def create(self, request: LaunchRequest, pods: Iterable[PodKey] = ()) -> Launched:
+        """Launch one instance for these pods; the caller is to `register` it. Raises CloudError when that failed."""
         with self._lock:
             self._asked.add(request.token)
         try:
             instance = self._cloud.create(request)
             began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
-            launch = _Launch(
-                instance, request.provisioner, request.labels, request.token, began, marks, pods=tuple(pods)
+            launch = Launched(
+                instance,
+                request.provisioner,
+                request.labels,
+                request.token,
+                began,
+                marks,
+                pods=tuple(pods),
+                in_hand=True,
             )
             self._note(launch)
         except REFUSALS:
@@ -128,12 +140,26 @@ class Launcher:
             with self._lock:
                 self._asked.discard(request.token)
         self._log_outcome(launch_outcome(request, instance))
-        return self._register(launch)
+        return launch
+
+    def register(self, launch: Launched) -> CloudInstance:
+        """Create the Node of a launched instance.
+
+        Raises KubeError when that is not possible yet: `settle` retries it. If the API server rejects the Node as
+        invalid, the instance is terminated at once.
+        """
+        try:
+            return self._register(launch)
+        finally:
+            with self._lock:
+                current = self._unsettled.get(launch.instance.provider_id)
+                if current is not None:
+                    self._unsettled[launch.instance.provider_id] = replace(current, in_hand=False)
 
     def under_way(self) -> int:
-        """How many calls to the cloud have no answer yet."""
+        """How many calls to the cloud have no answer yet, or a Node that is about to be created."""
         with self._lock:
-            return len(self._asked)
+            return len(self._asked) + sum(launch.in_hand for launch in self._unsettled.values())
 
     def unsettled(self) -> str:
         """Why another process might launch again what this one has launched; empty when it cannot.
@@ -183,17 +209,26 @@ class Launcher:
 
     def adopt(self, instance: CloudInstance, provisioner: Provisioner) -> None:
         """Create the Node of an instance that has none. Raises KubeError."""
-        launch = _Launch(instance, provisioner, EMPTY, "", self._clock.monotonic())
+        launch = Launched(instance, provisioner, EMPTY, "", self._clock.monotonic())
         self._note(launch)
         self._register(launch)
 
-    def settle(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Continue incomplete launches; return the ids of the instances that block planning."""
+    def open_tokens(self) -> frozenset[str]:
+        """Launch tokens of instances whose Node the cluster state does not have yet, as far as `settle` knows."""
+        with self._lock:
+            return frozenset(launch.token for launch in self._unsettled.values())
+
+    def settle(self, snapshot: Snapshot, counted: Collection[str] = ()) -> tuple[str, ...]:
+        """Continue incomplete launches; return the ids of the instances that block planning.
+
+        `counted`: launch tokens of nodes that the caller's plans count on already.
+        """
         with self._lock:
             launches = list(self._unsettled.values())
         now = self._clock.monotonic()
         open_still = [launch for launch in launches if not self._settled(launch, snapshot, now)]
-        blocking = [launch for launch in open_still if now - launch.began < self._times.blocking_seconds]
+        recent = [launch for launch in open_still if now - launch.began < self._times.blocking_seconds]
+        blocking = [launch for launch in recent if launch.token not in counted]
         held_back = self._held_back(blocking)
         return tuple(launch.instance.id for launch in blocking if not held_back.issuperset(launch.pods or (NOBODY,)))
 
@@ -204,13 +239,13 @@ class Launcher:
             launches = list(self._unsettled.values())
         return self._held_back(each for each in launches if now - each.began < self._times.blocking_seconds)
 
-    def _held_back(self, launches: Iterable[_Launch]) -> frozenset[PodKey]:
+    def _held_back(self, launches: Iterable[Launched]) -> frozenset[PodKey]:
         return frozenset(key for launch in launches if launch.name_taken for key in launch.pods)
 
-    def _settled(self, launch: _Launch, snapshot: Snapshot, now: float) -> bool:
+    def _settled(self, launch: Launched, snapshot: Snapshot, now: float) -> bool:
         instance_id = launch.instance.id
         if launch.written_at is None:
-            if self._backoff.ready(instance_id):
+            if not launch.in_hand and self._backoff.ready(instance_id):
                 self._retry(launch)
             return False
         name = launch.instance.node_name
@@ -227,13 +262,13 @@ class Launcher:
                 self._backoff.failed(instance_id, error, "Node of a launch not confirmed yet", node=name)
         return False
 
-    def _retry(self, launch: _Launch) -> None:
+    def _retry(self, launch: Launched) -> None:
         try:
             self._register(launch)
         except (CloudError, KubeError) as error:
             self._backoff.failed(launch.instance.id, error, "Node of a launched instance not made yet")
 
-    def _register(self, launch: _Launch) -> CloudInstance:
+    def _register(self, launch: Launched) -> CloudInstance:
         if not launch.instance.node_name:
             launch = self._with_name(launch)
         document = node_document(launch.instance, launch.provisioner, launch.labels, launch.token, launch.annotations)
@@ -250,7 +285,7 @@ class Launcher:
         self._note(replace(launch, written_at=self._clock.monotonic()))
         return launch.instance
 
-    def _with_name(self, launch: _Launch) -> _Launch:
+    def _with_name(self, launch: Launched) -> Launched:
         """The launch with the node name that the cloud has assigned. Raises CloudError while it has not."""
         instance_id = launch.instance.id
         try:
@@ -299,18 +334,18 @@ class Launcher:
         except (CloudError, KubeError, ValueError) as error:
             self._log.info("Node that has a launch's name stays", node=node.name, because=str(error))
 
-    def _abandon(self, launch: _Launch) -> None:
+    def _abandon(self, launch: Launched) -> None:
         try:
             self._removals.abandon(launch.instance)
         except InstanceNotFoundError:
             self._log.info("Instance whose Node is invalid was gone already", id=launch.instance.id)
         self._forget(launch)
 
-    def _note(self, launch: _Launch) -> None:
+    def _note(self, launch: Launched) -> None:
         with self._lock:
             self._unsettled[launch.instance.provider_id] = launch
 
-    def _forget(self, launch: _Launch) -> None:
+    def _forget(self, launch: Launched) -> None:
         self._backoff.succeeded(launch.instance.id)
         with self._lock:
             self._unsettled.pop(launch.instance.provider_id, None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
 from controller.errors import StoppingError
+from controller.kube.resources import NODES
 from controller.machines.launch_pipeline import LaunchPipeline, Prepared, prepare
 from controller.runtime.executors import INLINE
 from tests import factories
@@ -22,6 +25,7 @@ from tests.reconcilers.conftest import World
 CATALOG = {"default": factories.small_catalog()}
 POD = factories.pending_pod(name="a")
 NODE = planned("m5.large")
+FREE = factories.provisioner()
 LIMITED = factories.provisioner(limits={"cpu": "2"})
 
 
@@ -70,3 +74,29 @@ def test_nothing_is_launched_once_the_process_stops(world: World) -> None:
     with pytest.raises(StoppingError):
         job.result()
     assert world.cloud.requests == []
+
+
+def test_a_launch_does_not_wait_for_the_node_of_another_to_be_created(world: World) -> None:
+    """One worker launches both while the first Node cannot be written; without a second executor it would wait."""
+    world.add_provisioner()
+    slow, create = threading.Event(), world.kube.create
+
+    def created(resource: Any, *args: Any, **more: Any) -> Any:
+        assert resource is not NODES or slow.wait(30.0)
+        return create(resource, *args, **more)
+
+    world.kube.create = created  # type: ignore[method-assign]
+    (first,) = prepared(snapshot(provisioner=FREE)).launches
+    pipeline = LaunchPipeline(
+        world.launcher, world.executors.executor("one", 1), world.stop, world.executors.executor("writes", 1)
+    )
+    told: list[str] = []
+    second = replace(first, request=replace(first.request, token="another"))
+    jobs = pipeline.begin((first, second), lambda _launch, outcome: told.append(outcome.node_name))
+    world.until(lambda _: len(world.cloud.running) == 2, "both are launched")
+    assert not any(job.done() for job in jobs)
+    assert world.launcher.under_way() == 2
+    slow.set()
+    assert [job.exception(10.0) for job in jobs] == [None, None]
+    assert len(set(told)) == 2
+    assert world.launcher.under_way() == 0

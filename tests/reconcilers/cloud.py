@@ -46,6 +46,8 @@ class MemoryCloud:
         self.deleted: list[str] = []
         self.create_errors: list[CloudError] = []
         """Raised by the next launches, one each."""
+        self.held_up: threading.Event | None = None
+        """Launches are answered once it is set."""
         self.gives: PricedOffering | None = None
         """What it launches, whatever the plan counts on."""
         self.types_errors: dict[str, CloudError] = {}
@@ -68,6 +70,9 @@ class MemoryCloud:
     def create(self, request: LaunchRequest) -> CloudInstance:
         with self._lock:
             self.requests.append(request)
+        if self.held_up is not None:
+            assert self.held_up.wait(30.0)
+        with self._lock:
             if self.create_errors:
                 raise self.create_errors.pop(0)
             for instance in self.instances.values():

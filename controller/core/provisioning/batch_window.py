@@ -29,16 +29,19 @@ class BatchWindow:
     last_trigger_at: float = 0.0
     seen: tuple[tuple[str, float], ...] = ()
 
-    def observe(self, now: float, waiting: Collection[str], times: BatchTimes) -> BatchWindow:
+    def observe(
+        self, now: float, waiting: Collection[str], times: BatchTimes, expected: Collection[str] = ()
+    ) -> BatchWindow:
         """The window after these triggers were observed waiting at `now` (seconds of any monotonic clock).
 
         A trigger is the name of something to schedule, such as a pod's uid. It counts when it is new, and again when it
-        still waits after `retrigger_seconds`. Triggers that no longer wait are forgotten; if none wait, the window
-        closes without a batch.
+        still waits after `retrigger_seconds`, unless it is among the `expected`: those have a node on its way. Triggers
+        that no longer wait are forgotten; if none wait, the window closes without a batch.
         """
         if not waiting:
             return BatchWindow()
         known = dict(self.seen)
+        known.update(dict.fromkeys(known.keys() & expected, now))
         fresh = {name for name in waiting if name not in known or now - known[name] >= times.retrigger_seconds}
         seen = tuple(sorted((name, now if name in fresh else known[name]) for name in waiting))
         if not fresh:

@@ -19,6 +19,8 @@ from controller.core.guards.spending import Guards, LaunchLimits
 from controller.core.machines.cluster_proof import NOT_YET, Standing
 from controller.core.machines.disk_pressure import with_learned_storage
 from controller.core.machines.launching import LaunchPolicy
+from controller.core.machines.node_documents import LAUNCH_TOKEN
+from controller.core.machines.on_their_way import stand_in_name
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
@@ -34,10 +36,10 @@ from controller.errors import (
     InvalidObjectError,
     KubeError,
     NodelessError,
-    StoppingError,
 )
 from controller.kube.events import ObjectRef
 from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
+from controller.machines.launches_under_way import LaunchesUnderWay
 from controller.machines.plan_judge import PlanJudge
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.provisioning.guard_events import GuardEvents
@@ -51,6 +53,10 @@ from controller.telemetry.structured_logging import pod_names
 
 LAUNCH_WORKERS = 100
 """Concurrent launches. The cloud provider may merge equal requests into one call."""
+REGISTRATION_WORKERS = 30
+"""Nodes that are created concurrently."""
+UNDER_WAY_SECONDS = 0.1
+"""Between two passes while launches are under way: one that fails changes nothing that would wake the loop."""
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
@@ -71,7 +77,8 @@ class ProvisioningTimes:
 
 
 class ProvisioningReconciler:
-    """Plan when the caches are synced, `adopted` is set and no launch is unsettled."""
+    """Plan when the caches are synced and `adopted` is set. A plan counts on the nodes of launches under way; it is
+    held back only by an instance whose Node could not be created."""
 
     name = "provisioning"
 
@@ -95,17 +102,26 @@ class ProvisioningReconciler:
         self._preferences = PreferenceEvents(self._events, self.name)
         self._log = structlog.get_logger(self.name)
         self._launch_failures = FailureLog(self._clock, self.name)
-        executor = context.executors.executor("launch", LAUNCH_WORKERS)
-        self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
+        launches = context.executors.executor("launch", LAUNCH_WORKERS)
+        registrations = context.executors.executor("register", REGISTRATION_WORKERS)
+        self._pipeline = LaunchPipeline(context.launcher, launches, context.stop, registrations)
+        self._under_way = LaunchesUnderWay(context.launcher)
+        self._expected: dict[str, str] = {}
+        """uids of planned pods, with the name of the node (or its stand-in) that the last plan has them on."""
         self._judge = PlanJudge(self.name, context.recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Observe pending pods; when their batch window has closed, schedule them."""
+        self._under_way.settle()
         if not snapshot.synced or not self._adopted.is_set() or self._waits(snapshot):
             return NOT_READY_SECONDS
+        seconds = self._observe(snapshot)
+        return min(seconds, UNDER_WAY_SECONDS) if self._under_way.tokens else seconds
+
+    def _observe(self, snapshot: Snapshot) -> float:
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
-        self._window = self._window.observe(now, self._triggers(snapshot), times)
+        self._window = self._window.observe(now, self._triggers(snapshot), times, self._on_their_way(snapshot))
         closes_at = self._window.closes_at(times)
         first = (
             self._scheduled and not self._planned.is_set()
@@ -118,8 +134,7 @@ class ProvisioningReconciler:
             return max(0.0, min(self._window.wait_seconds(now, times), HEADROOM_SECONDS))
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
-        retry = self._schedule(self._teach_state(snapshot, view), view)
-        self._window = self._window.forget(retry)
+        self._schedule(self._teach_state(snapshot, view), view)
         self._scheduled = True
         return 0.0
 
@@ -128,7 +143,7 @@ class ProvisioningReconciler:
         proof = self._removals.proof
         wrong = proof.standing is Standing.DISPROVED or proof is NOT_YET
         self._open_waits.note("cluster", f"not the controller's own: {proof.because}" if wrong else "")
-        blocking = () if wrong else self._launcher.settle(snapshot)
+        blocking = () if wrong else self._launcher.settle(snapshot, self._under_way.tokens)
         self._open_waits.note("launches", f"Nodes of {', '.join(blocking[:5])}" if blocking else "")
         return wrong or bool(blocking)
 
@@ -139,6 +154,14 @@ class ProvisioningReconciler:
         """The uids of the pods to plan for."""
         pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
         return pods | {pod.uid for pod in untried(snapshot).ahead} if pods and self._plans_ahead() else pods
+
+    def _on_their_way(self, snapshot: Snapshot) -> set[str]:
+        """The uids of pods that are expected on a node that is being launched or still starts."""
+        names = set(self._under_way.names)
+        for node in snapshot.nodes.values() if self._expected else ():
+            if not node.initialized and node.takes_pods:
+                names.update((node.name, stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, ""))))
+        return {uid for uid, name in self._expected.items() if name in names}
 
     def _batch_times(self) -> BatchTimes:
         settings, retrigger_seconds = self._settings.current, self._times.retrigger_seconds
@@ -156,7 +179,7 @@ class ProvisioningReconciler:
             self._ledger.recorder.replace(HEADROOM_UNITS, {})
             return
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
-        known = self._teach_state(snapshot, view)
+        known = self._under_way.counted_in(self._teach_state(snapshot, view))
         stage = replace(known, pods=FrozenMap({**known.pods, **units}))
         problem = build(stage, view.types, pods=units.values(), skipped=view.briefly())
         plan, _ = self._solve(problem, view)
@@ -191,11 +214,11 @@ class ProvisioningReconciler:
                 self._known_types[name] = types
         return snapshot
 
-    def _schedule(self, snapshot: Snapshot, view: CatalogView, again: bool = True) -> tuple[str, ...]:
-        """Solve and launch; return the uids of pods to retry at once. `again`: the plan may be made once more."""
+    def _schedule(self, snapshot: Snapshot, view: CatalogView, again: bool = True) -> None:
+        """Solve, and begin the launches. `again`: the plan may be made once more."""
         problem, ahead = self._posed(snapshot, view)
         if not problem.pending:
-            return ()
+            return
         self._preferences.hindering(problem)
         began = self._clock.monotonic()
         plan, error = self._solve(problem, view)
@@ -207,21 +230,24 @@ class ProvisioningReconciler:
         gone = self._gone(plan, problem)
         if again and len(gone) > OUTDATED_SHARE * sum(len(node.pods) for node in plan.new_nodes):
             self._take_back(record, sorted(gone))
-            return self._schedule(_without(self._launcher.held_back(), self._informers.snapshot()), view, again=False)
+            self._schedule(_without(self._launcher.held_back(), self._informers.snapshot()), view, again=False)
+            return
         self._plans.computed(problem.pending, plan, self._clock.now(), len(ahead))
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(snapshot, record, pods, reason)
+        self._expected = {pod.uid: each.node for each in plan.existing for pod in _known(snapshot, each.pods)}
         for placement in plan.existing:
             self._plans.have_room(placement.node, placement.pods)
-            self._nominate(snapshot, placement.node, placement.pods)
+            if placement.node in snapshot.nodes:  # else it is a stand-in, which is nominated once it is a Node
+                self._nominate(snapshot, placement.node, placement.pods)
         needed = []
         for node in plan.new_nodes:
             if gone.issuperset(node.pods):
                 self._take_back(record, node.pods, node.provisioner)
             else:
                 needed.append(node)
-        return self._launch_all(snapshot, view, needed, record)
+        self._launch_all(snapshot, view, needed, record)
 
     def _take_back(self, record: PlanRecord, pods: Sequence[PodKey], provisioner: str = "") -> None:
         record.taken_back(pods, provisioner)
@@ -229,7 +255,7 @@ class ProvisioningReconciler:
 
     def _posed(self, snapshot: Snapshot, view: CatalogView) -> tuple[SchedulingProblem, frozenset[PodKey]]:
         """The problem of all pods to plan for, and the keys of those that kube-scheduler has not tried yet."""
-        staged, skipped = with_learned_storage(snapshot), view.briefly()
+        staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
         pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
         if not pods.ahead:
             return build(staged, view.types, skipped=skipped), frozenset()
@@ -255,23 +281,22 @@ class ProvisioningReconciler:
 
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, planned: Sequence[PlannedNode], record: PlanRecord
-    ) -> tuple[str, ...]:
-        """Launch planned nodes; return the uids of pods to retry at once."""
-        fresh = self._informers.snapshot()
-        limits = self._settings.current.launch_limits or LaunchLimits()
-        guards = Guards(limits, fresh, view.types, self._clock.now())
+    ) -> None:
+        """Begin to launch planned nodes."""
+        fresh, now = self._under_way.counted_in(self._informers.snapshot()), self._clock.now()
+        guards = Guards(self._settings.current.launch_limits or LaunchLimits(), fresh, view.types, now)
         prepared = prepare(planned, fresh, view.types, snapshot.pods, LaunchPolicy(), guards)
         for refusal in prepared.refused:
             self._skip(snapshot, record, refusal.pods, f"Not launched: {refusal.reason}")
-        for provisioner, planned, mixed in prepared.mixed:
-            self._guards.mixed(provisioner, planned, mixed)
+        for provisioner, before, mixed in prepared.mixed:
+            self._guards.mixed(provisioner, before, mixed)
         self._guards.refused(guards, fresh)
+        for launch in prepared.launches:
+            name = stand_in_name(launch.request.token)
+            self._expected.update((pod.uid, name) for pod in _known(snapshot, launch.planned.pods))
         jobs = self._pipeline.begin(prepared.launches, partial(self._launched, snapshot, record))
-        retry: list[str] = []
-        for launch, job in zip(prepared.launches, jobs, strict=True):
-            if (error := job.exception()) is not None and not isinstance(error, StoppingError):
-                retry += self._launch_failed(snapshot, record, launch.planned, launch.request.provisioner, error)
-        return tuple(retry)
+        self._under_way.add(prepared.launches, jobs, now, partial(self._launch_failed, snapshot, record))
+        self._under_way.settle()  # without threads, all have ended
 
     def _launched(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, outcome: LaunchOutcome) -> None:
         planned, provisioner = launch.planned, launch.request.provisioner
@@ -282,19 +307,17 @@ class ProvisioningReconciler:
             self._launch_failures.recovered(_subject(planned, lacking), provisioner=provisioner.name)
         self._nominate(snapshot, outcome.node_name, planned.pods)
 
-    def _launch_failed(
-        self,
-        snapshot: Snapshot,
-        record: PlanRecord,
-        planned: PlannedNode,
-        provisioner: Provisioner,
-        error: BaseException,
-    ) -> list[str]:
-        """Report the failure; return the uids of the node's pods if they are to be retried at once."""
+    def _launch_failed(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, error: BaseException) -> None:
+        """Report the failure; where capacity was lacking, the pods that were to run there are retried at once."""
+        planned, provisioner = launch.planned, launch.request.provisioner
+        name = stand_in_name(launch.request.token)
+        pods = [uid for uid, node in self._expected.items() if node == name]
+        for uid in pods:
+            del self._expected[uid]
         if not isinstance(error, NodelessError):
             self._log.error("Launch failed with an unexpected error", provisioner=provisioner.name, exc_info=error)
             self._skip(snapshot, record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
-            return []
+            return
         no_capacity = isinstance(error, InsufficientCapacityError)
         subject = _subject(planned, no_capacity)
         self._launch_failures.failed(
@@ -311,10 +334,10 @@ class ProvisioningReconciler:
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
         self._skip(snapshot, record, planned.pods, f"{what}: {error}")
         if no_capacity:
-            return [pod.uid for pod in _known(snapshot, planned.pods)]
+            self._window = self._window.forget(pods)
+            return
         self._failures[_version(provisioner)] = f"its last launch failed ({error})"
-        self._held_back.postpone(_version(provisioner))
-        return []  # the batch window opens again after retrigger_seconds
+        self._held_back.postpone(_version(provisioner))  # the batch window opens again after retrigger_seconds
 
     def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
         window_seconds = self._settings.current.batch_max_duration_seconds

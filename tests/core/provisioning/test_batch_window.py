@@ -48,6 +48,14 @@ def test_a_new_pod_opens_the_next_window_at_once() -> None:
     assert window.observe(7.0, ["a", "b"], TIMES).closes_at(TIMES) == 8.0
 
 
+def test_a_pod_with_a_node_on_its_way_counts_again_only_after_the_node_had_time_to_take_it() -> None:
+    window = BatchWindow().observe(5.0, ["a"], TIMES).closed()
+    window = window.observe(15.0, ["a"], TIMES, {"a", "gone"})
+    assert window.closes_at(TIMES) is None
+    assert window.observe(24.0, ["a"], TIMES).closes_at(TIMES) is None
+    assert window.observe(25.0, ["a"], TIMES).closes_at(TIMES) == 26.0
+
+
 def test_a_failed_launch_makes_its_pods_count_as_new() -> None:
     window = BatchWindow().observe(5.0, ["a", "b"], TIMES).closed().forget(["a"])
     assert window.observe(5.1, ["a", "b"], TIMES).closes_at(TIMES) == 6.1
