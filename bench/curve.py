@@ -29,8 +29,8 @@ def measure(path: Path, budgets: Sequence[float] = BUDGETS) -> list[Point]:
     points = []
     for budget in budgets:
         one = run(path, SolveOptions(budget_seconds=budget))
-        least = one.bound.price_per_hour
-        points.append(Point(budget, one.cpu_seconds, one.plan.price_per_hour / least if least else 1.0))
+        least = one.bound.cost_per_hour
+        points.append(Point(budget, one.cpu_seconds, one.plan.cost_per_hour / least if least else 1.0))
     return points
 
 

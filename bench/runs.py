@@ -30,7 +30,9 @@ class Run:
     peak_memory_bytes: int
     """Of this process until the plan was made."""
     bound: Bound
-    """Found after the clock stopped."""
+    """Of costs. Found after the clock stopped."""
+    price_bound: Bound
+    """Of prices alone."""
 
     @property
     def pods_per_second(self) -> float:
@@ -52,7 +54,8 @@ def timed(document: Document, options: SolveOptions) -> Run:
     problem = posed(snapshot, catalog)
     plan = solve(problem, options)
     seconds, end = time.perf_counter() - start, time.process_time()
-    return Run(problem, plan, seconds, end - cpu, end - read, peak_memory_bytes(), bound(problem))
+    peak, on_prices = peak_memory_bytes(), bound(problem, options.of_prices_alone())
+    return Run(problem, plan, seconds, end - cpu, end - read, peak, bound(problem, options), on_prices)
 
 
 def document(solved: Run) -> dict[str, Any]:
@@ -64,7 +67,9 @@ def document(solved: Run) -> dict[str, Any]:
         "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in plan.unplaced],
         "price": float(plan.price_per_hour),
         "expectedPrice": float(plan.expected_price_per_hour),
-        "bound": float(solved.bound.price_per_hour),
+        "cost": float(plan.cost_per_hour),
+        "costBound": float(solved.bound.cost_per_hour),
+        "bound": float(solved.price_bound.cost_per_hour),
         "seconds": solved.seconds,
         "cpuSeconds": solved.cpu_seconds,
         "solveSeconds": solved.solve_seconds,

@@ -73,7 +73,7 @@ def _cost(node: PlannedNode, problem: SchedulingProblem, options: SolveOptions) 
     """What the solver minimises: the price, with a premium for a lack of weight, and what a node costs beside it."""
     weights = {pool.name: pool.weight for pool in problem.provisioners}
     lack = 1.0 - weights[node.provisioner] / max(1, *weights.values()) if any(weights.values()) else 0.0
-    return node.offering.price * (1.0 + (options.weight_premium or 0.0) * lack) + options.node_cost_per_hour
+    return node.offering.cost * (1.0 + (options.weight_premium or 0.0) * lack)
 
 
 def posed(seed: int) -> SchedulingProblem:

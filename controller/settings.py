@@ -69,6 +69,8 @@ class Settings:
     price_rules: tuple[PriceRule, ...] = _setting("aws.priceRules", parse_price_rules)
     cluster_arn: str = _setting("aws.clusterArn")
     plan_ahead: str = _setting("planAhead")
+    node_cost_per_hour: float = _setting("nodeCostPerHour")
+    assumed_cpu_use: float = _setting("assumedCpuUse")
     launch_limits: LaunchLimits | None = _setting("launchLimits", parse_launch_limits)  # noqa: RUF009
 
     @classmethod
@@ -103,6 +105,8 @@ class Settings:
         return SolveOptions(
             weight_premium=self.weight_premium,
             preference_premium=self.preference_premium,
+            node_cost_per_hour=self.node_cost_per_hour,
+            cpu_use=self.assumed_cpu_use,
             flexibility=Flexibility(self.alternative_price_tolerance, self.spot_offerings),
             spot_pool_share=self.spot_pool_share,
         )

@@ -106,6 +106,8 @@ def test_every_key_is_read() -> None:
         "initializationDeadline": "20m",
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
         "planAhead": "none",
+        "nodeCostPerHour": "0.01",
+        "assumedCpuUse": "1",
         "launchLimits": '{"pricePerHour": 50}',
     }
     assert set(data) == set(SETTINGS)
@@ -130,6 +132,8 @@ def test_every_key_is_read() -> None:
         enable_zone_balance=True,
         alternative_price_tolerance=0.5,
         plan_ahead="none",
+        node_cost_per_hour=0.01,
+        assumed_cpu_use=1.0,
         launch_limits=LaunchLimits(price_per_hour=50.0),
         spot_offerings=3,
         spot_pool_share=0.25,

@@ -111,4 +111,6 @@ class SettingsConfig:
     initialization_deadline: str = setting("initializationDeadline")
     price_rules: tuple[PriceRuleConfig, ...] = setting("aws.priceRules")
     plan_ahead: str = setting("planAhead")
+    node_cost_per_hour: float = setting("nodeCostPerHour")
+    assumed_cpu_use: float = setting("assumedCpuUse")
     launch_limits: LaunchLimitsConfig | None = setting("launchLimits")

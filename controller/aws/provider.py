@@ -124,7 +124,8 @@ class AWSProvider:
         self._read_types()
         self._market.sold_types()
         images = None if template.launch_template else self._images_of(template)
-        return self._market.instance_types(provisioner, template, zones, images)
+        public = self._subnets.public_zones(template)
+        return self._market.instance_types(provisioner, template, zones, images, public)
 
     def identity(self) -> CloudIdentity:
         """See CloudProvider. EKS describes clusters of the caller's own account and region alone."""

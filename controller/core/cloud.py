@@ -29,6 +29,22 @@ class Commitment:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuCredits:
+    """The CPU that a burstable or flex type really has: `baseline` vCPUs, and more for a while.
+
+    surplus_price: $ for a vCPU-hour beyond the baseline: what AWS charges or, where no more CPU is to be had, its
+    worth to the pods that lack it.
+    """
+
+    baseline: float
+    surplus_price: float
+
+    def surplus(self, used: float) -> float:
+        """$/hour of using so many vCPUs, on the mean."""
+        return max(0.0, used - self.baseline) * self.surplus_price
+
+
+@dataclass(frozen=True, slots=True)
 class Offering:
     """One zone and capacity type of an instance type. `price` in $/hour; unavailable ones are never planned."""
 
@@ -38,6 +54,8 @@ class Offering:
     available: bool = True
     commitment: Commitment | None = None
     """The limit of `price`; None: it holds for any number of instances."""
+    beside: float = 0.0
+    """$/hour that AWS charges for a node beside the price: its volumes, a public address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,8 @@ class InstanceType:
     capacity: Resources
     overhead: Resources
     offerings: tuple[Offering, ...]
+    credits: CpuCredits | None = None
+    """Of burstable and flex types."""
 
     @property
     def allocatable(self) -> Resources:
@@ -64,14 +84,41 @@ Catalog = Mapping[str, tuple[InstanceType, ...]]
 """Instance types by Provisioner name."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class PricedOffering:
-    """An offering with its instance type. Sorts by price, then type, zone, capacity type."""
+    """An offering with its instance type. Sorts by cost, then price, type, zone, capacity type.
+
+    Equal offerings have the same price; what they cost beside it depends on the node and its load.
+    """
 
     price: float
     instance_type: str
     zone: str
     capacity_type: str
+    beside: float = field(default=0.0, compare=False)
+    """$/hour that a node costs beside its price, whatever runs there: volumes, a public address, agents."""
+    surplus: float = field(default=0.0, compare=False)
+    """$/hour of CPU beyond the baseline of a burstable or flex type, at the load it is planned for."""
+
+    @property
+    def cost(self) -> float:
+        """$/hour, all in all: what plans minimise."""
+        return self.price + self.beside + self.surplus
+
+    @property
+    def in_words(self) -> str:
+        """The price, and what else the node costs."""
+        text = f"${self.price:.4f}/h"
+        if self.surplus > 0:
+            return f"{text} (${self.cost:.4f}/h in all, ${self.surplus:.4f}/h of it for CPU beyond its baseline)"
+        return f"{text} (${self.cost:.4f}/h in all)" if self.beside > 0 else text
+
+    def __lt__(self, other: PricedOffering) -> bool:
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[float, float, str, str, str]:
+        return self.cost, self.price, self.instance_type, self.zone, self.capacity_type
 
 
 @dataclass(frozen=True, slots=True)

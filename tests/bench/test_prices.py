@@ -13,6 +13,8 @@ OURS = {
     "price": 8.0,
     "expectedPrice": 9.0,
     "bound": 6.4,
+    "cost": 10.0,
+    "costBound": 8.0,
     "nodes": [{}] * 3,
     "cpuSeconds": 0.5,
     "pods": 500,
@@ -51,8 +53,8 @@ def test_the_report_has_a_row_for_each_problem_and_the_means_of_each_group() -> 
     text = report(rows)
     assert [line.count("|") for line in text.split("\n")[:6]] == [len(HEAD) + 1] * 6
     assert list(means(rows)) == [
-        "- Price ÷ bound, with rules between pods, 500 pods: 1.250 on the mean.",
-        "- Price ÷ bound, without rules between pods, 500 pods: 1.250 on the mean.",
+        "- Cost ÷ bound, with rules between pods, 500 pods: 1.250 on the mean.",
+        "- Cost ÷ bound, without rules between pods, 500 pods: 1.250 on the mean.",
         "- Price ÷ Karpenter, all 4: 0.800 on the mean; 0.800 of its first round, whatever that left out; "
         "0.400 of its first round for each pod placed.",
         "- The bound itself is 0.640 of Karpenter 1.14's price: no plan for all pods can be below that.",

@@ -57,6 +57,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True, initialization_deadline="20m",
         node_repair=False, node_repair_after="45m", plan_ahead="none",
+        node_cost_per_hour=0.01, assumed_cpu_use=0.3,
     )  # fmt: skip
     keys = {each.attribute: each.default for each in key_fields(SettingsConfig)}
     left_alone = {name for name, default in keys.items() if getattr(given, name) == default}

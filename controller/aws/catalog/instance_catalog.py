@@ -20,7 +20,9 @@ from controller.aws.amifamily.images import Image, first_match
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.type_info import ARCHITECTURES, DERIVED, TypeInfo, parse_type
 from controller.aws.catalog.capacity import MIB, CapacityRules, capacity, overhead, pod_capacity
+from controller.aws.catalog.cpu_credits import cpu_credits
 from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.node_charges import PUBLIC_ADDRESS
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.unavailable_offerings import Key
 from controller.core.cloud import InstanceType, Offering
@@ -51,6 +53,10 @@ class Market:
     prices: Prices
     unavailable_version: int
     unavailable: frozenset[Key]
+    charges: float = 0.0
+    """$/hour of every node beside its price (`node_charges`)."""
+    public_zones: frozenset[str] = frozenset()
+    """Where a node gets a public IPv4 address."""
 
     @property
     def key(self) -> tuple[frozenset[str], int, int]:
@@ -58,7 +64,7 @@ class Market:
         return (self.zones, self.prices.version, self.unavailable_version)
 
 
-_Question: TypeAlias = tuple[CapacityRules, frozenset[str], tuple[Image, ...] | None]
+_Question: TypeAlias = tuple[CapacityRules, frozenset[str], float, frozenset[str], tuple[Image, ...] | None]
 
 
 @dataclass(slots=True)
@@ -104,7 +110,7 @@ class InstanceTypeCatalog:
         Raises ValueError when a quantity of the kubelet configuration cannot be read.
         """
         sold = self._sold or SoldTypes()
-        question = (rules, market.zones, images)
+        question = (rules, market.zones, market.charges, market.public_zones, images)
         key = (sold.version, *market.key, self._learned.version)
         with self._lock:
             held = self._answers.get(question)
@@ -165,7 +171,9 @@ class TypeBuilder:
             memory = self.learned.of(info.name, image.id, info.memory_mib * MIB)
         amounts = capacity(info, self.rules, memory)
         if held is None or held.capacity != amounts:
-            return InstanceType(info.name, wanted, amounts, overhead(info, self.rules, memory), offered)
+            return InstanceType(
+                info.name, wanted, amounts, overhead(info, self.rules, memory), offered, cpu_credits(info)
+            )
         return held if held.offerings == offered else replace(held, offerings=offered)
 
 
@@ -181,7 +189,8 @@ def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[
             masked = (capacity_type, info.name, zone) in market.unavailable
             commitment = market.prices.commitment(capacity_type, info.name, zone)
             on_sale = price is not None and not masked
-            made.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment))
+            beside = market.charges + (PUBLIC_ADDRESS if zone in market.public_zones else 0.0)
+            made.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment, beside))
     return tuple(made)
 
 

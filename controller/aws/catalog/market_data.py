@@ -16,6 +16,7 @@ from controller.aws.catalog.capacity import MIB, CapacityRules, pod_capacity
 from controller.aws.catalog.capacity_rules import capacity_rules
 from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes
 from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory
+from controller.aws.catalog.node_charges import node_charges
 from controller.aws.catalog.offline_catalog import RegionCatalog
 from controller.aws.catalog.price_book import Pricing
 from controller.aws.catalog.shipped_tables import shipped_prices
@@ -88,13 +89,16 @@ class MarketData:
         template: AWSNodeTemplate,
         zones: frozenset[str],
         images: tuple[Image, ...] | None,
+        public_zones: frozenset[str] = frozenset(),
     ) -> tuple[InstanceType, ...]:
         """The types sold in `zones` that one of the images is for; the same tuple as before while nothing changed.
 
-        Raises NodeTemplateError for kubelet settings that cannot be read.
+        `public_zones`: those where a node gets a public address. Raises NodeTemplateError for kubelet settings that
+        cannot be read.
         """
         version, unavailable = self.unavailable.active()
-        market = Market(zones, self._pricing.prices, version, unavailable)
+        charges = node_charges(template, self._region)
+        market = Market(zones, self._pricing.prices, version, unavailable, charges, public_zones)
         rules = capacity_rules(self._settings, provisioner, template)
         try:
             return self._catalog.instance_types(rules, market, images)

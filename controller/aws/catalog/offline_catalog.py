@@ -17,6 +17,7 @@ from controller.aws.api.type_info import TypeInfo
 from controller.aws.catalog.capacity_rules import capacity_rules
 from controller.aws.catalog.instance_catalog import Market, TypeBuilder
 from controller.aws.catalog.learned_memory import LearnedMemory
+from controller.aws.catalog.node_charges import node_charges
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.shipped_tables import shipped_prices, shipped_regions, shipped_types
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -124,7 +125,8 @@ class OfflineTypes:
         """See CloudProvider. Raises NodeTemplateError for kubelet settings that cannot be read."""
         catalog = self.catalog
         rules = capacity_rules(self.settings, provisioner, template)
-        builder = TypeBuilder(catalog.region, rules, self._market, None, LearnedMemory())
+        market = replace(self._market, charges=node_charges(template, catalog.region))
+        builder = TypeBuilder(catalog.region, rules, market, None, LearnedMemory())
         try:
             built = (builder.build(info, catalog.zones.get(name, frozenset())) for name, info in catalog.types.items())
             return tuple(sorted((each for each in built if each is not None), key=lambda each: each.name))

@@ -31,11 +31,12 @@ MAX_SUBNETS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """One subnet; `free_addresses` as EC2 counted them when it was read."""
+    """One subnet; `free_addresses` as EC2 counted them when it was read; `public`: it gives nodes a public address."""
 
     id: str
     zone: str
     free_addresses: int
+    public: bool = False
 
 
 Reservation: TypeAlias = Mapping[str, int]
@@ -69,6 +70,11 @@ class Subnets:
     def zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """The zones in which the template has a subnet with free addresses. Raises as `matching`."""
         return frozenset(subnet.zone for subnet in self._usable(template))
+
+    def public_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
+        """The zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""
+        subnets = self._usable(template)
+        return frozenset(s.zone for s in subnets) - frozenset(s.zone for s in subnets if not s.public)
 
     def reserve(
         self, template: AWSNodeTemplate, addresses_by_zone: Mapping[str, int]
@@ -123,6 +129,7 @@ class Subnets:
                     id=subnet["SubnetId"],
                     zone=subnet["AvailabilityZone"],
                     free_addresses=subnet["AvailableIpAddressCount"],
+                    public=subnet.get("MapPublicIpOnLaunch", False),
                 )
                 for page in pages
                 for subnet in page["Subnets"]

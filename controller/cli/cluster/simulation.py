@@ -43,8 +43,8 @@ class Simulation:
 
     @property
     def over_bound(self) -> float | None:
-        """price / lower bound; None when the bound is 0."""
-        return self.price_per_hour / self.bound.price_per_hour if self.bound.price_per_hour > 1e-9 else None
+        """Cost / lower bound; None when the bound is 0."""
+        return self.plan.cost_per_hour / self.bound.cost_per_hour if self.bound.cost_per_hour > 1e-9 else None
 
     def type_of(self, node: PlannedNode) -> InstanceType:
         """The catalog's entry of a planned node."""

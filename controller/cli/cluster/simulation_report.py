@@ -16,7 +16,7 @@ from controller.cli.cluster.simulation import Simulation
 from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent, tally, titled_table
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
-from controller.core.provisioning import PlannedNode
+from controller.core.provisioning import PlannedNode, SchedulingPlan
 
 SHOWN = ("cpu", "memory")
 """Resources that tables show."""
@@ -51,8 +51,9 @@ def summary(simulation: Simulation) -> dict[str, Any]:
         "pricePerHour": round(simulation.price_per_hour, 6),
         "pricePerMonth": round(simulation.price_per_hour * HOURS_A_MONTH, 2),
         "expectedPricePerHour": round(simulation.plan.expected_price_per_hour, 6),
-        "lowerBoundPerHour": round(simulation.bound.price_per_hour, 6),
-        "priceOverLowerBound": None if simulation.over_bound is None else round(simulation.over_bound, 4),
+        "costPerHour": round(simulation.plan.cost_per_hour, 6),
+        "lowerBoundPerHour": round(simulation.bound.cost_per_hour, 6),
+        "costOverLowerBound": None if simulation.over_bound is None else round(simulation.over_bound, 4),
         "nodesThereArePricePerHour": None if simulation.existing_price is None else round(simulation.existing_price, 6),
     }
 
@@ -66,6 +67,8 @@ def _node(simulation: Simulation, node: PlannedNode) -> dict[str, Any]:
         "capacityType": node.offering.capacity_type,
         "pricePerHour": node.offering.price,
         "pricePerMonth": round(node.offering.price * HOURS_A_MONTH, 2),
+        "costPerHour": round(node.offering.cost, 6),
+        "surplusPerHour": round(node.offering.surplus, 6),
         "pods": ["/".join(key) for key in node.pods],
         "requests": {name: format_quantity(name, amount) for name, amount in sorted(node.requests.items())},
         "allocatable": {name: format_quantity(name, amount) for name, amount in sorted(allocatable.items())},
@@ -157,7 +160,8 @@ def _closing(simulation: Simulation) -> str:
     if simulation.plan.new_nodes:
         lines[0] += f": [bold green]{money(price)}/h, {month(price)}/month[/]"
         gap = f", {percent((simulation.over_bound or 1.0) - 1.0, 1)} above it" if simulation.over_bound else ""
-        lines.append(f"Lower bound (no plan can cost less): {money(simulation.bound.price_per_hour)}/h{gap}")
+        lines.append(_in_all(simulation.plan))
+        lines.append(f"Lower bound (no plan can cost less in all): {money(simulation.bound.cost_per_hour)}/h{gap}")
         expected = simulation.plan.expected_price_per_hour
         if expected > price * 1.0005:
             lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with more capacity")
@@ -170,6 +174,14 @@ def _closing(simulation: Simulation) -> str:
         cost = f", {money(standing)}/h" if standing is not None else ", some of unknown price"
         lines.append(f"{count(len(simulation.problem.nodes), 'existing node')}{cost}")
     return "\n".join(lines)
+
+
+def _in_all(plan: SchedulingPlan) -> str:
+    """What the new nodes cost in all, and what of it is not their price."""
+    beside = sum(node.offering.beside for node in plan.new_nodes)
+    surplus = sum(node.offering.surplus for node in plan.new_nodes)
+    text = f"In all: {money(plan.cost_per_hour)}/h, with {money(beside)}/h for volumes, addresses and agents"
+    return f"{text} and {money(surplus)}/h for CPU beyond the baseline of burstable types" if surplus > 0 else text
 
 
 def _row(table: Table, *cells: str | Text) -> None:

@@ -16,7 +16,9 @@ from controller.cli.formatting import age, money, month, percent, tally
 from controller.cloud.catalogs import template_of
 from controller.core.api.quantity import format_quantity
 from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.cloud import PricedOffering
 from controller.core.decisions.decision import Entry
+from controller.core.decisions.fleet_cost import node_cost
 from controller.core.deprovisioning import consolidation_search, expiration
 from controller.core.deprovisioning.backoff import resting, workload
 from controller.core.deprovisioning.candidates import Candidate, candidates
@@ -42,6 +44,8 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
             raise NotFoundError(f"There is no node {name}, and no decision on record is about it")
         return Answer(f"Node {name}", _removed(on_record), {}, (decided, events))
     facts, listed = node_facts(node, cluster.paid_prices, now), node_facts(node, cluster.prices, now).price_per_hour
+    types = {each.name: each for each in cluster.view.types.get(node.provisioner_name, ())}
+    cost = node_cost(node, types.get(facts.instance_type), cluster.options.beside)
     everyone = candidates(cluster.snapshot, cluster.view.types, now)
     candidate = next((each for each in everyone if each.name == name), None)
     simulator = Simulator(cluster.snapshot, cluster.view.types, skipped=cluster.view.problems, options=cluster.options)
@@ -51,7 +55,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
         sections.append(Section("Stays or goes", tuple(_removal(cluster, candidate, everyone, simulator, now))))
     sections += [decided, events]
     return Answer(
-        f"Node {name}", _verdict(node, candidate), _facts(facts, listed), tuple(sections), cluster.price_notes
+        f"Node {name}", _verdict(node, candidate), _facts(facts, listed, cost), tuple(sections), cluster.price_notes
     )
 
 
@@ -79,8 +83,8 @@ def _whose(node: StateNode, candidate: Candidate | None) -> str:
     return f"belongs to Provisioner {node.provisioner_name}"
 
 
-def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
-    """`listed`: the catalog's price, which the sections below compare with."""
+def _facts(facts: NodeFacts, listed: float | None, cost: PricedOffering | None) -> dict[str, str]:
+    """`listed`: the catalog's price, which the sections below compare with. `cost`: the same, in all."""
     price = facts.price_per_hour
     other = f" at launch; {money(listed)}/h in the comparisons below" if listed not in (None, price) else ""
     room = [
@@ -92,6 +96,7 @@ def _facts(facts: NodeFacts, listed: float | None) -> dict[str, str]:
         "type": f"{facts.instance_type} {facts.capacity_type}",
         "zone": facts.zone,
         "price": f"{money(price)}/h, {month(price)}/month{other}" if price is not None else "unknown",
+        **({} if cost is None else {"costs": cost.in_words}),
         "age": age(facts.age_seconds),
         "state": facts.state,
         "in use": ", ".join(room),

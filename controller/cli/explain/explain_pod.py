@@ -121,7 +121,7 @@ def _planned(outcome: DryRun, pod: Pod, premium: float | None) -> tuple[str, tup
     for node in outcome.launched:
         if pod.key in node.pods:
             offering = node.offering
-            where = f"{offering.instance_type} {offering.capacity_type} in {offering.zone} at {money(offering.price)}/h"
+            where = f"{offering.instance_type} {offering.capacity_type} in {offering.zone} at {offering.in_words}"
             why = (
                 *_node_reasons(node),
                 *(dear.said(premium) for dear in outcome.plan.too_dear if pod.key in dear.pods),
@@ -134,6 +134,6 @@ def _node_reasons(node: PlannedNode) -> Iterator[str]:
     yield f"Provisioner {node.provisioner}: {node.reason}"
     if node.runner_up is not None:
         second = node.runner_up
-        more = second.price - node.offering.price
+        more = second.cost - node.offering.cost
         yield f"runner-up: {second.instance_type} {second.capacity_type} in {second.zone}, {money(more)}/h more"
     yield f"shares the node with {len(node.pods) - 1} other pods"

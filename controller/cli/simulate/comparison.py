@@ -42,7 +42,8 @@ def rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
     table = [
         _priced("Price per hour", before.price_per_hour, after.price_per_hour, money),
         _priced("Price per month", before.price_per_hour, after.price_per_hour, month),
-        _priced("Lower bound per hour", before.bound.price_per_hour, after.bound.price_per_hour, money),
+        _priced("In all per hour", before.plan.cost_per_hour, after.plan.cost_per_hour, money),
+        _priced("Lower bound per hour", before.bound.cost_per_hour, after.bound.cost_per_hour, money),
         _counted("New nodes", len(before.plan.new_nodes), len(after.plan.new_nodes)),
         _counted("Pods that cannot be placed", len(before.plan.unplaced), len(after.plan.unplaced)),
     ]

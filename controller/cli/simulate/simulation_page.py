@@ -95,7 +95,10 @@ def _tiles(simulation: Simulation, before: Simulation | None) -> Iterator[str]:
         _counted(placed, "pod", " placed"),
     ]
     if simulation.over_bound is not None:
-        bound = money(simulation.bound.price_per_hour)
+        tiles.append(
+            (f"{money(simulation.plan.cost_per_hour)}/h", "in all: volumes, addresses, agents, CPU credits", "")
+        )
+        bound = money(simulation.bound.cost_per_hour)
         tiles.append((percent(simulation.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
     if simulation.plan.unplaced:
         tiles.append(_counted(len(simulation.plan.unplaced), "pod", " cannot be placed", "bad"))

@@ -44,12 +44,12 @@ def compare(
         kept = {name for name, node in staying.items() if any(pod.key in nowhere for pod in node.pods)}
         moving = {name: node for name, node in staying.items() if name not in kept}
         problem, plan = _pack(index, catalog, moving, options, skipped)
-    least = bound(problem, options, frozenset(each.pod for each in plan.unplaced), index)
+    least = bound(problem, options.of_prices_alone(), frozenset(each.pod for each in plan.unplaced), index)
     fixed = sum(prices[name] for name in kept)
     return Comparison(
         fleet_price=sum(prices[name] for name in staying),
         fresh_pack_price=fixed + plan.price_per_hour,
-        bound_price=fixed + least.price_per_hour,
+        bound_price=fixed + least.cost_per_hour,
         kept=tuple(sorted(kept)),
     )
 

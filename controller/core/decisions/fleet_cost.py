@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from controller.core.cloud import Catalog, InstanceType
+from controller.core.cloud import Catalog, InstanceType, PricedOffering
+from controller.core.provisioning.plan import Beside
 from controller.core.state.snapshot import Snapshot, StateNode
 
 
@@ -42,6 +43,24 @@ def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
 def owned(snapshot: Snapshot) -> Iterable[StateNode]:
     """Nodes of any Provisioner."""
     return (node for node in snapshot.nodes.values() if node.provisioner_name)
+
+
+def node_cost(node: StateNode, instance_type: InstanceType | None, beside: Beside) -> PricedOffering | None:
+    """The node's own offering with what it costs beside its price, and its surplus CPU at what its pods request.
+
+    None where the price is not known.
+    """
+    labels = node.node.labels
+    zone, capacity_type = labels.get(ZONE), labels.get(CAPACITY_TYPE)
+    for offering in instance_type.offerings if instance_type else ():
+        if (offering.zone, offering.capacity_type) == (zone, capacity_type) and offering.price and instance_type:
+            cpu = sum(pod.spec.requests.get("cpu", 0) for pod in node.pods) / 1000.0
+            surplus = instance_type.credits.surplus(beside.cpu_use * cpu) if instance_type.credits else 0.0
+            charges = beside.node + (offering.beside if beside.charges else 0.0)
+            return PricedOffering(
+                offering.price, instance_type.name, offering.zone, offering.capacity_type, charges, surplus
+            )
+    return None
 
 
 def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:

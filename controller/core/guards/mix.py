@@ -15,7 +15,7 @@ from typing import Final
 
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.cloud import InstanceType
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -105,10 +105,10 @@ def _on_demand(node: PlannedNode, types: Mapping[str, InstanceType], mix: Mix) -
     """The cheapest on-demand offerings of types that hold the same pods; None where spot alone is allowed."""
     if not _allows(node.requirements, CAPACITY_TYPE, ON_DEMAND):
         return None
-    names = {offering.instance_type for offering in (node.offering, *node.alternatives)}
+    names = {offering.instance_type: offering for offering in (node.offering, *node.alternatives)}
     offered = sorted(
-        PricedOffering(offering.price, name, offering.zone, ON_DEMAND)
-        for name in names & types.keys()
+        replace(names[name], price=offering.price, zone=offering.zone, capacity_type=ON_DEMAND)
+        for name in names.keys() & types.keys()
         for offering in types[name].offerings
         if offering.capacity_type == ON_DEMAND
         and offering.available

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Taint
@@ -13,6 +13,22 @@ from controller.core.cloud import Catalog, PricedOffering
 from controller.core.provisioning.flexibility import Flexibility
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is counted beside prices.
+
+    node: $/hour of every node. cpu_use: the part of the CPU requested that pods use, on the mean; 0: burstable and flex
+    types are not told from others. charges: whether what AWS charges beside the price counts (`Offering.beside`).
+    """
+
+    node: float = 0.0
+    cpu_use: float = 0.0
+    charges: bool = True
+
+
+NOTHING_BESIDE = Beside(charges=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +50,13 @@ class SolveOptions:
     pod's price without it. 2.0 allows three times that price: on-demand instead of spot is mostly within it, a node for
     each small pod is not. None: preferences are honoured at any price."""
     node_cost_per_hour: float = 0.02
-    """What a node costs beside its price, in $/hour: agents that are billed by host, image pulls. Without it many tiny
-    nodes would win over a few large ones by a fraction of a cent. ADR 24 says where the default comes from."""
+    """What a node costs beside all that AWS charges for it, in $/hour: agents that are billed by host, image pulls.
+    Without it many tiny nodes would win over a few large ones by a fraction of a cent. ADR 24 says where the default
+    comes from."""
+    cpu_use: float = 0.5
+    """The part of the CPU requested that pods use, on the mean: burstable types' surplus credits are priced by it."""
+    charges: bool = True
+    """Whether plans count what AWS charges for a node beside its price: volumes, a public address."""
     max_alternatives: int = 60
     """Offerings kept for each new node, the planned one included. It bounds the size of plans and launch requests."""
     flexibility: Flexibility = field(default_factory=Flexibility)
@@ -43,6 +64,15 @@ class SolveOptions:
     spot_pool_share: float = 0.5
     """Largest share of a workload's replicas on nodes of one spot pool (instance type and zone), where other pools cost
     about the same. 0.5: when EC2 reclaims a whole pool, half of the replicas keep running. 1.0: no such rule."""
+
+    @property
+    def beside(self) -> Beside:
+        """What is counted beside prices."""
+        return Beside(self.node_cost_per_hour, self.cpu_use, self.charges)
+
+    def of_prices_alone(self) -> SolveOptions:
+        """These options with prices as all that counts: for bounds on prices."""
+        return replace(self, node_cost_per_hour=0.0, cpu_use=0.0, charges=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +179,11 @@ class SchedulingPlan:
     def price_per_hour(self) -> float:
         """$/hour of the new nodes at their planned offerings: the least that they can cost."""
         return sum(node.offering.price for node in self.new_nodes)
+
+    @property
+    def cost_per_hour(self) -> float:
+        """$/hour of the new nodes, all in all: price, what they cost beside it, surplus CPU. Plans minimise this."""
+        return sum(node.offering.cost for node in self.new_nodes)
 
     @property
     def expected_price_per_hour(self) -> float:

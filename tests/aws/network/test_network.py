@@ -50,6 +50,13 @@ class TestSubnets:
         ):
             subnets.matching(template(subnet_selector=FrozenMap(selector)))
 
+    def test_a_zone_whose_subnets_give_public_addresses_is_public(self, cloud: Cloud, subnets: Subnets) -> None:
+        assert subnets.public_zones(template()) == frozenset()
+        public = next(s.id for s in subnets.matching(template()) if s.zone == ZONE)
+        cloud.clients.ec2.modify_subnet_attribute(SubnetId=public, MapPublicIpOnLaunch={"Value": True})
+        cloud.clock.advance(61)
+        assert subnets.public_zones(template()) == {ZONE}
+
     def test_answers_are_kept_for_a_minute(self, cloud: Cloud, subnets: Subnets) -> None:
         subnets.matching(template())
         subnets.matching(template())

@@ -29,7 +29,22 @@ def test_deployment_becomes_nodes_with_prices(run: Run, write: Write) -> None:
     prices = shipped_catalog("us-east-1").on_demand
     assert report["summary"]["pricePerHour"] == pytest.approx(sum(prices[n["instanceType"]] for n in report["nodes"]))
     assert report["summary"]["pricePerMonth"] == pytest.approx(report["summary"]["pricePerHour"] * 730, abs=0.01)
-    assert 0 < report["summary"]["lowerBoundPerHour"] <= report["summary"]["pricePerHour"]
+    assert report["summary"]["pricePerHour"] < report["summary"]["costPerHour"]
+    assert 0 < report["summary"]["lowerBoundPerHour"] <= report["summary"]["costPerHour"]
+
+
+def test_family_t_is_used_within_its_baseline_and_what_it_costs_beyond_is_shown(run: Run, write: Write) -> None:
+    """A t3.large has 0.6 vCPUs of its own, and pods are taken to use half of what they ask for."""
+    family = provisioner("default", ("karpenter.k8s.aws/instance-family", "In", ["t3"]), ON_DEMAND, SIZE)
+    for cpu, surplus in (("1", 0.0), ("1600m", 0.2 * 0.05)):
+        files = write(TEMPLATE, family, deployment(replicas=1, cpu=cpu))
+        report = answer(run("simulate", files, "-o", "json"))
+        (planned,), summary = report["nodes"], report["summary"]
+        assert planned["surplusPerHour"] == pytest.approx(surplus)
+        assert summary["costPerHour"] == planned["costPerHour"]
+        beside = 0.02 + 20 * 0.08 / 730
+        assert planned["costPerHour"] == pytest.approx(planned["pricePerHour"] + beside + surplus, abs=1e-6)
+        assert ("for CPU beyond the baseline" in run("simulate", files).stdout) == (surplus > 0)
 
 
 def test_pods_that_cannot_be_placed_say_why_and_set_the_exit_code(run: Run, write: Write) -> None:

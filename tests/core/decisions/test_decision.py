@@ -14,6 +14,7 @@ from controller.core.decisions.decision import (
     Entry,
     digest,
     entry_of,
+    launch_details,
     replacement_launched,
     shortened,
 )
@@ -98,6 +99,11 @@ def test_a_replacement_that_is_not_as_planned_is_on_record_with_the_plan_its_pri
     assert details["planned"] == "m5.large/eu-west-1a/spot"
     assert (details["planned_price_per_hour"], details["price_per_hour"]) == ("0.10000", "0.16000")
     assert details["pods_short_of"] == "cpu"
+    assert details["planned_cost_per_hour"] == "0.10000"
+    assert "planned_surplus_per_hour" not in details
+    dear = replace(given, planned=replace(given.planned, beside=0.02, surplus=0.03))
+    assert launch_details(dear)["planned_cost_per_hour"] == "0.15000"
+    assert launch_details(dear)["planned_surplus_per_hour"] == "0.03000"
     as_planned = replacement_launched("consolidation", "replace n1", launch_outcome(REQUEST, cloud_instance())).details
     assert as_planned.keys().isdisjoint({"planned", "planned_price_per_hour", "pods_short_of"})
     unknown = launch_outcome(REQUEST, cloud_instance(instance_type="x9.large"))

@@ -38,11 +38,11 @@ def solved(posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> Schedu
 
 
 def judged(plan: SchedulingPlan, posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
-    """Assert that the audit passes and that the plan is no cheaper than the bound of what it places; return it."""
+    """Assert that the audit passes and that it costs no less than the bound of what it places; return it."""
     assert [str(violation) for violation in audit(plan, posed)] == []
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
     least = bound(posed, options, left_out)
-    assert least.price_per_hour <= plan.price_per_hour * (1 + 1e-9) + 1e-6
+    assert least.cost_per_hour <= plan.cost_per_hour * (1 + 1e-9) + 1e-6
     assert least.unplaced <= 1e-6
     return plan
 

@@ -79,6 +79,8 @@ def number(fits: Callable[[float], bool], form: str) -> Reader:
 
 fraction: Final = number(lambda value: 0 <= value < 1, "a fraction from 0 to below 1: write 0.075 for 7.5 %")
 share: Final = number(lambda value: 0 <= value < math.inf, "a share of 0 or more: write 0.25 for 25 %")
+dollars: Final = number(lambda value: 0 <= value < math.inf, "an amount of 0 or more: write 0.02 for 2 cents")
+any_part: Final = number(lambda value: 0 <= value <= 1, "a part from 0 to 1: write 0.5 for one half")
 part: Final = number(lambda value: 0 < value <= 1, "a part above 0 and up to 1: write 0.5 for one half")
 
 

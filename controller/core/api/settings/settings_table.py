@@ -128,6 +128,12 @@ _ROWS: Final = (
             doc="`class`: a pod that kube-scheduler has marked unschedulable speaks for all pending pods that its "
                 "filters treat alike, so that a burst is one plan. `none`: only marked pods are planned for, as in "
                 "Karpenter v0.27."),
+    Setting("nodeCostPerHour", readers.dollars, "0.02", live=True,
+            doc="What a node costs you in $ an hour beside all that AWS charges for it (which is counted from facts): "
+                "agents that are billed by host, image pulls, upkeep. More gives fewer and larger nodes."),
+    Setting("assumedCpuUse", readers.any_part, "0.5", live=True,
+            doc="The part of their CPU requests that pods use, on the mean: surplus CPU credits of T2, T3, T3a and T4g "
+                "and CPU beyond the baseline of flex types are priced by it. 0: baselines are ignored."),
     Setting("launchLimits", None, None, live=True,
             doc="What all Provisioners together may launch: price an hour, nodes a minute and resources (in the "
                 'ConfigMap: JSON, such as `{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": '

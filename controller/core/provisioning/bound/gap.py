@@ -1,4 +1,4 @@
-"""Split the gap between a plan's price and the lower bound by cause.
+"""Split the gap between a plan's cost and the lower bound by cause.
 
 Kinds of rules are removed one after the other (pod affinity, then spread and anti-affinity, then limits), with a new
 plan and a new bound each time. A rule's part is what the gap shrinks by; the rest is integrality, since pods and nodes
@@ -34,21 +34,23 @@ class GapPart:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A plan's price and the bound, in $/hour."""
+    """A plan's price, its cost and the bound of costs, in $/hour."""
 
     price_per_hour: float
+    cost_per_hour: float
+    """All that plans minimise: the price, what nodes cost beside it, surplus CPU."""
     expected_per_hour: float
     """What the plan is expected to cost, given EC2's choice among offerings."""
     bound_per_hour: float
     parts: tuple[GapPart, ...]
-    """They add up to `price_per_hour - bound_per_hour`."""
+    """They add up to `cost_per_hour - bound_per_hour`."""
     flexibility: GapPart
     """Expected cost less price."""
 
     @property
     def ratio(self) -> float:
-        """Price over bound; 1 if the bound is 0."""
-        return self.price_per_hour / self.bound_per_hour if self.bound_per_hour > 0 else 1.0
+        """Cost over bound; 1 if the bound is 0."""
+        return self.cost_per_hour / self.bound_per_hour if self.bound_per_hour > 0 else 1.0
 
 
 def explain_gap(
@@ -57,21 +59,22 @@ def explain_gap(
     """Split the gap of `plan`. Takes a solve and a bound for each kind of rule that the problem has."""
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
     index = snapshot_index if snapshot_index is not None else SnapshotIndex(problem.snapshot)
-    price, least = plan.price_per_hour, bound(problem, options, left_out, index).price_per_hour
-    gap, parts = price - least, list[GapPart]()
+    price, least = plan.price_per_hour, bound(problem, options, left_out, index).cost_per_hour
+    gap, parts = plan.cost_per_hour - least, list[GapPart]()
     problem = replace(problem, pending=tuple(pod for pod in problem.pending if pod.key not in left_out))
     for cause, text, without in _RULES:
         relaxed = without(problem)
         if relaxed is problem:
             continue
         again = solve(relaxed, options, index)
-        left = again.price_per_hour - bound(relaxed, options, snapshot_index=index).price_per_hour
+        left = again.cost_per_hour - bound(relaxed, options, snapshot_index=index).cost_per_hour
         parts.append(GapPart(cause, gap - left, text))
         problem, gap = relaxed, left
     parts.append(GapPart(INTEGRALITY, gap, "pods and nodes come whole: what is left free on the nodes that are paid"))
     expected = plan.expected_price_per_hour
     return Gap(
         price,
+        plan.cost_per_hour,
         expected,
         least,
         tuple(parts),

@@ -1,4 +1,4 @@
-"""A lower bound on the price of any plan that places all pods that can be placed: a covering linear program.
+"""A lower bound on the cost of any plan that places all pods that can be placed: a covering linear program.
 
 The relaxation makes pods and nodes divisible. It keeps what can be said of amounts: selectors, taints, resources less
 DaemonSet overhead, limits, free room on existing nodes, spread and anti-affinity over zones and over hosts. It drops
@@ -39,10 +39,10 @@ MOST_STEPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The price that no plan undercuts which leaves out no more than `unplaced` pods."""
+    """The cost that no plan undercuts which leaves out no more than `unplaced` pods."""
 
-    price_per_hour: float
-    """$/hour."""
+    cost_per_hour: float
+    """$/hour, all that the options count: the price, what nodes cost beside it, surplus CPU."""
     unplaced: float
     """Pods that no plan can place; a fraction where limits cut a pod in two."""
     pod_worth: tuple[tuple[PodKey, float], ...] = ()

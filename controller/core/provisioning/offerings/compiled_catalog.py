@@ -18,7 +18,7 @@ class CompiledCatalog:
 
     An option of which a daemon runs on only some offerings is split, so that overhead is exact. Attributes and methods
     of the table are those of `OptionTable`. capacity, overhead, allocatable: R x T, of an empty node; overhead is what
-    its daemons request, allocatable = the type's allocatable + slots - overhead.
+    its daemons request, allocatable = the type's allocatable (its CPU up to the option's limit) + slots - overhead.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class CompiledCatalog:
         self.space = space
         self.table = table = table.split([_daemon_bits(table, daemon) for daemon in daemons])
         self.types, self.pool_of, self.offerings = table.types, table.pool_of, table.offerings
-        self.offering_keys, self.price, self.available = table.offering_keys, table.price, table.available
+        self.offering_keys, self.cost, self.available = table.offering_keys, table.cost, table.available
         self.columns, self.catalog_keys, self.open_keys = table.columns, table.catalog_keys, table.open_keys
         self.term_bits, self.choice_bits, self.tolerated = table.term_bits, table.choice_bits, table.tolerated
         self.capacity, empty = table.resources(space)
@@ -43,15 +43,18 @@ class CompiledCatalog:
         self.overhead: Floats = np.zeros_like(empty)
         for daemon in daemons:
             self.overhead += space.vector(daemon.requests)[:, None] * (_daemon_bits(table, daemon) != 0)
+        if (cpu := space.column.get("cpu")) is not None:
+            empty = empty.copy()
+            np.minimum(empty[cpu], table.cpu_limit, out=empty[cpu])
         self.allocatable: Floats = empty - self.overhead
 
     def __len__(self) -> int:
         return len(self.types)
 
     def cheapest(self, bits: Bits, rows: Ints) -> Floats:
-        """The least price ($/hour) of each option of `rows` among its offerings in `bits`; infinite if none."""
+        """The least cost ($/hour) of each option of `rows` among its offerings in `bits`; infinite if none."""
         chosen = unpacked(bits, len(self.offering_keys))
-        least: Floats = np.where(chosen, self.price[rows], np.inf).min(axis=1, initial=np.inf)
+        least: Floats = np.where(chosen, self.cost[rows], np.inf).min(axis=1, initial=np.inf)
         return least
 
 

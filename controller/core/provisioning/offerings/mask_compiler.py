@@ -90,7 +90,7 @@ class MaskCompiler:
         return narrowed
 
     def prices(self, mask: Mask) -> Floats:
-        """T prices in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""
+        """T costs in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""
         prices = self._prices.get(mask.index)
         if prices is None:
             prices = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from controller.core.api.pod import Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, PricedOffering
 from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, settle
+from controller.core.provisioning.plan import NOTHING_BESIDE, Beside
 from controller.core.provisioning.pods.relaxation import Choice
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
 from controller.core.scheduling.requirements import Requirement, Requirements
@@ -42,31 +44,47 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class CheapestFirst:
-    """One pool's offerings, cheapest first: node option, offering key (as one bit) and value of each."""
+    """One pool's offerings, cheapest first: node option, offering key (as one bit) and value of each.
+
+    baseline, surplus_price: vCPUs and $ a vCPU-hour beyond them; infinite and 0 for types that have all of their CPU.
+    """
 
     option_ids: Ints
     offering_bits: Bits
     offerings: list[PricedOffering]
+    baseline: Floats
+    surplus_price: Floats
 
 
 class OptionTable:
     """T node options (Provisioner x instance type) by K offering keys (zone, capacity type). Shared: read-only.
 
-    types, pool_of: T, instance type and place of the Provisioner in `pools` (ascending). price: T x K, $/hour; infinite
-    if there is no such offering, it is unavailable, or the Provisioner rules it out. available: T sets of offering
-    bits; bit k is set where price[:, k] is finite. offerings: per option, the offering of each key. catalog_keys: label
-    keys that some instance type sets. open_keys: those that some option leaves open, for its pods to settle.
+    types, pool_of: T, instance type and place of the Provisioner in `pools` (ascending). cost: T x K, $/hour of a node:
+    price, what it costs beside it, and surplus CPU; infinite if there is no such offering, it is unavailable, or the
+    Provisioner rules it out. available: T sets of offering bits; bit k is set where cost[:, k] is finite. offerings:
+    per option, the offering of each key. catalog_keys: label keys that some instance type sets. open_keys: those that
+    some option leaves open, for its pods to settle.
+
+    A burstable or flex type is two options: one of its baseline alone (cpu_limit: T, millicores that pods may request),
+    and one that is filled, at the price of the surplus CPU that it then uses. Cost is convex in the load, so that no
+    filling costs more than its option, and the linear program's optimum over both is a bound.
     """
 
-    def __init__(self, pools: Sequence[Pool], catalog: Catalog) -> None:
+    def __init__(self, pools: Sequence[Pool], catalog: Catalog, beside: Beside = NOTHING_BESIDE) -> None:
         self.pools = tuple(pools)
+        self.beside = beside
         self.types: list[InstanceType] = []
-        pool_of: list[int] = []
+        pool_of, limits, surplus = list[int](), list[float](), list[float]()
         for index, pool in enumerate(self.pools):
-            offered = sorted(catalog[pool.provisioner.name], key=lambda t: t.name)
-            self.types.extend(offered)
-            pool_of.extend([index] * len(offered))
+            for kind in sorted(catalog[pool.provisioner.name], key=lambda t: t.name):
+                for limit, more in _fills(kind, beside.cpu_use):
+                    self.types.append(kind)
+                    pool_of.append(index)
+                    limits.append(limit)
+                    surplus.append(more)
         self.pool_of: Ints = np.array(pool_of, dtype=np.int64)
+        self.cpu_limit: Floats = np.array(limits, dtype=np.float64)
+        self._surplus: Floats = np.array(surplus, dtype=np.float64)
         self.catalog_keys: frozenset[str] = frozenset().union(
             *{id(t.requirements): t.requirements for t in self.types}.values()
         )
@@ -105,9 +123,9 @@ class OptionTable:
         table = copy(self)
         table.types = [self.types[row] for row in rows]
         table.offerings = [self.offerings[row] for row in rows]
-        table.pool_of, table.price = self.pool_of[rows], self.price[rows]
+        table.pool_of, table.cost, table.cpu_limit = self.pool_of[rows], self.cost[rows], self.cpu_limit[rows]
         table.available = np.array(available, dtype=np.uint64)
-        table.price[~unpacked(table.available, len(self.offering_keys))] = np.inf
+        table.cost[~unpacked(table.available, len(self.offering_keys))] = np.inf
         table._forget()
         return table
 
@@ -143,22 +161,24 @@ class OptionTable:
         index = {offering_key: place for place, offering_key in enumerate(self.offering_keys)}
         by_type = {id(kind): self._offered(kind, index) for kind in {id(t): t for t in self.types}.values()}
         self.offerings = [by_type[id(kind)] for kind in self.types]
-        self.price: Floats = np.full((len(self.types), len(self.offering_keys)), np.inf)
+        self.cost: Floats = np.full((len(self.types), len(self.offering_keys)), np.inf)
         allowed = [self.offering_bits(pool.requirements) for pool in self.pools]
         for row, offered in enumerate(self.offerings):
             bits = allowed[self.pool_of[row]]
             for offering_key, offering in offered.items():
                 if bits >> offering_key & 1:
-                    self.price[row, offering_key] = offering.price
-        self.price[~self._admitted()] = np.inf
+                    self.cost[row, offering_key] = offering.cost + self._surplus[row]
+        self.cost[~self._admitted()] = np.inf
         weights = np.uint64(1) << np.arange(len(self.offering_keys), dtype=np.uint64)
-        self.available: Bits = (np.isfinite(self.price) * weights).sum(axis=1, dtype=np.uint64)
+        self.available: Bits = (np.isfinite(self.cost) * weights).sum(axis=1, dtype=np.uint64)
 
     def _offered(self, kind: InstanceType, index: Mapping[tuple[str, str], int]) -> dict[int, PricedOffering]:
         """The available offerings of an instance type that its own requirements allow, by offering key."""
-        bits = self.offering_bits(kind.requirements)
+        bits, beside = self.offering_bits(kind.requirements), self.beside
         return {
-            index[(o.zone, o.capacity_type)]: PricedOffering(o.price, kind.name, o.zone, o.capacity_type)
+            index[(o.zone, o.capacity_type)]: PricedOffering(
+                o.price, kind.name, o.zone, o.capacity_type, beside.node + (o.beside if beside.charges else 0.0)
+            )
             for o in kind.offerings
             if o.available and bits >> index[(o.zone, o.capacity_type)] & 1
         }
@@ -218,20 +238,23 @@ class OptionTable:
         return arrays
 
     def cheapest_first(self, pool: int) -> CheapestFirst:
-        """The available offerings of a pool, cheapest first."""
+        """The available offerings of a pool, cheapest first, each as the option that pods may fill."""
         ordered = self._cheapest_first.get(pool)
         if ordered is None:
             offered = [
                 (offering, row, offering_key)
-                for row in np.flatnonzero(self.pool_of == pool).tolist()
+                for row in np.flatnonzero((self.pool_of == pool) & np.isinf(self.cpu_limit)).tolist()
                 for offering_key, offering in self.offerings[row].items()
                 if int(self.available[row]) >> offering_key & 1
             ]
-            offered.sort()
+            offered.sort(key=itemgetter(0, 1, 2))
+            credits = [self.types[row].credits if self.beside.cpu_use else None for _, row, _ in offered]
             ordered = self._cheapest_first[pool] = CheapestFirst(
                 np.array([row for _, row, _ in offered], dtype=np.int64),
                 np.array([1 << offering_key for _, _, offering_key in offered], dtype=np.uint64),
                 [offering for offering, _, _ in offered],
+                np.array([each.baseline if each else np.inf for each in credits]),
+                np.array([each.surplus_price if each else 0.0 for each in credits]),
             )
         return ordered
 
@@ -269,6 +292,15 @@ class OptionTable:
         return rows
 
 
+def _fills(kind: InstanceType, cpu_use: float) -> list[tuple[float, float]]:
+    """How far a node of the type may be filled: limits on the CPU requested (millicores), and the surplus of each."""
+    credits, cpu = kind.credits, kind.allocatable.get("cpu", 0)
+    surplus = credits.surplus(cpu_use * cpu / 1000.0) if credits else 0.0
+    if credits is None or surplus <= 0:
+        return [(np.inf, 0.0)]
+    return [(1000.0 * credits.baseline / cpu_use, 0.0), (np.inf, surplus)]
+
+
 def unpacked(bits: Bits, keys: int) -> Bools:
     """Sets of offering bits as flags, with an axis of so many offering keys more."""
     return np.asarray((bits[..., None] >> np.arange(keys, dtype=np.uint64)) & np.uint64(1) != 0)
@@ -281,14 +313,15 @@ class TableCache:
         self._size = size
         self._held: tuple[tuple[object, OptionTable], ...] = ()
 
-    def table(self, pools: Sequence[Pool], catalog: Catalog) -> OptionTable:
+    def table(self, pools: Sequence[Pool], catalog: Catalog, beside: Beside = NOTHING_BESIDE) -> OptionTable:
         """Return the table of these pools and their types, which weights and headroom do not change."""
-        key = tuple(
+        of_pools = tuple(
             (p.requirements, p.provisioner.labels, p.provisioner.taints, catalog[p.provisioner.name]) for p in pools
         )
+        key = beside, of_pools
         for held, table in self._held:
             if held == key:
                 return table
-        table = OptionTable(pools, catalog)
+        table = OptionTable(pools, catalog, beside)
         self._held = ((key, table), *self._held[: self._size - 1])
         return table

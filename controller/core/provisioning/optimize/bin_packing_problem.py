@@ -91,7 +91,7 @@ class BinPackingProblem:
     """D item types and their bins, over W columns: `dense` resources, then one column per host rule.
 
     requests: D x W. counts: D units. Existing nodes are E bins: room E x W, open_to E x D. Bin types, B: capacity
-    B x W, allowed B x D, price B ($/hour as the objective counts it: with weight premium and `node_cost_per_hour`).
+    B x W, allowed B x D, price B ($/hour as the objective counts it: all that a node costs, and weight).
     unplaced: D units that the first plan left out. pinned: D, other pods' places may rest on these units, so that as
     many as before must be placed. dependent: D, the units can only go to new nodes of Provisioners with limits.
     first_plan: per row of the first plan, the item types on it and how many units of each.
@@ -237,7 +237,7 @@ class BinPackingProblem:
         caps = np.array([_cap(rule) for rule in self.rules])
         resources = np.maximum(self.catalog.allocatable[:, option].T, 0.0)
         capacity = np.concatenate([resources, np.broadcast_to(caps, (len(option), len(caps)))], axis=1)
-        return capacity, self.bin_types.price * self.packer.premium[option] + self.packer.options.node_cost_per_hour
+        return capacity, self.bin_types.price * self.packer.premium[option]
 
     def _dependent(self) -> Bools:
         unlimited = np.ones(len(self.bin_types), dtype=np.bool_)

@@ -19,7 +19,7 @@ from controller.core.provisioning.resource_space import Bits, Bools, Floats, Int
 
 @dataclass(frozen=True, slots=True)
 class BinTypes:
-    """B bin types. option, offering_key, price ($/hour), zone (its place in `zones`): B each.
+    """B bin types. option, offering_key, price ($/hour, all that a node costs), zone (its place in `zones`): B each.
 
     allowed: B x M, whether units of mask m may go there.
     """
@@ -53,11 +53,11 @@ def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: 
     # open_to: M masks x T node options x K offering keys.
     table = np.stack(list(masks)) if masks else np.zeros((0, len(catalog)), dtype=np.uint64)
     open_to = unpacked(table, len(catalog.offering_keys))
-    option, key = np.nonzero(_undominated(catalog.price, open_to, zone_of if by_zone else None))
+    option, key = np.nonzero(_undominated(catalog.cost, open_to, zone_of if by_zone else None))
     return BinTypes(
         option.astype(np.int64),
         key.astype(np.int64),
-        catalog.price[option, key],
+        catalog.cost[option, key],
         zone_of[key],
         np.ascontiguousarray(open_to[:, option, key].T),
         zones,

@@ -60,7 +60,7 @@ class Packing:
     left: Floats = field(default_factory=lambda: np.zeros(0))
 
     def cost(self, problem: BinPackingProblem) -> float:
-        """Return the objective: prices of new nodes, `node_cost_per_hour` included, and `LOST` per unit left out."""
+        """Return the objective: the costs of new nodes, and `LOST` per unit left out."""
         return sum(float(problem.price[b.number]) for b in self.bins if not b.existing) + LOST * float(self.left.sum())
 
 

@@ -373,8 +373,7 @@ class Packer:
 
         limited: the share of limits that these nodes take comes first, and cost breaks ties.
         """
-        price = self.catalog.cheapest(item.mask.bits[options], options)
-        price = price * self.premium[options] + self.options.node_cost_per_hour
+        price = self.catalog.cheapest(item.mask.bits[options], options) * self.premium[options]
         with np.errstate(divide="ignore", invalid="ignore"):
             nodes = np.nanmax(need[:, options] / self.catalog.allocatable[:, options], axis=0, initial=0.0)
         nodes = np.where(np.isfinite(nodes), np.maximum(np.ceil(nodes - 1e-9), 1.0), np.inf)

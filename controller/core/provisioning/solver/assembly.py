@@ -43,7 +43,8 @@ class Assembler:
         self._row_masks: dict[int, set[int]] = defaultdict(set)
         self._mask: dict[int, Mask] = {}
         self._allowing: dict[tuple[int, Masks, int, int], Bools] = {}
-        self._offerings: dict[tuple[int, bytes], tuple[PricedOffering, tuple[PricedOffering, ...]]] = {}
+        self._offerings: dict[tuple[int, bytes, bytes], tuple[PricedOffering, tuple[PricedOffering, ...]]] = {}
+        self._pool_costs: dict[int, Floats] = {}
         self._requirements: dict[tuple[int, Masks, int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._nodes: dict[NodeKey, PlannedNode] = {}
@@ -110,7 +111,8 @@ class Assembler:
         catalog, options = self.catalog, self.packer.options
         pool = int(catalog.pool_of[option])
         used = catalog.allocatable[:, option] - self.packer.table.free[:, row]
-        offering, alternatives = self._fitting(pool, self._holding(option, pool, masks, used))
+        cpu = self._cpu_asked(option, used)
+        offering, alternatives = self._fitting(pool, self._holding(option, pool, masks, used, cpu), cpu)
         provisioner = catalog.pools[pool].provisioner
         node = PlannedNode(
             provisioner=provisioner.name,
@@ -127,10 +129,22 @@ class Assembler:
         )
         return replace(node, reason=_reason(count, node))
 
-    def _holding(self, option: int, pool: int, masks: Masks, used: Floats) -> Ints:
-        """Positions, among the pool's offerings by price, of those that hold what a row of the node option holds.
+    def _cpu_asked(self, option: int, used: Floats) -> float:
+        """vCPUs that the pods and daemons of a row of the node option request."""
+        column = self.catalog.space.column.get("cpu")
+        return 0.0 if column is None else float(used[column] + self.catalog.overhead[column, option]) / 1000.0
 
-        used: R, what the row's pods request.
+    def _surplus(self, pool: int, cpu: float) -> Floats | None:
+        """$/hour of surplus CPU for each of the pool's offerings if `cpu` vCPUs are requested there; None: of none."""
+        offered, used = self.catalog.table.cheapest_first(pool), self.packer.options.cpu_use * cpu
+        if not (offered.baseline < used).any():
+            return None
+        return np.asarray(np.maximum(0.0, used - offered.baseline) * offered.surplus_price)
+
+    def _holding(self, option: int, pool: int, masks: Masks, used: Floats, cpu: float) -> Ints:
+        """Positions, among the pool's offerings, of those that hold what a row of the option holds, cheapest first.
+
+        used: R, what the row's pods request. cpu: vCPUs, with those that its daemons request.
         """
         if pool not in self._capacity:
             # R x offerings of the pool, cheapest first: what an empty node of each holds.
@@ -139,14 +153,30 @@ class Assembler:
         for capacity, requested in zip(self._capacity[pool], used.tolist(), strict=True):
             if requested > 0:
                 holds = holds & (capacity >= requested)
-        return np.flatnonzero(holds)[: self.packer.options.max_alternatives]
+        positions, surplus = np.flatnonzero(holds), self._surplus(pool, cpu)
+        if surplus is not None:
+            costs = self._costs(pool)[positions] + surplus[positions]
+            positions = positions[np.argsort(costs, kind="stable")]
+        return positions[: self.packer.options.max_alternatives]
 
-    def _fitting(self, pool: int, positions: Ints) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
+    def _costs(self, pool: int) -> Floats:
+        """$/hour of each of the pool's offerings, without surplus CPU."""
+        if pool not in self._pool_costs:
+            offerings = self.catalog.table.cheapest_first(pool).offerings
+            self._pool_costs[pool] = np.array([offering.cost for offering in offerings])
+        return self._pool_costs[pool]
+
+    def _fitting(self, pool: int, positions: Ints, cpu: float) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
         """The offering at the first of these positions and those at the others; equal nodes share the tuple."""
-        key = (pool, positions.tobytes())
+        surplus = self._surplus(pool, cpu)
+        extra = np.zeros(0) if surplus is None else surplus[positions]
+        key = (pool, positions.tobytes(), extra.tobytes())
         if key not in self._offerings:
             offerings = self.catalog.table.cheapest_first(pool).offerings
-            first, *others = (offerings[position] for position in positions.tolist())
+            chosen = [offerings[position] for position in positions.tolist()]
+            for place in np.flatnonzero(extra).tolist():
+                chosen[place] = replace(chosen[place], surplus=float(extra[place]))
+            first, *others = chosen
             self._offerings[key] = first, tuple(others)
         return self._offerings[key]
 
@@ -209,13 +239,13 @@ def _reason(pods: int, node: PlannedNode) -> str:
     offering, second = node.offering, node.runner_up
     text = (
         f"{pods} pod{'' if pods == 1 else 's'} had no room on existing nodes; {offering.instance_type} "
-        f"{offering.capacity_type} in {offering.zone} at ${offering.price:.4f}/h is the cheapest that holds them"
+        f"{offering.capacity_type} in {offering.zone} at {offering.in_words} is the cheapest that holds them"
     )
     others = len(node.alternatives)
     if second is None:
         return f"{text}; no other type would"
     return (
-        f"{text}; next is {second.instance_type} {second.capacity_type} at ${second.price - offering.price:.4f}/h "
+        f"{text}; next is {second.instance_type} {second.capacity_type} at ${second.cost - offering.cost:.4f}/h "
         f"more, {others} offering{'' if others == 1 else 's'} more would do"
     )
 

@@ -17,7 +17,7 @@ from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.offerings.option_table import Pool
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.packing.rounds import Step
-from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
+from controller.core.provisioning.plan import Beside, SchedulingProblem, SolveOptions
 from controller.core.provisioning.pods.daemons import with_ports
 from controller.core.provisioning.pods.pod_classes import PodClass, classify
 from controller.core.provisioning.pods.relaxation import Choice, levels
@@ -95,7 +95,7 @@ def compile_problem(
     index = snapshot_index if snapshot_index is not None else SnapshotIndex(problem.snapshot)
     unreadable: dict[PodKey, str] = {}
     classes, slots = _classes(problem, index, unreadable)
-    masks = _masks(problem, index, classes, slots)
+    masks = _masks(problem, index, classes, slots, options.beside)
     preferences = Preferences(masks, options, _namespace_labels(problem))
     ladders = _ladders(classes, masks, preferences, unreadable)
     shared = {volume for c in classes for volume in c.volumes.shared}
@@ -137,14 +137,16 @@ def _classes(
     return [pod_class for pod_class in classes if not pod_class.volumes.problem], slots
 
 
-def _masks(problem: SchedulingProblem, index: SnapshotIndex, classes: Sequence[PodClass], slots: Slots) -> MaskCompiler:
+def _masks(
+    problem: SchedulingProblem, index: SnapshotIndex, classes: Sequence[PodClass], slots: Slots, beside: Beside
+) -> MaskCompiler:
     daemons = with_ports(index.daemons, slots.requests)
     shared: Resources = FrozenMap({ATTACHMENT + driver: 1 for c in classes for driver, _ in c.volumes.shared})
     space = ResourceSpace([*(c.requests for c in classes), *(daemon.requests for daemon in daemons), shared])
     staying = [node for node in index.nodes if node.name not in problem.without_nodes]
     provisioners = sorted(problem.provisioners, key=lambda p: (-p.weight, p.name))
     pools = [Pool(p, pool_requirements(p), headroom(p, staying)) for p in provisioners]
-    table = index.tables.table(pools, problem.catalog)
+    table = index.tables.table(pools, problem.catalog, beside)
     catalog = CompiledCatalog(pools, table, space, daemons, lambda name: slots.on_new(space, name))
     places = np.array(sorted(index.place[node.name] for node in problem.nodes), dtype=np.int64)
     return MaskCompiler(catalog, index.existing(places, space, daemons, slots.left_on))

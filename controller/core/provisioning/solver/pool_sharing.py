@@ -70,7 +70,7 @@ class _Choice:
             others = tuple(sorted(o for o in self.offerings if o not in left_out and o != first))
             self.selections[kept] = (
                 _Selection([self.pools[position] for position in kept], first, others, len(left_out))
-                if first.price <= self.offerings[0].price * (1 + FREE_PREMIUM)
+                if first.cost <= self.offerings[0].cost * (1 + FREE_PREMIUM)
                 else None
             )
         return self.selections[kept]

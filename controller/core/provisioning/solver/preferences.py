@@ -167,7 +167,7 @@ class Preferences:
         if cost is None:
             # T: a pod pays for the part of the node that it takes, at least for one of `most` equal parts.
             shares = np.maximum(self._shares(request), 1.0 / most)
-            prices = self.masks.prices(mask) + self.options.node_cost_per_hour
+            prices = self.masks.prices(mask)
             cost = self._costs[key] = float((prices * shares).min(initial=np.inf))
         return cost
 

@@ -105,13 +105,12 @@ class Solver:
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float, int]:
         """Fewest pods left out first, then the least cost ($/hour), then the fewest pods on new nodes.
 
-        Cost is the price with the premiums for weight, and what each node costs beside its price.
+        Cost is all that the nodes cost, with the premiums for weight.
         """
         provisioners = [pool.provisioner for pool in self.masks.catalog.pools]
         premiums = weight_premiums([p.weight for p in provisioners], self.options.weight_premium).tolist()
         premium = dict(zip((p.name for p in provisioners), premiums, strict=True))
-        paid = sum(node.offering.price * premium[node.provisioner] for node in plan.new_nodes)
-        cost = float(paid + len(plan.new_nodes) * self.options.node_cost_per_hour)
+        cost = float(sum(node.offering.cost * premium[node.provisioner] for node in plan.new_nodes))
         return len(plan.unplaced), cost, sum(len(node.pods) for node in plan.new_nodes)
 
     def _plan(self, rounds: Rounds) -> SchedulingPlan:

@@ -8,7 +8,7 @@ from controller.core.api import labels as keys
 from controller.core.api.node import Taint
 from controller.core.api.workloads import DaemonSet
 from controller.core.provisioning.bound.lower_bound import Bound, bound
-from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
 from tests.core.provisioning import plans
 from tests.core.provisioning.plans import WEB, judged, near, solved, spread
 from tests.factories import (
@@ -27,8 +27,11 @@ SMALL = instance_type(name="c5.large", cpu=2, memory="4Gi", price=0.1, pods=10, 
 LARGE = instance_type(name="c5.xlarge", cpu=4, memory="8Gi", price=0.15, pods=10, capacity_types=(keys.ON_DEMAND,))
 
 
+PRICES = SolveOptions().of_prices_alone()
+
+
 def price(posed: SchedulingProblem) -> float:
-    return bound(posed).price_per_hour
+    return bound(posed, PRICES).cost_per_hour
 
 
 def test_pods_pay_for_their_share_of_the_cheapest_node() -> None:
@@ -39,9 +42,9 @@ def test_pods_pay_for_their_share_of_the_cheapest_node() -> None:
 
 def test_the_duals_are_what_one_more_pod_costs() -> None:
     posed = problem(pending=pending_pods(5, requests={"cpu": "1"}), catalog=[SMALL, LARGE])
-    ((_, worth),) = bound(posed).pod_worth
+    ((_, worth),) = bound(posed, PRICES).pod_worth
     assert worth == pytest.approx(0.15 / 4)
-    ((offering, count),) = bound(posed).nodes
+    ((offering, count),) = bound(posed, PRICES).nodes
     assert offering.instance_type == "c5.xlarge"
     assert count == pytest.approx(1.25)
 
@@ -101,9 +104,9 @@ def test_what_limits_leave_out_is_counted_and_not_paid_for() -> None:
         provisioners=[provisioner(limits={"cpu": "6"})],
         catalog=[LARGE],
     )
-    least = bound(posed)
+    least = bound(posed, PRICES)
     assert least.unplaced == pytest.approx(4)
-    assert least.price_per_hour == pytest.approx(0.15 * 1.5)
+    assert least.cost_per_hour == pytest.approx(0.15 * 1.5)
 
 
 def test_anti_affinity_over_hosts_pays_for_a_node_each() -> None:
@@ -155,10 +158,10 @@ def test_no_pods_cost_nothing() -> None:
 
 
 def test_every_plan_of_a_test_is_held_against_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound above the plan's price, or one that counts a placed pod as unplaced, fails the test."""
+    """A bound above the plan's cost, or one that counts a placed pod as unplaced, fails the test."""
     posed = problem(pending=pending_pods(3, requests={"cpu": "1"}), catalog=[SMALL])
     plan = solved(posed)
-    for wrong in (Bound(plan.price_per_hour + 0.01, 0.0), Bound(0.0, 1.0)):
+    for wrong in (Bound(plan.cost_per_hour + 0.01, 0.0), Bound(0.0, 1.0)):
         monkeypatch.setattr(plans, "bound", lambda *_, wrong=wrong: wrong)
         with pytest.raises(AssertionError):
             judged(plan, posed)

@@ -15,13 +15,16 @@ LARGE = instance_type(name="c5.xlarge", cpu=4, memory="8Gi", price=0.4, pods=10,
 HUGE = instance_type(name="c5.2xlarge", cpu=8, memory="16Gi", price=0.9, pods=10, capacity_types=(keys.ON_DEMAND,))
 
 
+PRICES = SolveOptions().of_prices_alone()
+
+
 def explained(posed: SchedulingProblem) -> Gap:
     """The gap of the solver's plan; its parts must add up to it."""
-    plan = solved(posed)
-    gap = explain_gap(posed, plan, SolveOptions())
-    assert gap.price_per_hour == plan.price_per_hour
+    plan = solved(posed, PRICES)
+    gap = explain_gap(posed, plan, PRICES)
+    assert gap.price_per_hour == plan.price_per_hour == gap.cost_per_hour
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
-    assert gap.bound_per_hour == bound(posed, without=left_out).price_per_hour
+    assert gap.bound_per_hour == bound(posed, PRICES, left_out).cost_per_hour
     parts = sum(part.price_per_hour for part in gap.parts)
     assert parts == pytest.approx(gap.price_per_hour - gap.bound_per_hour)
     return gap

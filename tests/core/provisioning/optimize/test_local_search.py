@@ -117,7 +117,7 @@ def test_where_pods_need_a_node_each_the_others_are_shared_out_among_these() -> 
     free = [pending_pod(requests=amounts[7 * n % 30]) for n in range(160)]
     alone = [pending_pod(requests=amounts[11 * n % 30], **apart) for n in range(40)]
     posed = problem(pending=[*free, *alone], catalog=sizes)
-    assert solved(posed, SolveOptions(budget_seconds=1.0)).price_per_hour <= 1.08 * bound(posed).price_per_hour
+    assert solved(posed, SolveOptions(budget_seconds=1.0)).cost_per_hour <= 1.08 * bound(posed).cost_per_hour
 
 
 def test_pods_that_want_cpu_and_pods_that_want_memory_are_paired_across_nodes() -> None:
