@@ -68,7 +68,7 @@ def prices(folder: Path, regions: tuple[str, ...], source: str) -> None:
         priced = _region_prices(region)
         table[region] = {"generated": today, "source": source, "prices": priced}
         click.echo(f"{region}: {len(priced)} prices, {today}")
-    _write(file, dict(sorted(table.items())))
+    write_table(file, dict(sorted(table.items())))
 
 
 @main.command("instance-types")
@@ -90,7 +90,7 @@ def instance_types(folder: Path, regions: tuple[str, ...], source: str) -> None:
         read = ShippedTypes(region, today, source, catalog.sold.types, catalog.sold.zones)
         table = pack_types(table, read)
         click.echo(f"{region}: {len(catalog.sold.types)} instance types, {today}")
-    _write(file, table)
+    write_table(file, table)
 
 
 @main.command("branch-interfaces")
@@ -112,7 +112,7 @@ def branch_interfaces(folder: Path, limits_go: Path) -> None:
         "source": "amazon-vpc-resource-controller-k8s, pkg/aws/vpc/limits.go",
         "branchInterfaces": dict(sorted(interfaces.items())),
     }
-    _write(folder / BRANCH_INTERFACES_FILE, document)
+    write_table(folder / BRANCH_INTERFACES_FILE, document)
     click.echo(f"{BRANCH_INTERFACES_FILE}: {len(interfaces)} instance types, {generated['date']}")
 
 
@@ -134,7 +134,7 @@ def _region_prices(region: str) -> dict[str, float]:
     return dict(sorted(reader.prices.on_demand.items()))
 
 
-def _write(file: Path, document: dict[str, Any]) -> None:
+def write_table(file: Path, document: dict[str, Any]) -> None:
     """Write bytes that depend on the content alone, so that an unchanged answer is no change to commit."""
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0))

@@ -18,6 +18,8 @@ LEASE = "karpenter-leader-election"
 LOGGING = "config-logging"
 MEMORY = "karpenter-learned-memory"
 """What nodes taught about their types' memory: the controller makes it, and adds to it."""
+PRICES = "karpenter-prices"
+"""The price book, for the command line: the controller makes it, and writes it anew."""
 DECISIONS = "karpenter-decisions"
 """The decision ledger: the controller makes it, and adds to it."""
 ADMISSION = "admissionregistration.k8s.io"
@@ -53,8 +55,8 @@ NAMESPACE_RULES: tuple[Rule, ...] = (
     # "create" cannot be bound to a name: the name is in the body.
     _rule("coordination.k8s.io", ("leases",), ("create",)),
     _rule("coordination.k8s.io", ("leases",), ("get", "update"), (LEASE,)),
-    _rule("", ("configmaps",), ("get",), (CONFIG_MAP, LOGGING, MEMORY, DECISIONS)),
-    _rule("", ("configmaps",), ("patch",), (MEMORY, DECISIONS)),
+    _rule("", ("configmaps",), ("get",), (CONFIG_MAP, LOGGING, MEMORY, PRICES, DECISIONS)),
+    _rule("", ("configmaps",), ("patch",), (MEMORY, PRICES, DECISIONS)),
     _rule("", ("configmaps",), ("create",)),
     _rule("", ("secrets",), ("get", "patch"), (SECRET,)),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import structlog
 
@@ -167,6 +168,10 @@ class AWSProvider:
     def region_catalog(self) -> RegionCatalog:
         """What the region sells at list prices, to plan elsewhere. Raises CloudError before the types were read."""
         return self._market.region_catalog()
+
+    def price_book(self) -> Mapping[str, Any]:
+        """See CloudProvider."""
+        return self._market.price_book()
 
     @property
     def region(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.node import Node, Taint
@@ -301,6 +301,9 @@ class Cloud(TypeSource, Protocol):
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:
         """Restore what an earlier process learned; entries that cannot be parsed are ignored."""
+
+    def price_book(self) -> Mapping[str, Any]:
+        """The list prices that offerings have, as a JSON document with region, source and time; empty: not known."""
 
     def refresh(self) -> None:
         """Refresh cached data that is due; where a read fails, the cached data stays."""

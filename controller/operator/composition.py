@@ -31,6 +31,7 @@ from controller.operator.configuration import ConfigurationTimes
 from controller.reconcilers.bookkeeping.decision_store import DecisionsReconciler
 from controller.reconcilers.bookkeeping.fleet_observation import ObservationReconciler
 from controller.reconcilers.bookkeeping.memory_store import MemoryReconciler
+from controller.reconcilers.bookkeeping.price_store import PricesReconciler
 from controller.reconcilers.bookkeeping.refresh_reconciler import RefreshReconciler
 from controller.reconcilers.context import LiveSettings, ReconcilerContext
 from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
@@ -196,6 +197,7 @@ class Operator:
         yield ObservationReconciler(context), Runs.LEADING
         if context.namespace:
             yield MemoryReconciler(context), Runs.LEADING
+            yield PricesReconciler(context), Runs.LEADING
             yield self._decisions, Runs.LEADING
 
     def _methods(self, settings: Settings) -> list[Method]:

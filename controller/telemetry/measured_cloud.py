@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from controller.core.api.node import Node
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -73,6 +73,9 @@ class MeasuredCloud:
 
     def check_permissions(self) -> None:
         self._measured("CheckPermissions", self._cloud.check_permissions)
+
+    def price_book(self) -> Mapping[str, Any]:
+        return self._cloud.price_book()
 
     def refresh(self) -> None:
         self._cloud.refresh()

@@ -15,7 +15,7 @@ from tests.source_trees import READS_SOURCES
 pytestmark = READS_SOURCES
 BY_NAME = {
     LEASES.plural: (rbac.NAMESPACE_RULES, (rbac.LEASE,)),
-    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (CONFIG_MAP, rbac.LOGGING, rbac.MEMORY, rbac.DECISIONS)),
+    CONFIG_MAPS.plural: (rbac.NAMESPACE_RULES, (CONFIG_MAP, rbac.LOGGING, rbac.MEMORY, rbac.PRICES, rbac.DECISIONS)),
     SERVICES.plural: (rbac.DNS_RULES, ("kube-dns",)),
     SECRETS.plural: (rbac.NAMESPACE_RULES, (webhook.SECRET,)),
     MUTATING_WEBHOOKS.plural: (rbac.CLUSTER_RULES, webhook.MUTATING),

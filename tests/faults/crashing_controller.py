@@ -177,6 +177,9 @@ class CrashingCloud:
     def restore_memory(self, learned: Mapping[str, str]) -> None:
         self._cloud.restore_memory(learned)
 
+    def price_book(self) -> Mapping[str, Any]:
+        return self._cloud.price_book()
+
     def refresh(self) -> None:
         self._cloud.refresh()
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory
 from controller.core.api import labels as keys
@@ -59,6 +60,8 @@ class MemoryCloud:
         self.interruptions: InterruptionQueue = EmptyQueue()
         self.spot_interruptions: list[tuple[str, str]] = []
         self.memory = LearnedMemory()
+        self.prices: Mapping[str, Any] = {}
+        """Its price book."""
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -139,6 +142,9 @@ class MemoryCloud:
 
     def spot_interrupted(self, instance_type: str, zone: str) -> None:
         self.spot_interruptions.append((instance_type, zone))
+
+    def price_book(self) -> Mapping[str, Any]:
+        return self.prices
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
         told = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 
@@ -18,7 +19,7 @@ from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market,
 from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory
 from controller.aws.catalog.node_charges import node_charges
 from controller.aws.catalog.offline_catalog import RegionCatalog
-from controller.aws.catalog.price_book import Pricing
+from controller.aws.catalog.price_book import Prices, Pricing
 from controller.aws.catalog.shipped_tables import shipped_prices
 from controller.aws.catalog.unavailable_offerings import UnavailableOfferings
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -130,6 +131,10 @@ class MarketData:
         self._pricing.count_running(running)
         return running.total()
 
+    def price_book(self) -> Mapping[str, Any]:
+        """The list prices as a document that `offline_catalog.read_catalog` reads; empty before the first read."""
+        return self.region_catalog().price_book() if self.known else {}
+
     def region_catalog(self) -> RegionCatalog:
         """What is sold at list prices, without the user's discounts. Raises CloudError before the first read."""
         sold, prices = self.sold_types(), self._pricing.prices
@@ -139,12 +144,20 @@ class MarketData:
         return RegionCatalog(
             region=self._region,
             generated=datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds"),
-            source="EC2 and the Pricing API",
+            source=self._source(prices),
             types=sold.types,
             zones={name: zones for name, zones in sold.zones.items() if name in sold.types},
             on_demand=prices.on_demand,
             spot=spot if prices.spot is not None else None,
+            estimated=frozenset() if prices.listed else self._shipped.estimated & sold.types.keys(),
         )
+
+    def _source(self, prices: Prices) -> str:
+        """What the prices are: the Pricing API's, or shipped ones until it answers."""
+        on_demand = (
+            "the Pricing API" if prices.listed else f"prices shipped with the controller ({self._shipped.generated})"
+        )
+        return f"EC2 and {on_demand}" if prices.spot is not None else on_demand
 
     def log_unpriced(self) -> None:
         """Log the types that have no on-demand price, and so no on-demand offerings, whenever their set changes."""
@@ -174,4 +187,6 @@ class MarketData:
             region=shipped.region,
             generated=shipped.generated,
             source=shipped.source,
+            known=len(shipped.prices) - len(shipped.estimated),
+            estimated=len(shipped.estimated),
         )

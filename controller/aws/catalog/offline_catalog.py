@@ -47,16 +47,35 @@ class RegionCatalog:
     on_demand: Mapping[str, float]
     spot: Mapping[str, Mapping[str, float]] | None = None
     """By type, then zone. None: not known."""
+    estimated: frozenset[str] = frozenset()
+    """Types whose on-demand price is an estimate."""
 
     @property
     def all_zones(self) -> frozenset[str]:
         """Every zone of the region that sells instances."""
         return frozenset().union(*self.zones.values()) if self.zones else frozenset()
 
+    def price_book(self) -> dict[str, Any]:
+        """Its prices alone, as JSON values that `read_catalog` reads."""
+        return replace(self, types={}, zones={}).document()
+
+    def priced(self, book: RegionCatalog) -> RegionCatalog:
+        """The catalog with the prices of `book`, and with its own on-demand price for types that this lacks."""
+        missing = self.on_demand.keys() - book.on_demand.keys()
+        return replace(
+            self,
+            generated=book.generated,
+            source=book.source,
+            on_demand={**self.on_demand, **book.on_demand},
+            spot=book.spot,
+            estimated=book.estimated | (self.estimated & missing),
+        )
+
     def document(self) -> dict[str, Any]:
         """As JSON values; `read_catalog` reads it."""
         document = msgspec.to_builtins(replace(self, zones={}))
         document["zones"] = {name: sorted(zones) for name, zones in sorted(self.zones.items())}
+        document["estimated"] = sorted(self.estimated)
         return dict(document)
 
 
@@ -78,8 +97,12 @@ def shipped_catalog(region: str) -> RegionCatalog:
             f"The shipped catalog does not have region {region!r}: {did_you_mean(region, regions)}; or read AWS itself"
         )
     prices = shipped_prices(region)
-    source = "shipped with this release, partly estimated: the order of types by price, no bill"
-    return RegionCatalog(region, min(sold.generated, prices.generated), source, sold.types, sold.zones, prices.prices)
+    estimated = prices.estimated & sold.types.keys()
+    share = f"; {len(estimated)} of {len(sold.types)} prices are estimates" if estimated else ""
+    source = f"shipped with this release{share}"
+    return RegionCatalog(
+        region, prices.generated, source, sold.types, sold.zones, prices.prices, estimated=frozenset(estimated)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class Prices:
     """By (instance type, zone). None: not read yet; the on-demand price, an upper bound, is used instead."""
     book: PriceBook = field(default_factory=PriceBook)
     """The user's discounts and commitments."""
+    listed: bool = False
+    """Whether the Pricing API has answered; until then the on-demand prices are those shipped with the controller."""
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
         """What the user pays for an offering; None when its list price is not known, even if a rule sets a price."""
@@ -154,6 +156,7 @@ class Pricing:
                 held.on_demand if on_demand is None else on_demand,
                 held.spot if spot is None else spot,
                 held.book if book is None else book,
+                held.listed or on_demand is not None,
             )
             if changed != held:
                 self._prices = replace(changed, version=held.version + 1)

@@ -1,9 +1,8 @@
 """Tables shipped with the controller: branch interfaces, which no API tells; instance types and prices for use offline.
 
-scripts/aws_data.py writes them, with date and source inside. Branch interfaces are AWS's own file. Instance types and
-prices come from the sandbox's EC2 and Pricing API: moto's copy of EC2's answers and apache-libcloud's copy of AWS's
-price list, with estimates for types that those do not know. They are good enough to order types by price, not to
-predict a bill, so date and source are shown with them. Run the script with AWS credentials to write AWS's own answers.
+scripts/aws_facts.py and scripts/aws_data.py write them, with date and source inside. Prices of us-east-1 and GovCloud
+are AWS's own. Of each other commercial region some are known, and the others are us-east-1's at the ratio of the type's
+family between the regions: those are marked estimated.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -24,25 +23,48 @@ from controller.core.api.frozen import FrozenMap
 PRICES_FILE = "on-demand-prices.json.gz"
 TYPES_FILE = "instance-types.json.gz"
 BRANCH_INTERFACES_FILE = "branch-interfaces.json.gz"
-DEFAULT_REGION = "us-east-1"
-"""Its prices are used for regions that the table lacks: the order of types by price is much the same."""
+BASE_REGION = "us-east-1"
+"""Its prices are AWS's own; the others' estimates are ratios to them."""
+CHINA = "cn-north-1"
 
 
 @dataclass(frozen=True, slots=True)
 class ShippedPrices:
-    """On-demand $ an hour by instance type, `generated` on a day (ISO 8601) from `source`, of `region`."""
+    """On-demand $ an hour by instance type (CNY in China's regions), of a day (ISO 8601) and `source`, of `region`."""
 
     region: str
     generated: str
     source: str
     prices: Mapping[str, float]
+    estimated: frozenset[str]
+    """Types whose price is an estimate; the others are known."""
 
 
+@cache
 def shipped_prices(region: str) -> ShippedPrices:
-    """Prices of a region, or of us-east-1 when the table lacks it."""
+    """Prices of a region: its own, else another's of its partition, all of them estimates then."""
     table = _read(PRICES_FILE)
-    chosen = region if region in table else DEFAULT_REGION
-    return ShippedPrices(chosen, **table[chosen])
+    if region in table:
+        return prices_of(region, table)
+    other = prices_of(CHINA if region.startswith("cn-") else BASE_REGION, table)
+    return replace(other, estimated=frozenset(other.prices))
+
+
+def prices_of(region: str, table: Mapping[str, Any]) -> ShippedPrices:
+    """The prices of a region that the table has, known and estimated."""
+    entry, base = table[region], table[BASE_REGION]
+    known: dict[str, float] = entry["prices"]
+    if ratios := entry.get("ratios"):
+        every = {**base["estimated"], **base["prices"]}
+        guessed = {name: _scaled(price, name, ratios) for name, price in every.items() if name not in known}
+    else:
+        guessed = entry.get("estimated", {})
+    return ShippedPrices(region, entry["generated"], entry["source"], {**guessed, **known}, frozenset(guessed))
+
+
+def _scaled(price: float, name: str, ratios: Mapping[str, float]) -> float:
+    """The price at the ratio of the type's family; the empty name has the ratio of all other families."""
+    return round(price * ratios.get(name.partition(".")[0], ratios[""]), 5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.cli.cluster.decision_log import decisions, prices_on_record
 from controller.cli.cluster.node_facts import Prices, offering_of
-from controller.cli.cluster.simulation import node_prices
 from controller.cli.inputs.objects import Objects, kube_client, read_cluster, read_objects
 from controller.cli.inputs.scenario import cluster_of
 from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, RegionCatalog, Source, source_for, unpriced_source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs, CatalogView
-from controller.core.api.frozen import EMPTY
 from controller.core.api.strict import Report
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build
@@ -22,7 +19,6 @@ from controller.errors import CloudError, ValidationError
 from controller.kube.client import KubeClient
 from controller.runtime.executors import ThreadExecutors
 from controller.settings import Settings
-from controller.telemetry.decision_ledger import MOST_SHOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,8 @@ class ClusterLocation:
     context: str = ""
     file: str = ""
     catalog: str = ""
-    """`live`: AWS's types and prices of now; `shipped`: the release's; empty: the dump's, else the release's."""
+    """`live`: AWS's types and prices of now; `shipped`: the release's; empty: the dump's, else the release's types with
+    the cluster's price book."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +42,18 @@ class ClusterView:
     source: Source
     view: CatalogView
     kube: KubeClient | None
-    recorded: Prices = EMPTY
-    """Prices of the launches in the decision ledger; empty with live prices."""
 
     @property
     def price_notes(self) -> tuple[str, ...]:
         """Notes for output that shows prices."""
-        record = "Offerings that the controller launched have the price of their launch" if self.recorded else ""
-        return tuple(filter(None, (self.source.note, self.source.spot_note, record)))
-
-    @property
-    def paid_prices(self) -> Prices:
-        """Prices of existing nodes: the ledger's before the catalog's."""
-        return {**self.prices, **self.recorded}
+        return tuple(filter(None, (self.source.note, self.source.spot_note)))
 
     @property
     def prices(self) -> Prices:
-        """$ an hour by (instance type, zone, capacity type), for the catalog and for every existing node."""
-        prices = dict(node_prices(self.view.types))
-        for node in self.snapshot.nodes.values():
-            key = offering_of(node)
-            if key not in prices and (price := self.source.prices.price(*key)) is not None:
-                prices[key] = price
-        return prices
+        """$ an hour of every existing node's (instance type, zone, capacity type), as far as it is known."""
+        keys = {offering_of(node) for node in self.snapshot.nodes.values()}
+        known = ((key, self.source.prices.price(*key)) for key in keys)
+        return {key: price for key, price in known if price is not None}
 
     @property
     def options(self) -> SolveOptions:
@@ -111,12 +97,11 @@ def build_cluster_view(
     cluster.expire(objects.taken or now)
     snapshot = cluster.snapshot()
     region = (objects.catalog.region if objects.catalog else objects.region) or DEFAULT_REGION
-    source = source_or_none(where.catalog, region, settings, objects.catalog)
+    source = source_or_none(where.catalog, region, settings, objects.catalog, objects.prices)
     with ThreadExecutors() as executors:
         view = Catalogs(source.types, executors.executor("catalog", CATALOG_WORKERS)).view(snapshot)
     add_instance_types(cluster, view)
-    known = EMPTY if where.catalog == LIVE else prices_on_record(decisions(kube, limit=MOST_SHOWN))
-    return ClusterView(cluster.snapshot(), settings, source, view, kube, known)
+    return ClusterView(cluster.snapshot(), settings, source, view, kube)
 
 
 def add_instance_types(cluster: Cluster, view: CatalogView) -> None:
@@ -125,10 +110,16 @@ def add_instance_types(cluster: Cluster, view: CatalogView) -> None:
         cluster.set_instance_types(name, {entry.name: entry for entry in types})
 
 
-def source_or_none(choice: str, region: str, settings: Settings, dumped: RegionCatalog | None = None) -> Source:
+def source_or_none(
+    choice: str,
+    region: str,
+    settings: Settings,
+    dumped: RegionCatalog | None = None,
+    book: RegionCatalog | None = None,
+) -> Source:
     """See `source_for`; no types and prices for a region without a shipped catalog. Raises CloudError for live ones."""
     try:
-        return source_for(choice, region, settings, dumped)
+        return source_for(choice, region, settings, dumped, book)
     except CloudError as error:
         if choice == LIVE:
             raise

@@ -6,7 +6,6 @@ import base64
 import binascii
 from collections.abc import Iterable
 
-from controller.cli.cluster.node_facts import Prices
 from controller.cli.formatting import age, money
 from controller.core.api.document import Document
 from controller.core.decisions.decision import Entry
@@ -38,17 +37,6 @@ def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 2
         except binascii.Error:
             continue
     return ledger.entries(subject=subject, limit=limit)
-
-
-def prices_on_record(entries: Iterable[Entry]) -> Prices:
-    """The price of each launched offering, by its newest launch."""
-    prices: dict[tuple[str, str, str], float] = {}
-    for entry in entries:  # oldest first
-        details = entry.decision.details
-        if entry.decision.kind == "launch" and "price_per_hour" in details:
-            key = tuple(details.get(name, "") for name in ("instance_type", "zone", "capacity_type"))
-            prices[key[0], key[1], key[2]] = float(details["price_per_hour"])
-    return prices
 
 
 def line(entry: Entry, now: float, *, short: bool = False) -> str:

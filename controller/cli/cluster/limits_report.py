@@ -124,7 +124,7 @@ def _price(cluster: ClusterView, provisioner: Provisioner) -> Iterator[LimitStat
 
 def _spent(cluster: ClusterView, nodes: Iterable[StateNode]) -> float:
     """$ an hour of nodes, leaving ones included, as the price guard counts them."""
-    return sum(price_of(node, cluster.paid_prices) or 0.0 for node in nodes)
+    return sum(price_of(node, cluster.prices) or 0.0 for node in nodes)
 
 
 def _on_demand(cluster: ClusterView, provisioner: Provisioner) -> Iterator[LimitStatus]:

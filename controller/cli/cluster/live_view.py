@@ -9,19 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from logging import CRITICAL
 
 import structlog
 
 from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, add_instance_types, source_or_none
-from controller.cli.cluster.decision_log import on_record, prices_on_record
+from controller.cli.cluster.decision_log import on_record
 from controller.cli.inputs.objects import kube_client, parse_settings, region_of
+from controller.cli.inputs.price_record import published
 from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, Source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.core.api.document import Document, mapping
-from controller.core.api.frozen import EMPTY
 from controller.core.decisions.decision import Entry
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
@@ -32,10 +32,10 @@ from controller.kube.informers import Informers
 from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, NODES, PODS, Resource
 from controller.kube.watcher import Watcher
 from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP as RECORD
+from controller.reconcilers.bookkeeping.price_store import CONFIG_MAP as PRICES
 from controller.runtime.clock import Clock, SystemClock
 from controller.runtime.executors import Executor, ThreadExecutors
 from controller.settings import CONFIG_MAP, Settings
-from controller.telemetry.decision_ledger import MOST_SHOWN
 
 SHOWN = 20
 """Newest decisions kept in an observation."""
@@ -93,9 +93,9 @@ class ObjectStore:
 
 @dataclass(slots=True)
 class _Types:
-    """Types and prices for one (region, settings) key; `since` is monotonic seconds."""
+    """Types and prices for one (region, settings, ConfigMaps of the price book) key; `since` is monotonic seconds."""
 
-    key: tuple[str, Settings]
+    key: tuple[str, Settings, tuple[Document, ...]]
     source: Source
     catalogs: Catalogs
     since: float
@@ -111,6 +111,7 @@ class LiveCluster:
     informers: Informers
     config: ObjectStore
     record: ObjectStore
+    prices: ObjectStore
     chosen: ObjectStore | None
     notes: tuple[str, ...]
     executor: Executor
@@ -125,17 +126,14 @@ class LiveCluster:
         region = region_of(node.node.labels for node in snapshot.nodes.values()) or DEFAULT_REGION
         types = self._types_for(region, settings)
         last = self._last
-        entries = on_record(self.record.objects(), limit=MOST_SHOWN)
-        recorded = EMPTY if self.where.catalog == LIVE else prices_on_record(entries)
-        if last is None or (last.snapshot.version, last.source, last.recorded) != (
-            snapshot.version, types.source, recorded,
-        ):  # fmt: skip
-            self._last = last = replace(self._rebuild(snapshot, settings, types), recorded=recorded)
+        entries = on_record(self.record.objects(), limit=SHOWN)
+        if last is None or (last.snapshot.version, last.source) != (snapshot.version, types.source):
+            self._last = last = self._rebuild(snapshot, settings, types)
         names = None
         if self.chosen is not None:
             names = frozenset(str(each["metadata"]["name"]) for each in self.chosen.objects())
         notes = (*self.notes, *said, *map(_outage_note, self.informers.outages.current()))
-        return Observation(last, entries[-SHOWN:], names, notes)
+        return Observation(last, entries, names, notes)
 
     def _rebuild(self, snapshot: Snapshot, settings: Settings, types: _Types) -> ClusterView:
         view = types.catalogs.view(snapshot)
@@ -154,9 +152,10 @@ class LiveCluster:
     def _types_for(self, region: str, settings: Settings) -> _Types:
         own, now = self._types, self.clock.monotonic()
         stale = own is not None and self.where.catalog == LIVE and now - own.since > PRICES_SECONDS
-        if own is None or own.key != (region, settings) or stale:
-            source = source_or_none(self.where.catalog, region, settings)
-            self._types = own = _Types((region, settings), source, Catalogs(source.types, self.executor), now)
+        written = self.prices.objects()
+        if own is None or own.key != (region, settings, written) or stale:
+            source = source_or_none(self.where.catalog, region, settings, book=published(written))
+            self._types = own = _Types((region, settings, written), source, Catalogs(source.types, self.executor), now)
         return own
 
 
@@ -170,10 +169,11 @@ def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | Non
     kube, clock = kube_client(where.kubeconfig, where.context), clock or SystemClock()
     resources, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
     kube.list(NODES, label_selector=selector, field_selector=NONE)
-    config, record, chosen = ObjectStore(), ObjectStore(), ObjectStore() if selector else None
+    config, record, prices = ObjectStore(), ObjectStore(), ObjectStore()
+    chosen = ObjectStore() if selector else None
     followed = [Watcher(NODES, kube, chosen.apply, clock, label_selector=selector)] if chosen else []
     if CONFIG_MAPS in readable(kube, (CONFIG_MAPS,))[0]:
-        for store, name in ((config, CONFIG_MAP), (record, RECORD)):
+        for store, name in ((config, CONFIG_MAP), (record, RECORD), (prices, PRICES)):
             followed.append(Watcher(CONFIG_MAPS, kube, store.apply, clock, field_selector=f"metadata.name={name}"))
     cluster = Cluster([resource.kind for resource in resources])
     informers = Informers(kube, cluster, clock, resources)
@@ -184,7 +184,7 @@ def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | Non
             for watcher in followed:
                 watcher.start()
             _wait(informers, followed)
-            yield LiveCluster(kube, where, clock, informers, config, record, chosen, notes, catalogs)
+            yield LiveCluster(kube, where, clock, informers, config, record, prices, chosen, notes, catalogs)
         finally:
             for watcher in followed:
                 watcher.request_stop()

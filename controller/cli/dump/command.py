@@ -54,9 +54,9 @@ SETTINGS = (
 def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> None:
     """An anonymised snapshot for a bug report, that `nodeless simulate FILE` can load.
 
-    It has requests, constraints, sizes, types, zones, prices, times. It has no names (but pseudonyms, others in every
-    dump unless --salt is given), images, environment, commands, secrets, annotations, user data, tags, discounts,
-    events.
+    It has requests, constraints, sizes, types, zones, times, and the list prices that plans are made with. It has no
+    names (but pseudonyms, others in every dump unless --salt is given), images, environment, commands, secrets,
+    annotations, user data, tags, discounts, events.
     """
     from controller.cli.inputs.objects import kube_client
 
@@ -80,9 +80,11 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     from controller.cli.dump.anonymize import anonymous
     from controller.cli.dump.pseudonyms import Pseudonyms
     from controller.cli.inputs.objects import read_cluster
+    from controller.cli.inputs.sources import dumped_prices
     from controller.cli.inputs.sources import live_catalog as read_live_catalog
 
-    objects = [each.document for each in read_cluster(kube).located]
+    cluster = read_cluster(kube)
+    objects = [each.document for each in cluster.located]
     names = Pseudonyms(hashlib.sha256(salt.encode()).digest() if salt else secrets.token_bytes(32))
     settings = next((each for each in objects if each.get("kind") == "ConfigMap"), {})
     snapshot: dict[str, Any] = {
@@ -94,6 +96,8 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     }
     if live_catalog:
         snapshot["catalog"] = read_live_catalog(_valid(settings)).document()
+    elif prices := dumped_prices(cluster.prices, cluster.region):
+        snapshot["prices"] = prices
     return snapshot
 
 

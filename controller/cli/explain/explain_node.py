@@ -43,7 +43,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
         if not decided.lines and not events.lines:
             raise NotFoundError(f"There is no node {name}, and no decision on record is about it")
         return Answer(f"Node {name}", _removed(on_record), {}, (decided, events))
-    facts, listed = node_facts(node, cluster.paid_prices, now), node_facts(node, cluster.prices, now).price_per_hour
+    facts = node_facts(node, cluster.prices, now)
     types = {each.name: each for each in cluster.view.types.get(node.provisioner_name, ())}
     cost = node_cost(node, types.get(facts.instance_type), cluster.options.beside)
     everyone = candidates(cluster.snapshot, cluster.view.types, now)
@@ -54,9 +54,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
         sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
         sections.append(Section("Stays or goes", tuple(_removal(cluster, candidate, everyone, simulator, now))))
     sections += [decided, events]
-    return Answer(
-        f"Node {name}", _verdict(node, candidate), _facts(facts, listed, cost), tuple(sections), cluster.price_notes
-    )
+    return Answer(f"Node {name}", _verdict(node, candidate), _facts(facts, cost), tuple(sections), cluster.price_notes)
 
 
 def _removed(on_record: Sequence[Entry]) -> str:
@@ -83,10 +81,9 @@ def _whose(node: StateNode, candidate: Candidate | None) -> str:
     return f"belongs to Provisioner {node.provisioner_name}"
 
 
-def _facts(facts: NodeFacts, listed: float | None, cost: PricedOffering | None) -> dict[str, str]:
-    """`listed`: the catalog's price, which the sections below compare with. `cost`: the same, in all."""
+def _facts(facts: NodeFacts, cost: PricedOffering | None) -> dict[str, str]:
+    """`cost`: what the node costs in all, for the comparisons below."""
     price = facts.price_per_hour
-    other = f" at launch; {money(listed)}/h in the comparisons below" if listed not in (None, price) else ""
     room = [
         f"{name} {percent(facts.use(name))} of {format_quantity(name, amount)}"
         for name, amount in sorted(facts.allocatable.items())
@@ -95,7 +92,7 @@ def _facts(facts: NodeFacts, listed: float | None, cost: PricedOffering | None) 
     return {
         "type": f"{facts.instance_type} {facts.capacity_type}",
         "zone": facts.zone,
-        "price": f"{money(price)}/h, {month(price)}/month{other}" if price is not None else "unknown",
+        "price": f"{money(price)}/h, {month(price)}/month" if price is not None else "unknown",
         **({} if cost is None else {"costs": cost.in_words}),
         "age": age(facts.age_seconds),
         "state": facts.state,

@@ -56,7 +56,7 @@ def _bound(cluster: ClusterView, pod: Pod) -> tuple[str, tuple[Section, ...]]:
         return f"is bound to node {pod.node_name}, which does not exist any more", ()
     labels = node.node.labels
     kind = " ".join(filter(None, (labels.get(INSTANCE_TYPE), labels.get(CAPACITY_TYPE), labels.get(ZONE))))
-    price = price_of(node, cluster.paid_prices)
+    price = price_of(node, cluster.prices)
     cost = f", {money(price)}/h" if price is not None else ""
     verdict = f"runs on {node.name} ({kind or 'type unknown'}{cost})"
     if node.no_room:

@@ -48,7 +48,7 @@ def explain_provisioner(cluster: ClusterView, name: str, now: float) -> Answer:
 
 
 def _facts(cluster: ClusterView, provisioner: Provisioner, now: float) -> dict[str, str]:
-    prices = cluster.paid_prices
+    prices = cluster.prices
     own = [node for node in cluster.snapshot.nodes.values() if node.provisioner_name == provisioner.name]
     known = [node_facts(node, prices, now).price_per_hour for node in own]
     total = sum(price for price in known if price is not None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.cli.inputs.files import LocatedObject, read_files
+from controller.cli.inputs.price_record import price_book
 from controller.cli.inputs.sources import RegionCatalog, read_catalog
 from controller.cli.inputs.stack_file import stack_objects, stack_region
 from controller.core.api.document import Document, mapping, objects, timestamp
@@ -34,6 +35,8 @@ class Objects:
     """Of a dump that has one."""
     taken: float = 0.0
     """When the dump was taken, Unix seconds; 0 without a dump."""
+    prices: RegionCatalog | None = None
+    """The price book of a cluster or of a dump, without types."""
 
     @property
     def configuration(self) -> tuple[LocatedObject, ...]:
@@ -74,6 +77,7 @@ def unfold(located: Iterable[LocatedObject], report: Report) -> Objects:
     regions: list[str] = []
     catalog: RegionCatalog | None = None
     taken = 0.0
+    prices: RegionCatalog | None = None
     for each in located:
         if each.kind == STACK:
             unfolded.extend(stack_objects(each, report))
@@ -82,22 +86,23 @@ def unfold(located: Iterable[LocatedObject], report: Report) -> Objects:
             unfolded.extend(
                 LocatedObject(one, each.where) for one in objects(each.document.get("objects")) if "kind" in one
             )
-            catalog = _catalog(each, report) or catalog
+            catalog = _catalog(each, "catalog", report) or catalog
             taken = timestamp(each.document.get("taken")) or taken
+            prices = _catalog(each, "prices", report) or prices
         else:
             unfolded.append(each)
-    if catalog is not None:
-        regions.append(catalog.region)
-    return Objects(tuple(unfolded), tuple(region for region in regions if region), catalog, taken)
+    if known := catalog or prices:
+        regions.append(known.region)
+    return Objects(tuple(unfolded), tuple(region for region in regions if region), catalog, taken, prices)
 
 
-def _catalog(dump: LocatedObject, report: Report) -> RegionCatalog | None:
-    if dump.document.get("catalog") is None:
+def _catalog(dump: LocatedObject, member: str, report: Report) -> RegionCatalog | None:
+    if dump.document.get(member) is None:
         return None
     try:
-        return read_catalog(dump.document["catalog"])
+        return read_catalog(dump.document[member])
     except ValueError as error:
-        report.add(f"{dump.where}: catalog", str(error), "take the dump again")
+        report.add(f"{dump.where}: {member}", str(error), "take the dump again")
         return None
 
 
@@ -120,7 +125,7 @@ def read_cluster(kube: KubeClient) -> Objects:
     settings = read_settings(kube)
     if settings is not None:
         located.append(LocatedObject({"apiVersion": "v1", "kind": "ConfigMap", **settings}, "cluster"))
-    return Objects(tuple(located))
+    return Objects(tuple(located), prices=price_book(kube))
 
 
 def read_settings(kube: KubeClient) -> Document | None:

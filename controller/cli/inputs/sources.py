@@ -5,7 +5,7 @@ Beside the checks of `nodeless check`, this is the only module of the command li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +60,14 @@ def source_for(
     region: str,
     settings: Settings,
     dumped: RegionCatalog | None = None,
+    book: RegionCatalog | None = None,
     *,
     zones: Sequence[str] = (),
     spot_share: float = ASSUMED_SPOT_SHARE,
 ) -> Source:
-    """The types and prices that `--catalog` asks for, in `zones` (none: all); `dumped` is a dump's catalog.
+    """The types and prices that `--catalog` asks for, in `zones` (none: all).
+
+    `dumped` is a dump's catalog; without it, `book` is the price book of the cluster or of the dump.
 
     Raises ValidationError for unknown zones, CloudError for a region without a shipped catalog or when AWS fails.
     """
@@ -73,6 +76,8 @@ def source_for(
     known = dumped
     if known is None or catalog == SHIPPED or known.region != region:
         known = shipped_catalog(region)
+        if book is not None and catalog != SHIPPED and book.region == region:
+            known = known.priced(book)
     unknown = sorted(set(zones) - known.all_zones)
     if unknown:
         listed = ", ".join(sorted(known.all_zones))
@@ -88,6 +93,16 @@ def unpriced_source(region: str, settings: Settings, error: CloudError) -> Sourc
     """No types and no prices, for a cluster in a region without a catalog; `error` says why."""
     types = OfflineTypes(RegionCatalog(region, "", "", {}, {}, {}), settings)
     return Source(types, types, f"No prices: {error}")
+
+
+def dumped_prices(book: RegionCatalog | None, region: str) -> Mapping[str, Any]:
+    """The prices that a cluster of `region` is planned with here, for a dump: its price book's, else the release's."""
+    if book is not None and book.region == (region or book.region):
+        return book.price_book()
+    try:
+        return shipped_catalog(region or DEFAULT_REGION).price_book()
+    except CloudError:
+        return {}  # a region that is not EC2's
 
 
 def live_catalog(settings: Settings) -> RegionCatalog:

@@ -121,7 +121,8 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
     named = (*objects.regions, *other.regions)
     region = "" if request.catalog == LIVE else choose_region(request.region, named, objects.region)
     source = source_for(
-        request.catalog, region, scenarios[0].settings, objects.catalog or other.catalog,
+        request.catalog, region, scenarios[0].settings,
+        objects.catalog or other.catalog, objects.prices or other.prices,
         zones=request.zones, spot_share=request.spot_share,
     )  # fmt: skip
     plans = [_simulated(each, source, request) for each in scenarios]
@@ -144,7 +145,7 @@ def _with_cluster(files: Objects, cluster: Objects) -> Objects:
     """Files and cluster together; an object of the files replaces the cluster's of the same kind and name."""
     named = {_identity(each) for each in files.located}
     kept = (each for each in cluster.located if _identity(each) not in named)
-    return Objects((*files.located, *kept), files.regions, files.catalog)
+    return replace(files, located=(*files.located, *kept), prices=files.prices or cluster.prices)
 
 
 def _identity(each: LocatedObject) -> tuple[str, str, str]:

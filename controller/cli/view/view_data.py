@@ -96,7 +96,7 @@ def view_of(
     warnings: tuple[str, ...] = (),
 ) -> View:
     """The view of a cluster at `now`; `names`: only these nodes (None: all)."""
-    prices = cluster.paid_prices
+    prices = cluster.prices
     chosen = [node for node in cluster.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
     said = (*warnings, *cluster.price_notes)

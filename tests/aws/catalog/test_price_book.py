@@ -85,8 +85,9 @@ class TestSpot:
 
 class TestShippedTable:
     def test_it_has_its_date_and_its_source_and_another_region_stands_in(self) -> None:
-        seoul, unknown = shipped_prices("ap-northeast-2"), shipped_prices("us-gov-west-1")
-        assert (seoul.region, unknown.region) == ("ap-northeast-2", "us-east-1")
+        seoul, unknown, ningxia = map(shipped_prices, ("ap-northeast-2", "us-iso-east-1", "cn-northwest-1"))
+        assert (seoul.region, unknown.region, ningxia.region) == ("ap-northeast-2", "us-east-1", "cn-north-1")
+        assert unknown.estimated == unknown.prices.keys()
         assert len(seoul.prices) > 700
         assert seoul.generated >= "2026-01-01"
         assert seoul.source

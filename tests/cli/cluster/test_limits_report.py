@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.aws.catalog.offline_catalog import shipped_catalog
 from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, build_cluster_view
 from controller.cli.cluster.dry_run import DryRun, dry_run
 from controller.cli.cluster.limits_report import ALL, LimitStatus, limit_statuses
@@ -16,6 +17,7 @@ from controller.cli.explain.explain_pod import explain_pod
 from controller.cli.explain.explain_provisioner import explain_provisioner
 from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import Objects
+from controller.cli.inputs.sources import source_for
 from controller.cli.view.screen import limits_table
 from controller.cli.view.view_data import View, assess
 from tests.cli.cluster_files import READY, WAITING, labels
@@ -211,15 +213,14 @@ def test_amounts_are_written_so_that_they_can_be_compared() -> None:
     assert (memory.have, memory.want) == ("15.2Gi", "800Gi")
 
 
-def test_price_limits_count_what_the_controller_launched_at_where_that_is_on_record() -> None:
-    """A table that assumes another price must not say that a limit is reached, or that it is not."""
+def test_price_limits_count_by_the_clusters_price_book() -> None:
+    """A table that has another price must not say that a limit is reached, or that it is not."""
     limited: dict[str, Any] = {
         "annotations": {"karpenter.sh/price-limit": "0.3"},
         "launch_limits": {"pricePerHour": 0.3},
     }
     view = cluster(node("a"), node("b"), **limited)
     assert [each.state for each in limit_statuses(view, NOW)] == ["full", "full"]
-    recorded = {("m5.xlarge", "us-east-1a", "on-demand"): 0.1}
-    assert [(each.have, each.state) for each in limit_statuses(replace(view, recorded=recorded), NOW)] == [
-        ("$0.2000", "")
-    ] * 2
+    book = replace(shipped_catalog("us-east-1"), on_demand={"m5.xlarge": 0.1})
+    booked = replace(view, source=source_for("", "us-east-1", view.settings, book=book))
+    assert [(each.have, each.state) for each in limit_statuses(booked, NOW)] == [("$0.2000", "")] * 2

@@ -1,0 +1,48 @@
+"""Publish the list prices that plans are made with in a ConfigMap, so that the command line reckons with the same."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any, Final
+
+from controller.core.state.snapshot import Snapshot
+from controller.reconcilers.bookkeeping.stored_record import StoredRecord
+from controller.reconcilers.context import ReconcilerContext
+
+CONFIG_MAP: Final = "karpenter-prices"
+KEY: Final = "prices.json.gz"
+PAUSE_SECONDS = 900.0
+"""Between two writes at least: of some pool the spot price always changes."""
+FIRST_SECONDS = 10.0
+"""Between two looks until the prices are known."""
+
+
+class PricesReconciler:
+    """Write the prices when they changed. They are never read back: each process reads AWS."""
+
+    name = "prices"
+
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._cloud, self._record, self._clock = context.cloud, StoredRecord(context, CONFIG_MAP), context.clock
+        self._published: dict[str, Any] | None = None
+        self._due_at = self._clock.monotonic()
+
+    def reconcile(self, _snapshot: Snapshot) -> float:
+        """Write what is new when it is due. Raises KubeError; the next pass tries again."""
+        left = self._due_at - self._clock.monotonic()
+        if left > 0:
+            return left
+        document = dict(self._cloud.price_book())
+        if not document:
+            return FIRST_SECONDS
+        content = {key: value for key, value in document.items() if key != "generated"}
+        if content != self._published:
+            if self._published is None:
+                self._record.read()  # a record of a later version is left alone
+            packed = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
+            self._record.write(binaryData={KEY: base64.b64encode(packed).decode()})
+            self._published = content
+        self._due_at = self._clock.monotonic() + PAUSE_SECONDS
+        return PAUSE_SECONDS
