@@ -187,7 +187,11 @@ def _console(out: TextIO) -> list[structlog.typing.Processor]:
     return [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
-        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=36),
+        structlog.dev.ConsoleRenderer(
+            colors=out.isatty(),
+            pad_event_to=36,
+            exception_formatter=structlog.dev.plain_traceback,  # the default prints local variables: tokens, user data
+        ),
     ]
 
 

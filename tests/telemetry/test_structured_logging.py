@@ -105,6 +105,18 @@ def test_the_console_format_is_for_people() -> None:
     assert "\x1b[" not in stream.getvalue(), "no colours off a terminal"
 
 
+def test_a_traceback_on_the_console_shows_no_local_variables() -> None:
+    stream = io.StringIO()
+    configure(style="console", stream=stream)
+    try:
+        token = "a" + "secret"
+        raise ValueError(len(token))
+    except ValueError:
+        structlog.get_logger("provisioning").exception("Failed to launch")
+    assert "ValueError: 7" in stream.getvalue()
+    assert "asecret" not in stream.getvalue()
+
+
 def test_repeats_are_held_back_and_counted() -> None:
     clock = ManualClock()
     repeats = Repeats(60.0, clock)
