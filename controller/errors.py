@@ -58,6 +58,10 @@ class ValidationError(NodelessError):
         super().__init__(f"{subject}: " + " | ".join(str(problem) for problem in self.problems))
 
 
+class SearchInterruptedError(NodelessError):
+    """A search for removals gave way to provisioning."""
+
+
 class StoppingError(NodelessError):
     """The process stops, and what was asked for did not begin."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.cloud.catalogs import Catalogs
 from controller.core.cloud import Cloud
@@ -24,6 +24,16 @@ class LiveSettings:
     """The current settings. Loops read `current` in each pass; `operator.configuration` replaces it."""
 
     current: Settings
+
+
+@dataclass(slots=True)
+class Planning:
+    """What provisioning has in hand, for loops that give way to it. Its loop alone writes it."""
+
+    unplanned: bool = False
+    """Pods wait for their plan: the batch window is open, or the plan is being made."""
+    launching: frozenset[str] = frozenset()
+    """Launch tokens of nodes whose launch has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,7 @@ class ReconcilerContext:
     """Set once the pods and headroom that waited at the start were planned for; nodes may be called empty."""
     namespace: str = ""
     """Where the ConfigMaps are that loops keep; empty: nothing is kept."""
+    planning: Planning = field(default_factory=Planning)
 
     @property
     def recorder(self) -> Recorder:

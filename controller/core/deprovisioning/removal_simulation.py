@@ -7,7 +7,7 @@ all consolidation for it).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, Solve
 from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
+from controller.errors import SearchInterruptedError
 
 MOST_NAMED = 5
 """Limit on the pods or nodes that a message names."""
@@ -44,7 +45,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Simulator:
     """Simulates removals on one snapshot. `going`: names of nodes that commands remove; `skipped`: Provisioners that
-    cannot be used, with the reason.
+    cannot be used, with the reason; `interrupted`: whether to give way to something more urgent.
 
     `snapshot_index` belongs to the snapshot and is shared by all simulations on it, across `dataclasses.replace` too.
     """
@@ -55,12 +56,15 @@ class Simulator:
     skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     options: SolveOptions = field(default_factory=SolveOptions)
     snapshot_index: SnapshotIndex = field(default_factory=lambda: SnapshotIndex(Snapshot()), compare=False, repr=False)
+    interrupted: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snapshot_index", self.snapshot_index.at(self.snapshot))
 
     def simulate(self, removed: Collection[StateNode]) -> Outcome:
-        """The outcome if these nodes are removed together."""
+        """The outcome if these nodes are removed together. Raises SearchInterruptedError."""
+        if self.interrupted():
+            raise SearchInterruptedError("a search for removals gives way to pods that wait for their plan")
         own = [pod for node in removed for pod in leaving_pods(node)]
         if not own:
             return Outcome()

@@ -11,18 +11,22 @@ from controller.cloud.catalogs import CatalogView
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.gate import Gate
-from controller.core.deprovisioning.method import Method, MethodInput, NodeAnnotations
+from controller.core.deprovisioning.method import Method, MethodInput, NodeAnnotations, Proposal
 from controller.core.deprovisioning.records import recorded_commands
-from controller.core.deprovisioning.removal_command import Command
+from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
 from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
-from controller.errors import KubeError, NodelessError
+from controller.errors import KubeError, NodelessError, SearchInterruptedError
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
 from controller.reconcilers.deprovisioning.record_reports import RecordReports
+from controller.reconcilers.deprovisioning.search_turns import Hold, SearchBudget, nodes_on_their_way
 from controller.runtime.loops import ItemBackoff
-from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION
+from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SEARCH_SECONDS
+
+MOST_HOLD_SECONDS = 600.0
+"""How long consolidation waits in a row for pods that are planned for, and for their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class DeprovisioningReconciler:
         self._failing = ItemBackoff(self._clock, self.name)
         self._due_at = self._clock.monotonic()
         self._eligible: dict[str, int] = {}
+        self._planning = context.planning
+        self._hold, self._budget = Hold(MOST_HOLD_SECONDS), SearchBudget(at=self._due_at)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Take the next step of commands on record; when a search is due, ask the methods."""
@@ -78,7 +84,7 @@ class DeprovisioningReconciler:
 
     def _plan(self, snapshot: Snapshot, view: CatalogView) -> float:
         """Start the first command that a method proposes; return the seconds until the next search."""
-        if self._launcher.settle(snapshot) or self._launcher.held_back():
+        if self._launcher.settle(snapshot, self._planning.launching) or self._launcher.held_back():
             return self._times.step_seconds
         self._executor.remove_stale_annotations(snapshot)
         now = self._clock.now()
@@ -94,15 +100,42 @@ class DeprovisioningReconciler:
         for method in self._methods:
             if not self._failing.ready(method.name):
                 continue
-            with self._measured(method.name):
-                proposal = method.decide(replace(given, held_back=self._executor.held_back(method.name, snapshot)))
-                self._eligible[method.name] = proposal.eligible
+            own = replace(given, held_back=self._executor.held_back(method.name, snapshot))
+            proposal = self._search(method, own) if method.name == CONSOLIDATION else self._ask(method, own)
             self._events.proposed(proposal, given.candidates)
             self._annotate(proposal.annotations)
             if any(self._start(command, view) for command in proposal.commands):
                 return self._times.again_seconds
             again_seconds = min(again_seconds, proposal.again_seconds)
         return again_seconds
+
+    def _search(self, method: Method, given: MethodInput) -> Proposal:
+        """Ask a method that searches, if provisioning has nothing in hand and the budget allows it."""
+        now = given.monotonic
+        busy = bool(self._planning.unplanned or self._planning.launching)
+        self._hold = self._hold.observe(busy or nodes_on_their_way(given.snapshot, given.now), now)
+        if self._hold.holds(now):
+            return Proposal()
+        if (seconds := self._budget.wait_seconds(now)) > 0:
+            return Proposal(again_seconds=seconds)
+        gives_way = replace(given.simulator, interrupted=self._gives_way)
+        try:
+            return self._ask(method, replace(given, simulator=gives_way))
+        except SearchInterruptedError:
+            return Proposal()
+        finally:
+            ended = self._clock.monotonic()
+            self._budget = self._budget.after(ended, ended - now)
+            self._recorder.count(SEARCH_SECONDS, amount=ended - now)
+
+    def _gives_way(self) -> bool:
+        return self._planning.unplanned and (self._hold.since is None or self._hold.holds(self._clock.monotonic()))
+
+    def _ask(self, method: Method, given: MethodInput) -> Proposal:
+        with self._measured(method.name):
+            proposal = method.decide(given)
+            self._eligible[method.name] = proposal.eligible
+        return proposal
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[None]:

@@ -18,7 +18,11 @@ from controller.errors import KubeError
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
+from controller.reconcilers.deprovisioning.search_turns import Hold
 from controller.runtime.loops import IDLE_SECONDS, ItemBackoff
+
+MOST_HOLD_SECONDS = 30.0
+"""How long empty nodes wait in a row for pods that have no plan yet."""
 
 
 class EmptinessReconciler:
@@ -33,11 +37,15 @@ class EmptinessReconciler:
         self._removals = context.removals
         self._log = structlog.get_logger(self.name)
         self._failing = ItemBackoff(self._clock, self.name)
+        self._planning, self._hold = context.planning, Hold(MOST_HOLD_SECONDS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Write or remove emptiness timestamps and delete; return the seconds until the next TTL may expire."""
         if not snapshot.synced or not self._planned.is_set() or self._removals.refusal():
             return 1.0
+        self._hold = self._hold.observe(self._planning.unplanned, self._clock.monotonic())
+        if self._hold.holds(self._clock.monotonic()):
+            return 1.0  # the plan may put pods on nodes that are empty
         self._failing.keep({node.node.uid for node in snapshot.nodes.values()})
         held = frozenset(node.name for node in snapshot.nodes.values() if not self._failing.ready(node.node.uid))
         now = self._clock.now()

@@ -86,6 +86,7 @@ class ProvisioningReconciler:
         self._settings = context.settings
         self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
         self._catalogs, self._launcher = context.catalogs, context.launcher
+        self._planning = context.planning
         self._removals, self._open_waits = context.removals, context.waits
         self._clock = context.clock
         self._adopted, self._planned = context.adopted, context.planned
@@ -113,6 +114,7 @@ class ProvisioningReconciler:
     def reconcile(self, snapshot: Snapshot) -> float:
         """Observe pending pods; when their batch window has closed, schedule them."""
         self._under_way.settle()
+        self._planning.launching = self._under_way.tokens
         if not snapshot.synced or not self._adopted.is_set() or self._waits(snapshot):
             return NOT_READY_SECONDS
         seconds = self._observe(snapshot)
@@ -123,6 +125,7 @@ class ProvisioningReconciler:
         now, times = self._clock.monotonic(), self._batch_times()
         self._window = self._window.observe(now, self._triggers(snapshot), times, self._on_their_way(snapshot))
         closes_at = self._window.closes_at(times)
+        self._planning.unplanned = closes_at is not None
         first = (
             self._scheduled and not self._planned.is_set()
         )  # other loops wait for `planned`: do not wait until no pod is pending
@@ -135,6 +138,7 @@ class ProvisioningReconciler:
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         self._schedule(self._teach_state(snapshot, view), view)
+        self._planning.unplanned, self._planning.launching = False, self._under_way.tokens
         self._scheduled = True
         return 0.0
 

@@ -76,11 +76,12 @@ def leader(
     times: CommandTimes = QUICK,
     images: Callable[[AWSNodeTemplate], tuple[str, ...]] | None = None,
     surge: bool = False,
+    consolidation: Consolidation | None = None,
 ) -> Leader:
     if images is not None:
         world.cloud.images = images
     drift = [Drift(DriftChecks(world.cloud, world.clock))] if images else []
-    methods: list[Method] = [Expiration(), *drift, Consolidation()]
+    methods: list[Method] = [Expiration(), *drift, consolidation or Consolidation()]
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
     ledger.look = lambda: (world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)
