@@ -191,21 +191,38 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
 
 @main.command("scale")
 @click.option("--nodes", default=1_000, show_default=True, help="Ten pods for each.")
+@click.option(
+    "--side",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Another controller's figures on the same pods (JSON, as --json writes them): also print both columns, and "
+    "the limit, kube-scheduler with the nodes there beforehand.",
+)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
-def scale(nodes: int, into: Path) -> None:
+def scale(nodes: int, side: Path | None, json_file: Path | None, into: Path) -> None:
     """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
     from bench.control_plane import scalereport
     from bench.control_plane.scale import run as scale_run
+    from bench.control_plane.scale import run_scheduler_alone
+    from bench.control_plane.side_by_side import figures, read, side_table
     from sandbox import kubebinaries
     from sandbox.realkube import ASSETS_VARIABLE
 
+    others = {side.stem: read(side)} if side else {}
     folder = kubebinaries.find_or_build(lambda line: click.echo(line, err=True))
     os.environ[ASSETS_VARIABLE] = str(folder)
     measured = scale_run(nodes)
+    text = scalereport.HEAD + scalereport.table(measured)
+    own = figures(measured)
+    if json_file:
+        json_file.write_bytes(own.json())
+    if side:
+        limit = figures(run_scheduler_alone(nodes))
+        text += "\n" + side_table({"NodeLess": own, **others, "kube-scheduler, nodes there beforehand": limit})
     into.mkdir(parents=True, exist_ok=True)
     (into / "scale.svg").write_text(scalereport.picture(measured))
-    (into / "scale.md").write_text(scalereport.HEAD + scalereport.table(measured))
-    click.echo(scalereport.table(measured))
+    (into / "scale.md").write_text(text)
+    click.echo(text.removeprefix(scalereport.HEAD))
 
 
 @main.command("interruption")

@@ -92,6 +92,33 @@ def run(nodes: int) -> ScaleRun:
         return _read(cluster, usage, calls, began)
 
 
+def run_scheduler_alone(nodes: int) -> ScaleRun:
+    """The same pods when their nodes are there beforehand: what kube-scheduler needs to bind them. Nothing is launched.
+
+    The nodes are of no Provisioner and have no kubelet, so that pods are bound and do not run.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
+        installed(Path(folder), ("karpenter-0",), client_qps=2_000) as cluster,
+    ):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for number in range(nodes):
+            _add_ready_node(cluster, f"there-{number:05}")
+        began = time.time()
+        cluster.apply(*_workloads(nodes * PODS_PER_NODE))
+        cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
+        return _read(cluster, [], Counter(), began)
+
+
+def _add_ready_node(cluster: Cluster, name: str) -> None:
+    room = {"cpu": NODE_CPUS, "memory": "64Gi", "pods": "110"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
+    cluster.http.post("/api/v1/nodes", node).ok()
+    status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+    cluster.http.patch(f"/api/v1/nodes/{name}/status", {"status": status}).ok()
+    cluster.http.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}}).ok()
+
+
 def _provisioner() -> Obj:
     wanted = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [NODE_CPUS]}]
     return provisioner("scale", {"providerRef": {"name": "default"}, "weight": 50, "requirements": wanted})

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from bench.control_plane.scale import ScaleRun, Usage, sampled
 from bench.control_plane.scalereport import picture, share, table
+from bench.control_plane.side_by_side import figures, read, side_table
 
 RUN = ScaleRun(
     created=(0.0, 0.0, 1.0, 1.0),
@@ -51,3 +56,28 @@ def test_a_process_is_looked_at_from_beginning_to_end() -> None:
     assert first.at == 0.0 < last.at
     assert min(first.rss_bytes, last.rss_bytes) > 10 << 20
     assert last.processor_seconds >= first.processor_seconds > 0
+
+
+def test_the_figures_stand_beside_anothers_and_the_limit(tmp_path: Path) -> None:
+    """What `--json` writes is what `--side` reads; what another does not say is an empty cell."""
+    file = tmp_path / "karpenter.json"
+    file.write_bytes(figures(RUN).json())
+    assert read(file) == figures(RUN)
+    file.write_text('{"last_pod_bound_s": 233, "api_requests_a_node": 18.4, "version": "1.14"}')
+    alone = figures(replace(RUN, launched=(), ready=(), usage=(), calls=Counter()))
+    table = side_table({"NodeLess": figures(RUN), "karpenter": read(file), "limit": alone})
+    rows = {
+        row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines())
+    }
+    assert rows[""] == ["NodeLess", "karpenter", "limit"]
+    assert rows["last pod bound s"] == ["9", "233", "9"]
+    assert rows["api requests a node"] == ["3.5", "18.4", ""]
+    assert rows["wait p99 s"] == ["8", "", "8"]
+    assert rows["controller cpu ms a node"] == ["1,750", "", ""]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"last_pod_bound_s": "soon"}', '{"last_pod_bound_s": true}'])
+def test_a_file_that_holds_no_figures_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "karpenter.json").write_text(text)
+    with pytest.raises(ValueError, match=r"karpenter\.json"):
+        read(tmp_path / "karpenter.json")
