@@ -68,6 +68,8 @@ class Settings:
     initialization_deadline_seconds: float = _setting("initializationDeadline")
     price_rules: tuple[PriceRule, ...] = _setting("aws.priceRules", parse_price_rules)
     cluster_arn: str = _setting("aws.clusterArn")
+    create_fleet_bucket: tuple[int, float] | None = _setting("aws.createFleetBucket")
+    launch_bucket: tuple[int, float] | None = _setting("aws.launchBucket")
     plan_ahead: str = _setting("planAhead")
     node_cost_per_hour: float = _setting("nodeCostPerHour")
     assumed_cpu_use: float = _setting("assumedCpuUse")

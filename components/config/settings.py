@@ -110,6 +110,8 @@ class SettingsConfig:
     node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")
     price_rules: tuple[PriceRuleConfig, ...] = setting("aws.priceRules")
+    create_fleet_bucket: str = setting("aws.createFleetBucket")
+    launch_bucket: str = setting("aws.launchBucket")
     plan_ahead: str = setting("planAhead")
     node_cost_per_hour: float = setting("nodeCostPerHour")
     assumed_cpu_use: float = setting("assumedCpuUse")

@@ -26,6 +26,7 @@ from controller.aws.launch.fleet_calls import FleetCalls
 from controller.aws.launch.fleet_merging import FLEET_WINDOW
 from controller.aws.launch.instance_launch import InstanceLauncher
 from controller.aws.launch.instances import LEAVING_STATES, Instances, instance_id
+from controller.aws.launch.launch_pace import LaunchPace
 from controller.aws.launch.launch_templates import LaunchTemplates
 from controller.aws.launch.node_parameters import NodeParameters
 from controller.aws.launch.offering_choice import OfferingChoice
@@ -77,7 +78,7 @@ class AWSProvider:
 
         `fleet_window`: how long equal CreateFleet requests are gathered into one call.
         """
-        ec2 = clients.ec2
+        ec2, ended = clients.ec2, stop or threading.Event()
         self._settings = settings
         self._clients = clients
         self._log = logger
@@ -99,10 +100,10 @@ class AWSProvider:
         self._launcher = InstanceLauncher(
             self._instances,
             OfferingChoice(settings, self._subnets, self._market.unavailable, balance, logger),
-            FleetCalls(ec2, clock, logger, parameters, self._subnets, fleet_window),
+            FleetCalls(ec2, clock, logger, parameters, self._subnets, fleet_window, LaunchPace(settings, clock, ended)),
             clock,
             logger,
-            stop or threading.Event(),
+            ended,
         )
         reads = self._market.reads
         reads["launch templates"] = (launch_templates.collect, LAUNCH_TEMPLATE_SECONDS)

@@ -24,9 +24,9 @@ from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.errors import KubeError, NamespaceTerminatingError, NotFoundError
 from controller.kube.client import KubeClient
-from controller.kube.rate_limit import TokenBucket
 from controller.kube.resources import AWS_NODE_TEMPLATES, EVENTS, NODES, PODS, PROVISIONERS, Resource
 from controller.runtime.clock import Clock
+from controller.runtime.rate_limit import TokenBucket
 from controller.runtime.workers import Pause, Run, Worker
 
 _log = structlog.get_logger("events")

@@ -14,11 +14,11 @@ import controller
 from controller.errors import KubeError, UnavailableError
 from controller.kube import retry
 from controller.kube.connection import Connection
-from controller.kube.rate_limit import TokenBucket
 from controller.kube.refusals import NotSentError, error_of
 from controller.kube.retry import Backoff
 from controller.runtime.clock import Clock, ServerClock
 from controller.runtime.metrics import REST_REQUESTS, SILENT, Recorder
+from controller.runtime.rate_limit import TokenBucket
 
 NO_ANSWER = "<error>"
 """The `code` label that client-go gives requests without an answer."""

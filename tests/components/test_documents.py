@@ -57,6 +57,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True, initialization_deadline="20m",
         node_repair=False, node_repair_after="45m", plan_ahead="none",
+        create_fleet_bucket="100/10", launch_bucket="1000/2",
         node_cost_per_hour=0.01, assumed_cpu_use=0.3,
     )  # fmt: skip
     keys = {each.attribute: each.default for each in key_fields(SettingsConfig)}
@@ -69,7 +70,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         field = (
             f"{name}_seconds" if name.startswith(("batch", "termination", "initialization", "node_repair_")) else name
         )
-        assert getattr(read, field) == seconds.get(str(want), want)
+        assert getattr(read, field) == {**seconds, "100/10": (100, 10.0), "1000/2": (1000, 2.0)}.get(str(want), want)
     assert (read.cluster_name, read.default_instance_profile, read.interruption_queue_name) == (
         "myeks",
         "profile",

@@ -20,6 +20,7 @@ from controller.aws.launch.create_fleet import (
     fleet_created,
 )
 from controller.aws.launch.fleet_merging import Ask, FleetMerger
+from controller.aws.launch.launch_pace import LaunchPace
 from controller.aws.launch.node_parameters import NodeParameters
 from controller.aws.network.subnets import Reservation, Subnets
 from controller.core.api.frozen import FrozenMap
@@ -53,13 +54,15 @@ class FleetCalls:
         parameters: NodeParameters,
         subnets: Subnets,
         window: Window,
+        pace: LaunchPace,
     ) -> None:
         self._ec2 = ec2
+        self._pace = pace
         self._clock = clock
         self._log = logger
         self._parameters = parameters
         self._subnets = subnets
-        self._merger = FleetMerger(clock, self._create, window)
+        self._merger = FleetMerger(clock, self._create, pace.limited(window))
 
     def prepare(
         self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts
@@ -121,10 +124,12 @@ class FleetCalls:
     def _create(self, request: FleetRequest, launch_token: str, token: str, instances: int) -> FleetAnswer:
         """One call; a launch template that somebody deleted is created again, once."""
         document = request.document(launch_token, token, instances)
+        self._pace.wait(instances)
         try:
             return create_fleet(self._ec2, document, request.subject)
         except CloudError as error:
             names = {override.launch_template for override in request.overrides}
             if error.code not in TEMPLATE_NOT_FOUND_CODES or not self._parameters.restore(names):
                 raise
+        self._pace.wait(instances)
         return create_fleet(self._ec2, document, request.subject)

@@ -95,6 +95,20 @@ def one_of(choices: tuple[str, ...], form: str) -> Reader:
     return read
 
 
+def bucket(text: str) -> tuple[int, float] | None:
+    """A token bucket's size and its tokens a second, such as 50/5; nothing: no limit."""
+    if not text:
+        return None
+    size, _, rate = text.partition("/")
+    try:
+        parsed = positive(size), float(rate)
+    except ValueError:
+        parsed = (0, math.nan)
+    if not (parsed[0] > 0 and 0 < parsed[1] < math.inf):
+        raise ValueError(f"{text!r} is not a token bucket: write its size and its tokens a second, such as 50/5")
+    return parsed
+
+
 def url(text: str) -> str:
     """An absolute URL, or nothing."""
     try:

@@ -124,6 +124,13 @@ _ROWS: Final = (
     Setting("aws.clusterArn", str, "", from_stack=True,
             doc="ARN of the EKS cluster. Where AWS answers another one (another account, region or cluster), nothing "
                 "is removed or launched. Empty: removals wait for a registered node whose instance AWS knows."),
+    Setting("aws.createFleetBucket", readers.bucket, "50/5",
+            doc="The account's token bucket of CreateFleet requests, its size and tokens a second: calls wait for a "
+                "token rather than being throttled. EC2's default for actions that change something; Service Quotas "
+                "shows the account's. Give less where others in the account call CreateFleet too; empty: no limit."),
+    Setting("aws.launchBucket", readers.bucket, "",
+            doc="The account's token bucket of launched instances, such as `1000/2` (EC2's default for RunInstances): "
+                "launches wait for it. Empty: no limit; then EC2 throttles, and launches are tried again."),
     Setting("planAhead", _PLAN_AHEAD, "class", live=True,
             doc="`class`: a pod that kube-scheduler has marked unschedulable speaks for all pending pods that its "
                 "filters treat alike, so that a burst is one plan. `none`: only marked pods are planned for, as in "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.kube.rate_limit import TokenBucket
+from controller.runtime.rate_limit import TokenBucket
 from tests.manual_clock import ManualClock
 
 

@@ -1,4 +1,4 @@
-"""Token buckets: they limit the client's queries per second, and events per second by reason."""
+"""Token buckets: they limit queries to the API server, events by reason, and what is asked of EC2."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class TokenBucket:
             self._tokens -= 1.0
             return True
 
-    def reserve(self) -> float:
-        """Take a token, on credit if need be. Returns the seconds to wait before acting on it."""
+    def reserve(self, tokens: int = 1) -> float:
+        """Take tokens, on credit if need be. Returns the seconds to wait before acting on them."""
         with self._lock:
             self._refill()
-            self._tokens -= 1.0
+            self._tokens -= tokens
             return max(0.0, -self._tokens / self._per_second)
 
     def _refill(self) -> None:
