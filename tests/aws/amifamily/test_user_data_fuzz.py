@@ -182,6 +182,23 @@ def test_a_line_that_becomes_a_boundary_without_its_carriage_return_is_none() ->
     assert [str(part.get_payload()) for part in parts_of(document)][1:] == ["ours"]
 
 
+@pytest.mark.parametrize("custom", ["#!/bin/sh\r\necho\r\n", "#!/bin/sh\necho a\rb\n", "\r\necho\r"])
+def test_no_carriage_return_of_the_users_reaches_user_data(custom: str) -> None:
+    for family in ("AL2", "Ubuntu", "AL2023"):
+        bootstrap = Bootstrap("AWSNodeTemplate default", CLUSTER, KubeletConfiguration(), custom=custom)
+        document = FAMILIES[family].user_data(bootstrap)
+        assert "\r" not in document
+        users, _ours = parts_of(document)
+        assert users.get_payload() == custom.replace("\r", "")
+
+
+def test_carriage_returns_alone_are_removed_from_every_field_of_a_part() -> None:
+    hostile = Part("text/x-shell\rscript", "a\rb\r\n\r", (("X-Name", "a\rb"), ("X-Other", "\r")))
+    document = merge_mime(None, [hostile], "AWSNodeTemplate default")
+    assert "\r" not in document
+    assert "Content-Type: text/x-shellscript\nX-Name: ab\nX-Other: \n\nab\n\n" in document
+
+
 @pytest.mark.parametrize("custom", ["a=" + "[" * 5000, "a=" + "9" * 5000])
 def test_deep_or_huge_toml_is_refused_with_the_object(custom: str) -> None:
     with pytest.raises(NodeTemplateError, match=r"AWSNodeTemplate default: spec\.userData is not TOML"):

@@ -13,7 +13,7 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
-from controller.core.provisioning.optimize.build import first_packing
+from controller.core.provisioning.optimize.build import Bin, Packing, first_packing
 from controller.core.provisioning.optimize.patterns import PatternPacking, few_states, pack_by_patterns
 from controller.core.provisioning.optimize.refine import STRATEGIES
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -219,6 +219,21 @@ def test_generated_patterns_use_each_of_several_equal_existing_nodes_once() -> N
     bins, result = packed(varied(40, nodes))
     assert not few_states(bins)
     assert sum(one.existing for one in result.packing.bins) == 3
+
+
+def test_a_packing_of_generated_patterns_takes_another_of_the_equal_existing_nodes_each_time() -> None:
+    """From a plan that uses no existing node: what it gets on the three of them comes from patterns alone."""
+    nodes = [
+        state_node(node=node(name=f"old-{n}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"})) for n in range(3)
+    ]
+    bins = compiled(varied(40, nodes))
+    roomy = int(np.argmax(bins.capacity[:, 0]))
+    alone = np.repeat(np.eye(len(bins.counts)), bins.counts.astype(int), axis=0)
+    dear = Packing([Bin(existing=False, number=roomy, units=unit) for unit in alone], np.zeros(len(bins.counts)))
+    packing = pack_by_patterns(bins, dear, STRATEGIES, WorkBudget(10.0)).packing
+    assert packing.cost(bins) < dear.cost(bins)
+    assert sorted(one.number for one in packing.bins if one.existing) == [0, 1, 2]
+    assert np.sum([one.units for one in packing.bins], axis=0).tolist() == bins.counts.tolist()
 
 
 @pytest.mark.parametrize("count", [8, 40])
