@@ -66,8 +66,6 @@ from controller.telemetry.health import Health
 from controller.telemetry.measured_cloud import MeasuredCloud
 from controller.webhook.serving import WebhookTimes
 
-STOP_SECONDS = 20.0
-"""For running passes. Kubernetes allows 30 s by default, in which lease and events must be handled too."""
 LAUNCH_POLL_SECONDS = 0.05
 
 _log = structlog.get_logger("operator")
@@ -88,6 +86,8 @@ class OperatorTimes:
     configuration: ConfigurationTimes = field(default_factory=ConfigurationTimes)
     settle_seconds: float = 0.05
     """Least time between two passes of a loop that pods wait for; ten times as long for the others."""
+    stop_seconds: float = 20.0
+    """For running passes. Kubernetes allows 30 s by default, in which lease and events must be handled too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +275,13 @@ class Operator:
         """Series about nodes, pods and Provisioners, from the leader alone: with more replicas, sums would double."""
         return self._series.render(self.informers.snapshot()) if self._leads else b""
 
-    def close(self, timeout_seconds: float = STOP_SECONDS) -> bool:
-        """Stop everything after `stop` was set; return False when a pass or a launch did not end in time."""
-        deadline = self._clock.monotonic() + timeout_seconds
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Stop everything after `stop` was set; return False when a pass or a launch did not end in time.
+
+        `timeout_seconds`: how long to wait for them; None: `OperatorTimes.stop_seconds`.
+        """
+        timeout = self._times.stop_seconds if timeout_seconds is None else timeout_seconds
+        deadline = self._clock.monotonic() + timeout
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
         while self._context.launcher.under_way() and self._clock.monotonic() < deadline:
             self._clock.wait(threading.Event(), LAUNCH_POLL_SECONDS)

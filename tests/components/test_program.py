@@ -309,7 +309,7 @@ def test_roles_of_clusters_with_a_long_common_beginning_have_names_of_their_own(
         keys = config(cluster=cluster, identity=identity, fargate=profile, addons={"ebsCsi": {}})
         return {each.inputs["name"] for each in run_stack("test", keys).of_type("aws:iam/role:Role")}
 
-    blue, green = roles("c" * 60 + "-blue1"), roles("c" * 60 + "-green")
+    blue, green = roles("c" * 70 + "-blue1"), roles("c" * 70 + "-green")
     assert len(blue) == len(green) == 5
     assert not blue & green
     assert all(len(name) <= 64 for name in blue | green)

@@ -31,6 +31,8 @@ NODE_PATCHES = {
     b"finalizers": "finalizer",
 }
 """What a patch of a Node contains, and the step that it takes."""
+HOLD_SECONDS = 60.0
+"""How long an answer is held back at most."""
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "content-encoding"})
 
 
@@ -46,6 +48,8 @@ class CrashProxy:
     """The kinds of write around which the process died, in order."""
     writes: Counter[str] = field(default_factory=Counter)
     """All writes that came, by kind."""
+    held: Mapping[str, threading.Event] = field(default_factory=dict)
+    """Kinds of write that are done, but not answered before their event is set."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def dies(self, kind: str) -> When | None:
@@ -126,6 +130,8 @@ class _Door:
             if dies == "after":
                 await answer.read()
                 return self._die(request)
+            if kind in self.proxy.held:
+                await asyncio.to_thread(self.proxy.held[kind].wait, HOLD_SECONDS)
             sent = web.StreamResponse(status=answer.status)
             for key, value in answer.headers.items():
                 if key.lower() not in _HOP - {"content-encoding"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -99,6 +100,38 @@ def test_the_lease_decides_who_acts(tmp_path: Path) -> None:
         assert second.exitcode == 1, "another leads: this process must not act any more"
         assert holder(world) == "another"
         assert len(world.instances()) == 2
+
+
+@pytest.mark.xdist_group("controller-processes")
+def test_a_leader_told_to_end_during_a_create_fleet_leaves_its_successor_waiting(tmp_path: Path) -> None:
+    """EC2 has launched, and does not answer before the process has ended: the lease is not given up."""
+    answer = threading.Event()
+    with crash_world(tmp_path, unseen_seconds=2.0) as world:
+        world.times = replace(world.times, lease=LEASE, stop_seconds=0.5)
+        world.proxy.held = {"CreateFleet": answer}
+        world.until(lambda: holder(world) == "karpenter-0", "leading")
+        world.until(lambda: len(logged(world, "Acts")) == 1, "acting")
+        with standby(world) as other:
+            world.until(lambda: len(logged(world, "Cluster state is synced")) == 2, "the other stands by")
+            world.start_kubelets()
+            world.scale(1)
+            _until(lambda: world.live() == 1, "the leader's call is in flight")
+            leader = world.controller
+            assert leader is not None
+            leader.terminate()
+            _until(lambda: logged(world, "Keeps the lease until it expires: launches are not settled") != [], "kept")
+            assert (holder(world), len(logged(world, "Acts"))) == ("karpenter-0", 1)
+            answer.set()
+            leader.join(DEADLINE_SECONDS)
+            assert leader.exitcode == 0
+            assert holder(world) == "karpenter-0", "still, when the process is gone"
+            renewed = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["renewTime"])
+            _until(lambda: len(logged(world, "Acts")) == 2, "the standby acts")
+            taken = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["acquireTime"])
+            assert taken - renewed >= LEASE.lease_duration_seconds
+            _until(lambda: world.running() == 1, "the pod runs")
+            assert len(world.instances()) == len(world.nodes()) == 1, "on the instance of the call in flight"
+            assert other.is_alive()
 
 
 @contextmanager
