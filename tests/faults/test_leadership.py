@@ -42,6 +42,13 @@ def holder(world: CrashWorld) -> str:
         return ""
 
 
+def lease_time(world: CrashWorld, field: str) -> float:
+    """Unix seconds of a time on the lease, by the API server's clock."""
+    at = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"][field])
+    assert at is not None
+    return at
+
+
 def decisions(world: CrashWorld) -> list[dict[str, Any]]:
     """What the process that started last has on record; none while it cannot be asked."""
     ports = [line["port"] for line in logged(world, "Serves") if line["what"] == "metrics"]
@@ -125,10 +132,9 @@ def test_a_leader_told_to_end_during_a_create_fleet_leaves_its_successor_waiting
             leader.join(DEADLINE_SECONDS)
             assert leader.exitcode == 0
             assert holder(world) == "karpenter-0", "still, when the process is gone"
-            renewed = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["renewTime"])
+            renewed = lease_time(world, "renewTime")
             _until(lambda: len(logged(world, "Acts")) == 2, "the standby acts")
-            taken = parse_time(world.kube.get(LEASES, LEASE_NAME, NAMESPACE)["spec"]["acquireTime"])
-            assert taken - renewed >= LEASE.lease_duration_seconds
+            assert lease_time(world, "acquireTime") - renewed >= LEASE.lease_duration_seconds
             _until(lambda: world.running() == 1, "the pod runs")
             assert len(world.instances()) == len(world.nodes()) == 1, "on the instance of the call in flight"
             assert other.is_alive()
