@@ -66,6 +66,7 @@ class Settings:
     node_repair: bool = _setting("nodeRepair")
     node_repair_after_seconds: float = _setting("nodeRepairAfter")
     initialization_deadline_seconds: float = _setting("initializationDeadline")
+    device_classes: FrozenMap[str, str] = _setting("deviceClasses")  # noqa: RUF009 - a dataclasses.field
     price_rules: tuple[PriceRule, ...] = _setting("aws.priceRules", parse_price_rules)
     cluster_arn: str = _setting("aws.clusterArn")
     create_fleet_bucket: tuple[int, float] | None = _setting("aws.createFleetBucket")

@@ -104,6 +104,7 @@ def test_every_key_is_read() -> None:
         "nodeRepair": "false",
         "nodeRepairAfter": "45m",
         "initializationDeadline": "20m",
+        "deviceClasses": '{"gpu.nvidia.com": "nvidia.com/gpu"}',
         "aws.priceRules": '[{"instanceTypes": ["m5.*"], "discountPercent": 20}]',
         "aws.createFleetBucket": "100/10",
         "aws.launchBucket": "1000/2",
@@ -129,6 +130,7 @@ def test_every_key_is_read() -> None:
         vm_memory_overhead_percent=0.1,
         interruption_queue_name="queue",
         tags=settings.tags,
+        device_classes=settings.device_classes,
         enable_prefix_delegation=True,
         instance_store_policy="RAID0",
         enable_zone_balance=True,
@@ -152,6 +154,7 @@ def test_every_key_is_read() -> None:
         price_rules=(PriceRule(instance_types=("m5.*",), discount_percent=20.0),),
     )
     assert settings.tags == {"team": "web"}
+    assert settings.device_classes == {"gpu.nvidia.com": "nvidia.com/gpu"}
     hash(settings)
 
 
@@ -191,6 +194,9 @@ def test_every_key_is_read() -> None:
         ("aws.alternativePriceTolerance", "inf"),
         ("aws.alternativePriceTolerance", "x"),
         ("aws.priceRules", "20%"),
+        ("deviceClasses", "gpu.nvidia.com=nvidia.com/gpu"),
+        ("deviceClasses", '{"gpu.nvidia.com": "gpu"}'),
+        ("deviceClasses", '{"gpu.nvidia.com": "requests.kubernetes.io/gpu"}'),
         ("aws.tags", "a=b"),
         ("aws.tags", "[]"),
         ("aws.tags", '{"a": 1}'),

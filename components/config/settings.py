@@ -109,6 +109,7 @@ class SettingsConfig:
     node_repair: bool = setting("nodeRepair")
     node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")
+    device_classes: FrozenMap[str, str] = setting("deviceClasses")
     price_rules: tuple[PriceRuleConfig, ...] = setting("aws.priceRules")
     create_fleet_bucket: str = setting("aws.createFleetBucket")
     launch_bucket: str = setting("aws.launchBucket")

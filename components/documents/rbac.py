@@ -47,6 +47,11 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("policy", ("poddisruptionbudgets",), ("list", "watch")),
     _rule("storage.k8s.io", ("csinodes", "storageclasses"), ("list", "watch")),
     _rule("storage.k8s.io", ("volumeattachments",), ("list",)),
+    _rule(
+        "resource.k8s.io",
+        ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"),
+        ("list", "watch"),
+    ),
     _rule(ADMISSION, ("mutatingwebhookconfigurations",), ("get", "patch"), MUTATING),
     _rule(ADMISSION, ("validatingwebhookconfigurations",), ("get", "patch"), VALIDATING),
 )

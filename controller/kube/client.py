@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from controller.errors import GoneError, UnavailableError
+from controller.core.api.document import objects, text
+from controller.errors import GoneError, NotFoundError, UnavailableError
 from controller.kube.connection import Connection
 from controller.kube.list_decoding import Decode, decode_list, decode_object, decoder_of
 from controller.kube.resources import PODS, Resource
@@ -200,6 +201,14 @@ class KubeClient:
     def version(self) -> Document:
         """The server's version: the document of /version."""
         return self._document(Request("GET", "/version", "get version"))
+
+    def versions(self, group: str) -> tuple[str, ...]:
+        """The versions of an API group that the server serves; none when it does not know the group."""
+        try:
+            answer = self._document(Request("GET", f"/apis/{group}", f"get API group {group}"))
+        except NotFoundError:
+            return ()
+        return tuple(text(each.get("version")) for each in objects(answer.get("versions")))
 
     def _pages(
         self, resource: Resource, namespace: str, selectors: Mapping[str, str], limit: int, decode: Decode

@@ -89,6 +89,7 @@ class _PodStatus(TypedDict, total=False):
     initContainerStatuses: list[_ContainerStatus] | None
     conditions: Any
     nominatedNodeName: str
+    resourceClaimStatuses: Any
 
 
 class PodDocument(TypedDict, total=False):

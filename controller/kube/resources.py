@@ -83,3 +83,18 @@ CLUSTER_STATE = (
     NAMESPACES,
 )
 """The resources that the cluster state watches."""
+
+DEVICES = "resource.k8s.io"
+"""The API group of dynamic resource allocation (DRA)."""
+DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
+"""Versions that are read, the best first."""
+
+
+def device_resources(version: str) -> tuple[Resource, ...]:
+    """The kinds of DRA in a version, which the cluster state watches where the API server serves them."""
+    return (
+        Resource(DEVICES, version, "resourceclaims", "ResourceClaim", True),
+        Resource(DEVICES, version, "resourceclaimtemplates", "ResourceClaimTemplate", True),
+        Resource(DEVICES, version, "deviceclasses", "DeviceClass", False),
+        Resource(DEVICES, version, "resourceslices", "ResourceSlice", False),
+    )

@@ -25,6 +25,7 @@ from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
 from controller.kube.lease import LEASE_NAME, LeaseOptions
+from controller.kube.resources import CLUSTER_STATE, Resource
 from controller.machines.launcher import Launcher, LaunchTimes
 from controller.machines.removals import Removals
 from controller.operator.configuration import ConfigurationTimes
@@ -122,14 +123,28 @@ class Operator:
     """The cluster state and the loops of one process."""
 
     def __init__(
-        self, settings: Settings, edges: Edges, *, namespace: str = "", times: OperatorTimes | None = None
+        self,
+        settings: Settings,
+        edges: Edges,
+        *,
+        namespace: str = "",
+        times: OperatorTimes | None = None,
+        devices: tuple[Resource, ...] = (),
     ) -> None:
-        """Learned memory and the ledger are stored in ConfigMaps of `namespace`; without one, they are not stored."""
+        """Learned memory and the ledger are stored in ConfigMaps of `namespace`; without one, they are not stored.
+
+        `devices`: kinds of DRA that are watched too.
+        """
         self._edges, self._times = edges, times or OperatorTimes()
         self._recorder, self._clock = edges.ledger.recorder, edges.clock
         self._series, self._leads = ClusterSeries(), False
-        cluster = Cluster(initialization_seconds=settings.initialization_deadline_seconds)
-        self.informers = Informers(edges.kube, cluster, edges.clock, run=edges.run)
+        watched = (*CLUSTER_STATE, *devices)
+        cluster = Cluster(
+            [resource.kind for resource in watched],
+            initialization_seconds=settings.initialization_deadline_seconds,
+            device_classes=settings.device_classes,
+        )
+        self.informers = Informers(edges.kube, cluster, edges.clock, watched, run=edges.run)
         self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
         cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
         edges.ledger.look = self._look

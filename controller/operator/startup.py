@@ -9,9 +9,11 @@ from typing import TypeVar
 import structlog
 
 from controller.core.api.settings.settings_table import SETTINGS
-from controller.errors import CloudError, KubeError, Problem, ValidationError
+from controller.errors import CloudError, ForbiddenError, KubeError, NotFoundError, Problem, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.config_maps import read_config_map
+from controller.kube.resources import Resource
+from controller.kube.served_devices import served_devices
 from controller.operator.options import version_of
 from controller.runtime.clock import Clock
 from controller.runtime.loops import BackoffTimes
@@ -21,6 +23,8 @@ T = TypeVar("T")
 
 SETTINGS_POLL_SECONDS = 0.5
 """Between two reads of the ConfigMap, as in Karpenter v0.27."""
+NO_OBJECT = "metadata.name=-"
+"""Selects nothing: the list tells whether a kind is there and may be listed."""
 
 _log = structlog.get_logger("startup")
 
@@ -75,6 +79,22 @@ def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: thre
         message = f"the API server is {version}, and {least} is the least"
         problem = Problem("KUBERNETES_MIN_VERSION", message, "upgrade the cluster, or set a lower version")
         raise ValidationError("Options", [problem])
+
+
+def device_kinds(kube: KubeClient) -> tuple[Resource, ...]:
+    """The kinds of dynamic resource allocation (DRA) to watch: all, or none when one is missing or may not be listed.
+
+    A watch that never gets its first list would keep the controller from acting. Raises KubeError when the server does
+    not answer.
+    """
+    kinds = served_devices(kube)
+    try:
+        for resource in kinds:
+            kube.list(resource, field_selector=NO_OBJECT)
+    except (ForbiddenError, NotFoundError) as error:
+        _log.warning("Resource claims are not read: pods that have some get no node", error=str(error))
+        return ()
+    return kinds
 
 
 def wait_for_answer(

@@ -16,7 +16,7 @@ from pathlib import Path
 import boto3
 
 from controller.kube import resources
-from controller.kube.resources import CLUSTER_STATE, PODS, Resource
+from controller.kube.resources import CLUSTER_STATE, PODS, Resource, device_resources
 from tests.source_trees import ROOT, syntax_trees
 
 SERVICES = ("ec2", "eks", "ssm", "pricing", "sqs")
@@ -95,7 +95,8 @@ def aws_actions() -> frozenset[str]:
 @cache
 def kube_calls() -> set[KubeCall]:
     """Every verb that the Kubernetes client is asked for, and the watches of the cluster state."""
-    return {KubeCall(r.group, r.plural, verb) for r in CLUSTER_STATE for verb in ("list", "watch")} | _calls_of()
+    watched = (*CLUSTER_STATE, *device_resources("v1"))
+    return {KubeCall(r.group, r.plural, verb) for r in watched for verb in ("list", "watch")} | _calls_of()
 
 
 def command_calls() -> set[KubeCall]:

@@ -103,6 +103,7 @@ RICH = {
         "reason": "Evicted",
         "message": "The node was low on resource: ephemeral-storage. ",
         "nominatedNodeName": "n2",
+        "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x7"}],
         "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
             {"type": "Ready", "status": "True"},

@@ -22,7 +22,7 @@ from controller.core.cloud import CloudInstance
 from controller.core.decisions.decision import Decision
 from controller.core.machines.collection import CollectionTimes
 from controller.errors import CloudError, CloudUnauthorizedError, UnavailableError, ValidationError
-from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
+from controller.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, Resource
 from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.operator.process import check
 from controller.operator.startup import refuse_old_kubernetes, wait_for_answer, wait_for_settings
@@ -65,10 +65,11 @@ def acting(
     recorder: Recorder = SILENT,
     ledger: Ledger | None = None,
     namespace: str = "",
+    devices: tuple[Resource, ...] = (),
 ) -> Iterator[Operator]:
     stop = threading.Event()
     edges = Edges(world.kube, world.cloud, world.clock, ledger or Ledger(world.clock, recorder), stop)
-    operator = Operator(settings, edges, namespace=namespace, times=QUICK)
+    operator = Operator(settings, edges, namespace=namespace, times=QUICK, devices=devices)
     operator.watch()
     operator.start_leading()
     try:

@@ -278,10 +278,10 @@ def apply_crds(kube: KubeClient) -> None:
     for path in sorted(CRDS.glob("*.yaml")):
         kube.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
     for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
-        _await_served(kube, resource)
+        await_served(kube, resource)
 
 
-def _await_served(kube: KubeClient, resource: Resource) -> None:
+def await_served(kube: KubeClient, resource: Resource) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:

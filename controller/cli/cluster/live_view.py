@@ -7,7 +7,7 @@ that the user may not list are left out; nodes and pods are required.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +17,12 @@ import structlog
 
 from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, add_instance_types, source_or_none
 from controller.cli.cluster.decision_log import on_record
-from controller.cli.inputs.objects import kube_client, parse_settings, region_of
+from controller.cli.inputs.objects import kube_client, parse_settings, read_settings, region_of
 from controller.cli.inputs.price_record import published
 from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, Source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.core.api.document import Document, mapping
+from controller.core.api.frozen import EMPTY
 from controller.core.decisions.decision import Entry
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
@@ -30,6 +31,7 @@ from controller.errors import ForbiddenError, NotFoundError, UnavailableError, V
 from controller.kube.client import KubeClient
 from controller.kube.informers import Informers
 from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, NODES, PODS, Resource
+from controller.kube.served_devices import served_devices
 from controller.kube.watcher import Watcher
 from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP as RECORD
 from controller.reconcilers.bookkeeping.price_store import CONFIG_MAP as PRICES
@@ -167,7 +169,7 @@ def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | Non
     pods, InvalidObjectError for a bad selector, UnavailableError when the first lists time out.
     """
     kube, clock = kube_client(where.kubeconfig, where.context), clock or SystemClock()
-    resources, notes = readable(kube, CLUSTER_STATE, (NODES, PODS))
+    resources, notes = readable(kube, (*CLUSTER_STATE, *served_devices(kube)), (NODES, PODS))
     kube.list(NODES, label_selector=selector, field_selector=NONE)
     config, record, prices = ObjectStore(), ObjectStore(), ObjectStore()
     chosen = ObjectStore() if selector else None
@@ -175,7 +177,7 @@ def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | Non
     if CONFIG_MAPS in readable(kube, (CONFIG_MAPS,))[0]:
         for store, name in ((config, CONFIG_MAP), (record, RECORD), (prices, PRICES)):
             followed.append(Watcher(CONFIG_MAPS, kube, store.apply, clock, field_selector=f"metadata.name={name}"))
-    cluster = Cluster([resource.kind for resource in resources])
+    cluster = Cluster([resource.kind for resource in resources], device_classes=_device_classes(kube))
     informers = Informers(kube, cluster, clock, resources)
     with _silence(), ThreadExecutors() as executors:
         catalogs = executors.executor("catalog", CATALOG_WORKERS)
@@ -191,6 +193,14 @@ def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | Non
             informers.stop()
             for watcher in followed:
                 watcher.stop()
+
+
+def _device_classes(kube: KubeClient) -> Mapping[str, str]:
+    """The setting deviceClasses; empty where the settings cannot be read."""
+    try:
+        return parse_settings(read_settings(kube) or {}, "unnamed").device_classes
+    except ValidationError:
+        return EMPTY
 
 
 def readable(

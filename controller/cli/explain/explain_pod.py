@@ -45,9 +45,16 @@ def _facts(pod: Pod, now: float) -> dict[str, str]:
         "asks for": ", ".join(f"{key} {format_quantity(key, amount)}" for key, amount in sorted(spec.requests.items())),
         "node selector": ", ".join(f"{key}={value}" for key, value in sorted(spec.node_selector.items())),
         "spread over": ", ".join(f"{c.topology_key} (maxSkew {c.max_skew})" for c in spec.topology_spread),
+        "claims of devices": ", ".join(_claims(pod)),
         "volumes": ", ".join(volume.claim_name for volume in pod.volumes),
         "priority class": spec.priority_class_name,
     }
+
+
+def _claims(pod: Pod) -> Iterator[str]:
+    for each in pod.spec.resource_claims:
+        made = each.claim_name or pod.claim_names.get(each.name, "")
+        yield f"{each.name} ({f'ResourceClaim {made}' if made else f'ResourceClaimTemplate {each.template_name}'})"
 
 
 def _bound(cluster: ClusterView, pod: Pod) -> tuple[str, tuple[Section, ...]]:

@@ -17,7 +17,8 @@ from controller.core.api.strict import Report
 from controller.errors import ForbiddenError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
-from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS
+from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, DEVICES
+from controller.kube.served_devices import served_devices
 from controller.settings import CONFIG_MAP, Settings
 
 STACK, DUMP = "StackConfig", "ClusterDump"
@@ -112,13 +113,20 @@ def kube_client(kubeconfig: str, context: str) -> KubeClient:
 
 
 def read_cluster(kube: KubeClient) -> Objects:
-    """List every kind that planning reads; kinds that the cluster lacks are left out. Raises KubeError."""
+    """List every kind that planning reads, without those that the cluster lacks or, of DRA, the user may not list.
+
+    Raises KubeError.
+    """
     located: list[LocatedObject] = []
-    for resource in CLUSTER_STATE:
+    for resource in (*CLUSTER_STATE, *served_devices(kube)):
         try:
             listing = kube.list_all(resource)
         except NotFoundError:
             continue
+        except ForbiddenError:
+            if resource.group != DEVICES:
+                raise
+            continue  # pods with claims are said to be refused, which need not stop anything else
         for document in listing.items:
             full = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
             located.append(LocatedObject(full, f"cluster {kube.connection.server}"))

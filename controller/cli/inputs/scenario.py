@@ -72,7 +72,9 @@ def cluster_of(located: Sequence[LocatedObject]) -> tuple[Cluster, Settings]:
 
 
 def _cluster(documents: Mapping[str, Sequence[Document]], settings: Settings) -> Cluster:
-    cluster = Cluster(initialization_seconds=settings.initialization_deadline_seconds)
+    cluster = Cluster(
+        initialization_seconds=settings.initialization_deadline_seconds, device_classes=settings.device_classes
+    )
     for kind, members in documents.items():
         cluster.apply(Change(kind, ChangeType.REPLACED, tuple(members)))
     return cluster

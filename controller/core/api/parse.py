@@ -107,7 +107,14 @@ def parse_pod(obj: Document) -> Pod:
         text(get_meta("resourceVersion")),
         _evicted_for_storage(status),
         limits,
+        _claim_names(status.get("resourceClaimStatuses")),
     )
+
+
+def _claim_names(value: object) -> FrozenMap[str, str]:
+    if not value:
+        return EMPTY
+    return string_map({text(each.get("name")): text(each.get("resourceClaimName")) for each in objects(value)})
 
 
 def _evicted_for_storage(status: Document) -> bool:

@@ -118,6 +118,15 @@ class PodVolume:
 
 
 @dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A claim of devices (DRA): a ResourceClaim by name, or one made for the pod from a ResourceClaimTemplate."""
+
+    name: str
+    claim_name: str = ""
+    template_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PodSpec:
     """What kube-scheduler's filters and our packer read of spec; equal for the replicas of a Deployment."""
 
@@ -144,6 +153,8 @@ class PodSpec:
     termination_grace_period_seconds: int = 30
     malformed: tuple[str, ...] = ()
     """Fields that could not be read, with the reason: such a pod is never placed, and an event says why."""
+    resource_claims: tuple[PodClaim, ...] = ()
+    """In snapshots, their devices are among `requests` as extended resources (state/claim_resolution.py)."""
     unsupported: tuple[str, ...] = ()
     """What kube-scheduler would place the pod by and plans cannot know, with a remedy: it is never placed either."""
 
@@ -185,6 +196,8 @@ class Pod:
     """Its kubelet evicted it because the node was low on ephemeral storage."""
     limits: Resources = EMPTY
     """What its containers may use at most, `pods: 1` included. For display only: plans do not read it."""
+    claim_names: FrozenMap[str, str] = EMPTY
+    """ResourceClaims that were made for it, by the name of its claim."""
 
     @property
     def key(self) -> PodKey:

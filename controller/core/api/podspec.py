@@ -27,6 +27,7 @@ from controller.core.api.frozen import cached_by_bytes
 from controller.core.api.pod import (
     HostPort,
     PodAffinityTerm,
+    PodClaim,
     PodSpec,
     PreferredTerm,
     Resources,
@@ -46,11 +47,13 @@ _KEPT: Final = (
     "resourceClaims", "schedulingGroup", "workloadRef",
 )  # fmt: skip
 _GROUP: Final = "pods of a scheduling group start together or not at all, which plans do not heed: take it out"
+CLAIMS_NOT_READ: Final = (
+    "spec.resourceClaims: which nodes can serve a claim of dynamic resource allocation (DRA) is not known before "
+    "they run: request the device as an extended resource, such as nvidia.com/gpu, or run the pod on other nodes"
+)
+"""Until the cluster state has resolved the claims (state/claim_resolution.py)."""
 _UNSUPPORTED: Final = {
-    "resourceClaims": (
-        "spec.resourceClaims: which nodes can serve a claim of dynamic resource allocation (DRA) is not known before "
-        "they run: request the device as an extended resource, such as nvidia.com/gpu, or run the pod on other nodes"
-    ),
+    "resourceClaims": CLAIMS_NOT_READ,
     "schedulingGroup": f"spec.schedulingGroup: {_GROUP}, or run the pod on other nodes",
     "workloadRef": f"spec.workloadRef: {_GROUP}, or run the pod on other nodes",
 }
@@ -106,6 +109,11 @@ def _both(spec: Document) -> Parsed:
     return _canonical(_parse(spec)), pod_limits(spec)
 
 
+def interned(spec: PodSpec) -> PodSpec:
+    """An equal spec, the same object for all equal ones as long as the bounded cache holds it."""
+    return _canonical(spec)
+
+
 def _spec_bytes(spec: PodSpec) -> int:
     return len(repr(spec))
 
@@ -142,7 +150,15 @@ def _parse(spec: Document) -> PodSpec:
         gated=bool(items(spec.get("schedulingGates"))),
         termination_grace_period_seconds=whole(spec.get("terminationGracePeriodSeconds"), 30),
         malformed=tuple(malformed),
+        resource_claims=tuple(_claim(each) for each in objects(spec.get("resourceClaims"))),
         unsupported=tuple(reason for field, reason in _UNSUPPORTED.items() if spec.get(field)),
+    )
+
+
+def _claim(value: Document) -> PodClaim:
+    source = mapping(value.get("source")) or value  # `source` until Kubernetes 1.30
+    return PodClaim(
+        text(value.get("name")), text(source.get("resourceClaimName")), text(source.get("resourceClaimTemplateName"))
     )
 
 

@@ -14,16 +14,18 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
+from controller.core.api.devices.device_slices import devices_by_node
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
 from controller.core.api.node import Node, Taint
-from controller.core.api.pod import Pod, PodKey
+from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
 from controller.core.state.change import Change
-from controller.core.state.effective import effective_taints, filled
+from controller.core.state.claim_resolution import Resolution, resolve
+from controller.core.state.effective import effective_taints, filled, with_devices, without
 from controller.core.state.evictions import STORAGE, StorageEvictions
-from controller.core.state.kinds import KINDS
+from controller.core.state.kinds import ALWAYS_SERVED, KINDS
 from controller.core.state.nominations import Nominations
 from controller.core.state.room import end_of_room
 from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
@@ -37,11 +39,15 @@ class Cluster:
     """Stores by kind, the index of pods by node, and what we know of nodes beyond their objects."""
 
     def __init__(
-        self, kinds: Collection[str] = tuple(KINDS), initialization_seconds: float = INITIALIZATION_SECONDS
+        self,
+        kinds: Collection[str] = ALWAYS_SERVED,
+        initialization_seconds: float = INITIALIZATION_SECONDS,
+        device_classes: Mapping[str, str] = EMPTY,
     ) -> None:
         """`kinds` are those that are watched: the snapshot is synced when each has been listed.
 
         `initialization_seconds`: a node of a Provisioner that takes longer to initialize is no room for pods any more.
+        `device_classes`: the extended resource that stands for the devices of each DeviceClass.
         """
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown:
@@ -58,6 +64,15 @@ class Cluster:
         self._startup_taints: dict[str, tuple[Taint, ...]] = {}
         self._instance_types: dict[str, Mapping[str, InstanceType]] = {}
         self._evictions = StorageEvictions()
+        self._device_classes = device_classes
+        self._devices: Mapping[str, Resources] = EMPTY
+        """By node, what the slices of its drivers amount to as extended resources."""
+        self._claiming: dict[PodKey, Pod] = {}
+        """Pods with claims of devices, as their objects are."""
+        self._claims = Resolution()
+        self._claims_changed = self._devices_changed = False
+        self._pods: tuple[FrozenMap[PodKey, Pod], Mapping[PodKey, Pod], FrozenMap[PodKey, Pod]] = (EMPTY, EMPTY, EMPTY)
+        """Pods of the last snapshot: as their objects are, those with claims resolved, and both together."""
         self._state_nodes: dict[str, StateNode] = {}
         self._initialization_seconds = initialization_seconds
         self._room_ends: dict[str, float] = {}
@@ -73,6 +88,10 @@ class Cluster:
             "Pod": self._pod_changed,
             "Node": self._node_changed,
             "Provisioner": self._provisioner_changed,
+            "ResourceClaim": self._claim_changed,
+            "ResourceClaimTemplate": self._claim_changed,
+            "DeviceClass": self._device_changed,
+            "ResourceSlice": self._device_changed,
         }
 
     @property
@@ -142,7 +161,12 @@ class Cluster:
         """The immutable view of now; the same object as before when nothing at all changed."""
         if not self._changed:
             return self._published
+        if self._devices_changed:
+            self._count_devices()
+        if self._claims_changed:
+            self._resolve_claims()
         before, frozen = self._published, {kind: store.frozen() for kind, store in self._stores.items()}
+        frozen["Pod"] = self._with_resolved(frozen["Pod"])
         nodes = self._frozen_nodes()
         pods, waiting = frozen["Pod"], self._unbound
         self._published = Snapshot(
@@ -151,11 +175,36 @@ class Cluster:
             nodes=nodes,
             invalid=self._frozen_invalid(),
             storage_loops=self._evictions.loops,
-            unbound_of=before.unbound_of if pods is before.pods else (pods, tuple(waiting[k] for k in sorted(waiting))),
+            unbound_of=before.unbound_of if pods is before.pods else (pods, tuple(pods[k] for k in sorted(waiting))),
             **{spec.field: frozen[kind] for kind, spec in KINDS.items() if spec.field},
         )
         self._changed = self._loud = False
         return self._published
+
+    def _resolve_claims(self) -> None:
+        """Resolve the claims of pods, and touch the nodes where that changes something."""
+        before, self._claims_changed = self._claims, False
+        claims, templates = (self._stores[kind].values() for kind in ("ResourceClaim", "ResourceClaimTemplate"))
+        self._claims = now = resolve(self._claiming, claims, templates, self._device_classes, before)
+        for key, pod in now.pods.items():
+            if pod.node_name and pod is not before.pods.get(key):
+                self._touch(pod.node_name)
+        self._touch_all(node for node in {*before.held, *now.held} if before.held.get(node) != now.held.get(node))
+
+    def _with_resolved(self, pods: FrozenMap[PodKey, Pod]) -> FrozenMap[PodKey, Pod]:
+        resolved = self._claims.pods
+        if not resolved:
+            return pods
+        if self._pods[0] is not pods or self._pods[1] is not resolved:
+            self._pods = (pods, resolved, FrozenMap({**pods, **resolved}))
+        return self._pods[2]
+
+    def _count_devices(self) -> None:
+        """Count the devices of the nodes, and touch those where that changes something."""
+        slices, classes = (self._stores[kind].values() for kind in ("ResourceSlice", "DeviceClass"))
+        before, self._devices_changed = self._devices, False
+        self._devices = now = devices_by_node(slices, classes, self._device_classes)
+        self._touch_all(node for node in {*before, *now} if before.get(node) != now.get(node))
 
     def _frozen_nodes(self) -> Mapping[str, StateNode]:
         if not self._touched:
@@ -189,13 +238,16 @@ class Cluster:
     def _state_node(self, node: Node) -> StateNode:
         owner = node.labels.get(PROVISIONER_NAME, "")
         initialized = node.labels.get(INITIALIZED) == "true"
+        types = self._instance_types.get(owner, EMPTY) if owner else EMPTY
+        instance_type = types.get(node.labels.get(INSTANCE_TYPE, ""))
+        node = with_devices(node, self._devices.get(node.name, EMPTY), instance_type)
         capacity, allocatable = node.capacity, node.allocatable
-        if owner and not initialized:
-            instance_type = self._instance_types.get(owner, EMPTY).get(node.labels.get(INSTANCE_TYPE, ""))
-            if instance_type is not None:
-                capacity = filled(capacity, instance_type.capacity)
-                allocatable = filled(allocatable, instance_type.allocatable)
+        if instance_type is not None and not initialized:
+            capacity = filled(capacity, instance_type.capacity)
+            allocatable = filled(allocatable, instance_type.allocatable)
+        allocatable = without(allocatable, self._claims.held.get(node.name, EMPTY))
         pods = self._pods_by_node.get(node.name, EMPTY)
+        resolved = self._claims.pods
         end = end_of_room(node, self._initialization_seconds, self._known_since.setdefault(node.name, self._now))
         if self._now < end.at < math.inf:
             self._room_ends[node.name] = end.at
@@ -203,7 +255,7 @@ class Cluster:
             self._room_ends.pop(node.name, None)
         return StateNode(
             node=node,
-            pods=tuple(pods[key] for key in sorted(pods)),
+            pods=tuple(resolved.get(key, pods[key]) for key in sorted(pods)),
             capacity=capacity,
             allocatable=allocatable,
             taints=effective_taints(node, self._startup_taints.get(owner, ()), initialized),
@@ -243,8 +295,18 @@ class Cluster:
             self._pods_by_node.setdefault(new, {})[delta.key] = delta.new
             self._touch(new, delta.quiet)
         self._touch_all(self._nominations.pod_changed(delta.key, delta.new))
+        if self._claiming.pop(delta.key, None) is not None:
+            self._claims_changed = True
+        if delta.new is not None and delta.new.spec.resource_claims:
+            self._claiming[delta.key], self._claims_changed = delta.new, True
         if delta.new is not None and delta.new.evicted_for_storage:
             self._note_eviction(delta.new)
+
+    def _claim_changed(self, _delta: Delta[PodKey, Any]) -> None:
+        self._claims_changed = True
+
+    def _device_changed(self, _delta: Delta[str, Any]) -> None:
+        self._devices_changed = True
 
     def _note_eviction(self, pod: Pod) -> None:
         """Record the eviction with the pods of the same owner and the size of the disk that was too small."""

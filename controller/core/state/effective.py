@@ -6,9 +6,12 @@ has not reported, and its Provisioner's startup taints are expected to be remove
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Resources
+from controller.core.cloud import InstanceType
 from controller.core.scheduling.taints import UNSCHEDULABLE
 
 EPHEMERAL_TAINTS = frozenset(
@@ -36,6 +39,26 @@ def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized:
     ):
         taints += (UNSCHEDULABLE,)
     return taints
+
+
+def with_devices(node: Node, devices: Resources, instance_type: InstanceType | None) -> Node:
+    """The node, with the devices that its drivers publish (DRA) beside what its device plugins report.
+
+    A driver may publish more than can be used at once (parts of a device), so the instance type's number is the most.
+    """
+    most = devices if instance_type is None else instance_type.capacity
+    usable = {name: least for name, count in devices.items() if (least := min(count, most.get(name, 0)))}
+    if not usable:
+        return node
+    capacity, allocatable = filled(node.capacity, FrozenMap(usable)), filled(node.allocatable, FrozenMap(usable))
+    return replace(node, capacity=capacity, allocatable=allocatable)
+
+
+def without(own: Resources, taken: Resources) -> Resources:
+    """`own` less what is taken, at least 0."""
+    if not taken:
+        return own
+    return FrozenMap({name: max(0, amount - taken.get(name, 0)) for name, amount in own.items()})
 
 
 def filled(own: Resources, of_type: Resources) -> Resources:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controller.core.api import parse
+from controller.core.api.devices import device_claims, device_slices
 from controller.core.api.document import Document
 from controller.core.api.v1alpha5 import V1ALPHA5
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`field` is the Snapshot's map of this kind; empty for nodes, which the snapshot has as StateNodes."""
+    """`field` is the Snapshot's map of this kind; empty for nodes, which the snapshot has as StateNodes, and for kinds
+    of DRA, which change pods and nodes there."""
 
     parse: Callable[[Document], Any]
     key: Callable[[str, str], Any]
@@ -40,5 +42,12 @@ KINDS: Mapping[str, Kind] = {
     "StorageClass": Kind(parse.parse_storage_class, _named, "storage_classes"),
     "CSINode": Kind(parse.parse_csi_node, _named, "csi_nodes"),
     "Namespace": Kind(parse.parse_namespace, _named, "namespaces"),
+    "ResourceClaim": Kind(device_claims.parse_resource_claim, _namespaced, ""),
+    "ResourceClaimTemplate": Kind(device_claims.parse_resource_claim_template, _namespaced, ""),
+    "DeviceClass": Kind(device_slices.parse_device_class, _named, ""),
+    "ResourceSlice": Kind(device_slices.parse_resource_slice, _named, ""),
 }
 """By Kubernetes kind."""
+DEVICE_KINDS: Final = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice")
+"""Of DRA, which not every API server serves."""
+ALWAYS_SERVED: Final = tuple(kind for kind in KINDS if kind not in DEVICE_KINDS)

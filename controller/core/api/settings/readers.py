@@ -6,6 +6,7 @@ Each reader raises ValueError with what is wrong and, after a colon, what to wri
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -19,6 +20,10 @@ Reader: TypeAlias = Callable[[str], Any]
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_EXTENDED_RESOURCE: Final = re.compile(
+    r"(?!([a-z0-9-]+\.)*kubernetes\.io/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[\w.-]+", re.ASCII
+)
+_CLASSES_EXAMPLE: Final = 'write a JSON object of strings, such as {"gpu.nvidia.com": "nvidia.com/gpu"}'
 _TAGS_EXAMPLE: Final = 'write a JSON object of strings, such as {"team": "web"}'
 
 
@@ -123,16 +128,30 @@ def url(text: str) -> str:
 
 def tags(text: str) -> FrozenMap[str, str]:
     """AWS tags as a JSON object of strings, without those that only the controller or AWS may set."""
+    values = _strings(text, _TAGS_EXAMPLE)
+    if reserved := sorted(filter(protected_tag, values)):
+        raise ValueError(f"has keys that only the controller or AWS may set ({', '.join(reserved)}): take them out")
+    return values
+
+
+def device_classes(text: str) -> FrozenMap[str, str]:
+    """Extended resources by DeviceClass as a JSON object of strings."""
+    values = _strings(text, _CLASSES_EXAMPLE)
+    wrong = sorted(value for value in values.values() if not _EXTENDED_RESOURCE.fullmatch(value))
+    if wrong:
+        raise ValueError(f"has values that are no extended resources ({', '.join(wrong)}): {_CLASSES_EXAMPLE}")
+    return values
+
+
+def _strings(text: str, example: str) -> FrozenMap[str, str]:
     try:
         values = read_json(text) if text else {}
     except UnreadableJsonError:
-        raise ValueError(f"is not JSON: {_TAGS_EXAMPLE}") from None
+        raise ValueError(f"is not JSON: {example}") from None
     if values is None:
         return EMPTY
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise ValueError(f"is not a map of strings: {_TAGS_EXAMPLE}")
+        raise ValueError(f"is not a map of strings: {example}")
     if not all(values):
-        raise ValueError(f"has an empty key: {_TAGS_EXAMPLE}")
-    if reserved := sorted(filter(protected_tag, values)):
-        raise ValueError(f"has keys that only the controller or AWS may set ({', '.join(reserved)}): take them out")
+        raise ValueError(f"has an empty key: {example}")
     return FrozenMap(values)

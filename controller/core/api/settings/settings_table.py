@@ -118,6 +118,10 @@ _ROWS: Final = (
             doc="A node that is not initialized (Ready, without startup taints, with all resources) this long after "
                 "its launch takes no more pods in plans. It is removed, and its pods are planned for again, unless it "
                 "is Ready and pods run on it."),
+    Setting("deviceClasses", readers.device_classes, "{}",
+            doc="The extended resource of instance types that the devices of a DeviceClass are, so that pods with "
+                "resource claims (DRA) get nodes (in the ConfigMap: JSON, such as "
+                '`{"gpu.nvidia.com": "nvidia.com/gpu"}`). Pods with claims of other DeviceClasses get none.'),
     Setting("aws.priceRules", None, "[]",
             doc="Discounts and commitments, so that prices are what you pay, as a list of rules (in the ConfigMap: "
                 "JSON); the first that matches an offering counts."),
