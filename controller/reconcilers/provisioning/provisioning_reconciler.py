@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,6 +58,9 @@ REGISTRATION_WORKERS = 30
 """Nodes that are created concurrently."""
 UNDER_WAY_SECONDS = 0.1
 """Between two passes while launches are under way: one that fails changes nothing that would wake the loop."""
+BINDING_SECONDS = 5.0
+"""kube-scheduler counts as binding so long after it was seen to, and MOST_BINDING_SECONDS after the plan at most."""
+MOST_BINDING_SECONDS = 120.0
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
@@ -96,6 +100,8 @@ class ProvisioningReconciler:
         self._held_back = ItemBackoff(self._clock, self.name, self._times.hold_back)
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
+        self._count, self._bound_at, self._planned_at, self._nominated_at = 0, -math.inf, -math.inf, -math.inf
+        """How many pods were to be planned for; when they became fewer, were planned for and nominated last."""
         self._plans = PlanLog(self.name)
         self._guards = GuardEvents(self._events, self._ledger.recorder)
         self._headroom_at = self._clock.monotonic()
@@ -123,7 +129,8 @@ class ProvisioningReconciler:
     def _observe(self, snapshot: Snapshot) -> float:
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
-        self._window = self._window.observe(now, self._triggers(snapshot), times, self._on_their_way(snapshot))
+        triggers = self._triggers(snapshot)
+        self._window = self._window.observe(now, triggers, times, self._on_their_way(snapshot, len(triggers), now))
         closes_at = self._window.closes_at(times)
         self._planning.unplanned = closes_at is not None
         first = (
@@ -138,6 +145,7 @@ class ProvisioningReconciler:
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         self._schedule(self._teach_state(snapshot, view), view)
+        self._planned_at = self._nominated_at = self._clock.monotonic()
         self._planning.unplanned, self._planning.launching = False, self._under_way.tokens
         self._scheduled = True
         return 0.0
@@ -159,13 +167,39 @@ class ProvisioningReconciler:
         pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
         return pods | {pod.uid for pod in untried(snapshot).ahead} if pods and self._plans_ahead() else pods
 
-    def _on_their_way(self, snapshot: Snapshot) -> set[str]:
-        """The uids of pods that are expected on a node that is being launched or still starts."""
+    def _on_their_way(self, snapshot: Snapshot, count: int, now: float) -> set[str]:
+        """The uids of pods that are expected on a node that is being launched or still starts; `count`: pods to plan
+        for. While they become fewer, kube-scheduler is still at work: pods expected on initialized nodes wait for it
+        too, and the nodes stay nominated."""
+        if count < self._count:
+            self._bound_at = now
+        self._count = count
+        if not self._expected:
+            return set()
+        binding = now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
         names = set(self._under_way.names)
-        for node in snapshot.nodes.values() if self._expected else ():
-            if not node.initialized and node.takes_pods:
+        for node in snapshot.nodes.values():
+            if node.takes_pods and (binding or not node.initialized):
                 names.update((node.name, stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, ""))))
+        if binding and now - self._nominated_at >= BINDING_SECONDS:
+            self._nominated_at = now
+            self._renew_nominations(snapshot)
         return {uid for uid, name in self._expected.items() if name in names}
+
+    def _renew_nominations(self, snapshot: Snapshot) -> None:
+        """Let the nodes of the last plan stay nominated: the scheduler may bind any of the pods to any of them."""
+        planned = set(self._expected.values())
+        waiting = [pod for pod in snapshot.unbound if pod.uid in self._expected]
+        names = [
+            node.name
+            for node in snapshot.nodes.values()
+            if node.name in planned or stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, "")) in planned
+        ]
+        until = self._clock.now() + self._nomination_seconds()
+        self._informers.submit(partial(_nominate_nodes, names=names, until=until, pods=waiting[:1]))
+
+    def _nomination_seconds(self) -> float:
+        return max(10.0, 2 * self._settings.current.batch_max_duration_seconds)  # Karpenter v0.27's nomination window
 
     def _batch_times(self) -> BatchTimes:
         settings, retrigger_seconds = self._settings.current, self._times.retrigger_seconds
@@ -344,8 +378,7 @@ class ProvisioningReconciler:
         self._held_back.postpone(_version(provisioner))  # the batch window opens again after retrigger_seconds
 
     def _nominate(self, snapshot: Snapshot, node_name: str, pods: Sequence[PodKey]) -> None:
-        window_seconds = self._settings.current.batch_max_duration_seconds
-        until = self._clock.now() + max(10.0, 2 * window_seconds)  # Karpenter v0.27's nomination window
+        until = self._clock.now() + self._nomination_seconds()
         expected = _known(snapshot, pods)
         # Pods that still run on a node being removed arrive when they are evicted: only time ends that nomination.
         waiting = () if any(pod.node_name for pod in expected) else expected
@@ -382,6 +415,11 @@ def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
 def _version(provisioner: Provisioner) -> tuple[str, int]:
     """Key of a Provisioner's back-off: a changed Provisioner is retried at once."""
     return (provisioner.uid, provisioner.generation)
+
+
+def _nominate_nodes(cluster: Cluster, names: Iterable[str], until: float, pods: Sequence[Pod]) -> None:
+    for name in names:
+        cluster.nominate(name, until, pods)
 
 
 def _nominate_node(cluster: Cluster, name: str, until: float) -> None:

@@ -35,6 +35,11 @@ def nodes_are(count: int) -> Any:
     return lambda snapshot: len(snapshot.nodes) == count
 
 
+def launched(world: World, count: int) -> Any:
+    """So many Nodes are there, and their launches have ended: they are logged and on record too."""
+    return lambda snapshot: len(snapshot.nodes) == count and not world.context.planning.launching
+
+
 def settled_passes(world: World, loop: ProvisioningReconciler, seconds: float = 1.0) -> Snapshot:
     """Passes for a while, to see that nothing more happens."""
     end = world.clock.monotonic() + seconds

@@ -12,7 +12,8 @@ from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
 from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
-from controller.runtime.metrics import SILENT
+from controller.runtime.metrics import SCHEDULING_DURATION
+from controller.telemetry.registry import Metrics
 from tests import factories
 from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
@@ -36,20 +37,26 @@ class NodeWrites(KubeClient):
         return {**obj, "metadata": {**obj["metadata"], "uid": f"node-{number}", "resourceVersion": number}}
 
 
+def changed(pod: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A later version of a pod."""
+    return {**pod, **fields, "metadata": {**pod["metadata"], "resourceVersion": "2"}}
+
+
 class Bursts:
     """One Provisioner, and a Deployment that is scaled; the loop under test runs in the test's thread."""
 
     def __init__(self) -> None:
         self.clock, self.cloud = ManualClock(), MemoryCloud()
-        context = detached_context(self.cloud, self.clock, SILENT, NodeWrites())
+        self.metrics = Metrics(self.clock)
+        context = detached_context(self.cloud, self.clock, self.metrics, NodeWrites())
         self.informers, self.loop = context.informers, ProvisioningReconciler(context)
         self.empty = self.launched = 0
         for resource in CLUSTER_STATE:
-            self._list(resource.kind, ())
-        self._list("Provisioner", [factories.provisioner_object()])
-        self._list("AWSNodeTemplate", [factories.node_template_object()])
+            self.show(resource.kind, ())
+        self.show("Provisioner", [factories.provisioner_object()])
+        self.show("AWSNodeTemplate", [factories.node_template_object()])
 
-    def _list(self, kind: str, documents: Iterable[Mapping[str, Any]]) -> None:
+    def show(self, kind: str, documents: Iterable[Mapping[str, Any]]) -> None:
         self.informers.take(Change(kind, ChangeType.REPLACED, tuple(documents)))
 
     def play(self, number: int, size: int, left: int, down_at: float) -> None:
@@ -62,14 +69,25 @@ class Bursts:
         while seconds <= max(down_at, size / CREATED_A_STEP * STEP_SECONDS + IDLE_SECONDS) + 2 * STEP_SECONDS:
             steps, seconds = steps + 1, seconds + STEP_SECONDS
             there = pods[: min(steps * CREATED_A_STEP, left if seconds > down_at + STEP_SECONDS else size)]
-            tried = [{**pod, "status": {**pod["status"], **TRIED}} for pod in there[: steps * TRIED_A_STEP]]
-            self._list("Pod", [*tried, *there[len(tried) :]])
+            tried = [changed(pod, status={**pod["status"], **TRIED}) for pod in there[: steps * TRIED_A_STEP]]
+            self.show("Pod", [*tried, *there[len(tried) :]])
             snapshot = self.informers.snapshot()
             if seconds > down_at:
-                self._list("Pod", [*tried, *there[len(tried) :]][:left])
+                self.show("Pod", [*tried, *there[len(tried) :]][:left])
             self.loop.reconcile(snapshot)
             self.clock.advance(STEP_SECONDS)
         self._count(self.cloud.requests[before:], left)
+
+    @property
+    def plans(self) -> int:
+        text = self.metrics.page({}).body.decode()
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{SCHEDULING_DURATION.name}_count")]
+        return int(float(line.split()[-1]))
+
+    def pass_for(self, seconds: float) -> None:
+        for _ in range(int(seconds / STEP_SECONDS)):
+            self.loop.reconcile(self.informers.snapshot())
+            self.clock.advance(STEP_SECONDS)
 
     def _count(self, requests: Iterable[Any], left: int) -> None:
         """Fill the launched nodes with what is left, the largest first; the others are empty. Then all is gone."""
@@ -79,7 +97,7 @@ class Bursts:
             self.empty += left <= 0
             left -= room
         for kind in ("Pod", "Node"):
-            self._list(kind, ())
+            self.show(kind, ())
         self.cloud.instances.clear()
         self.loop.reconcile(self.informers.snapshot())
         self.clock.advance(30.0)
@@ -93,3 +111,29 @@ def test_of_twenty_nodes_at_most_one_is_empty_when_bursts_end_within_their_windo
         bursts.play(number, size, draw.randint(0, size), draw.uniform(0.0, window))
     assert bursts.launched > BURSTS
     assert bursts.empty <= bursts.launched / 20, f"{bursts.empty} of {bursts.launched}"
+
+
+def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -> None:
+    """Nodes take ten seconds to come, binding two pods a second half a minute: one plan. Pods that then stay are
+    planned for again, since their nodes take none of them."""
+    bursts = Bursts()
+    pods = [factories.pod_object(name=f"pod-{number}") for number in range(70)]
+    bursts.show("Pod", pods)
+    bursts.pass_for(12.0)
+    assert bursts.plans == 1
+    launched = bursts.informers.snapshot().nodes
+    nodes, labels = list(launched), {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": "true"}
+    kept: dict[str, dict[str, Any]] = {
+        name: {"uid": node.node.uid, "annotations": dict(node.node.annotations), "resourceVersion": "100"}
+        for name, node in launched.items()
+    }
+    documents = [factories.node_object(name=name, labels=labels, **kept[name]) for name in nodes]
+    bursts.show("Node", documents)
+    for number in range(60):
+        pods[number] = changed(pods[number], spec={**pods[number]["spec"], "nodeName": nodes[number % len(nodes)]})
+        bursts.show("Pod", pods)
+        bursts.pass_for(0.4)
+        assert bursts.informers.snapshot().nodes[nodes[0]].nominated_until > bursts.clock.now()
+    assert bursts.plans == 1
+    bursts.pass_for(20.0)
+    assert bursts.plans > 1

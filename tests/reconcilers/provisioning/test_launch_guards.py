@@ -16,6 +16,7 @@ from tests.reconcilers.provisioning.builders import (
     BIG,
     HOST_APART,
     annotate,
+    launched,
     nodes_are,
     reconciler,
     set_batch_times,
@@ -104,7 +105,7 @@ def test_headroom_is_launched_without_a_pod_kept_and_made_up_when_pods_take_it(w
     ledger = Ledger(world.clock, metrics)
     loop = reconciler(world, ledger=ledger)
     assert not world.planned.is_set()
-    (name,) = world.passes(loop, nodes_are(1), "a node for nobody").nodes
+    (name,) = world.passes(loop, launched(world, 1), "a node for nobody").nodes
     assert world.planned.is_set()
     assert ledger.entries()[0].decision.pods == ("karpenter.sh/headroom-default-0-0",)
     world.come_up(name)

@@ -19,6 +19,7 @@ from controller.telemetry.decision_ledger import Ledger
 from tests.reconcilers.conftest import World
 from tests.reconcilers.provisioning.builders import (
     HOST_APART,
+    launched,
     nodes_are,
     reconciler,
     settled_passes,
@@ -215,7 +216,7 @@ def test_launches_that_fail_alike_are_one_line_and_so_is_that_they_work_again(wo
     world.cloud.create_errors = [CloudThrottledError(f"RequestLimitExceeded, request {index}") for index in range(6)]
     loop = reconciler(world, hold_back=BackoffTimes(0.05, 0.05))
     with capture_logs() as logs:
-        world.passes(loop, nodes_are(3), "three nodes in the end")
+        world.passes(loop, launched(world, 3), "three nodes in the end")
     (failed,) = [entry for entry in logs if entry["event"] == "Launch failed" and entry["log_level"] == "error"]
     (works,) = [entry for entry in logs if entry["event"] == "Launches work again"]
     assert failed["provisioner"] == works["provisioner"] == "default"
@@ -347,7 +348,7 @@ def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world
         world.add_pod(name, spec={"affinity": apart}, labels={"app": "x"})
     world.add_pod("huge", spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900"}}}]})
     with capture_logs() as logs:
-        world.passes(loop, nodes_are(2), "two nodes")
+        world.passes(loop, launched(world, 2), "two nodes")
     told = {entry["node"]: entry["pods"] for entry in logs if entry["event"] == "Pods have a node on its way"}
     assert sorted(told.values()) == [["default/a"], ["default/b"]], "the log leads from the pod to its node"
     assert told.keys() == {entry["node"] for entry in logs if entry["event"] == "Launched instance"}
