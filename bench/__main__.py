@@ -5,6 +5,7 @@ What brings the sandbox along is imported by the commands that run it: a solve's
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 import orjson
+import structlog
 
 from bench.curve import measure, picture, table
 from bench.generate import write
@@ -37,6 +39,10 @@ CPU time at the default budget, cold.
 
 FORMER_NAMES = {"token_normalize_func": lambda name: "karpenter" if name == "peer" else name}
 """Context settings by which `--peer`, the former name of `--karpenter`, still works; no help text shows it."""
+
+
+BESIDE = (Path(__file__).parents[2] / "shared/bench/life",)
+"""Where a day is looked for that no argument names: beside the repository."""
 
 
 @click.group()
@@ -187,6 +193,64 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
     (into / "price-against-time.svg").write_text(picture(curves))
     (into / "price-against-time.md").write_text(table(curves))
     click.echo(table(curves))
+
+
+@main.command("life")
+@click.argument("day", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--seed", type=int, help="Make the day up from this seed, instead of DAY.")
+@click.option("--pods", default=600, show_default=True, help="Of the first phase of a day that is made up.")
+@click.option("--draws", default=1, show_default=True, help="Seed of kube-scheduler's draws among equal nodes.")
+@click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table to this file.")
+def life(day: Path | None, seed: int | None, pods: int, draws: int, into: Path | None) -> None:
+    """A day of a cluster in virtual time: DAY, a file or a folder with day.json and figures of Karpenter beside it."""
+    from bench.life.day import read
+    from bench.life.made_up import made_up
+    from bench.life.optimum import optimum
+    from bench.life.report import HEAD, karpenter, table
+    from bench.life.run import live
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    found = day or next((each for each in BESIDE if each.exists()), None)
+    if seed is None and found is None:
+        raise click.UsageError("name a day's file or folder, or give --seed")
+    if seed is not None:
+        lives, others = made_up(seed, pods), {}
+    else:
+        assert found is not None
+        lives, others = read(found), karpenter(found if found.is_dir() else found.parent)
+    lived = live(lives, seed=draws)
+    text = table(lived, [optimum(lives, phase) for phase in lives.phases], others)
+    if into:
+        into.write_text(HEAD + text)
+    click.echo(text)
+
+
+@main.command("frontier")
+@click.argument("day", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--seed", "seeds", type=int, multiple=True, help="Days made up from these seeds, beside DAY.")
+@click.option("--pods", default=200, show_default=True, help="Of the first phase of a day that is made up.")
+@click.option("--threshold", "thresholds", type=float, multiple=True, help="karpenter.sh/consolidation-threshold.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Write life-frontier.svg and .md here.")
+def frontier(
+    day: Path | None, seeds: tuple[int, ...], pods: int, thresholds: tuple[float, ...], into: Path | None
+) -> None:
+    """Money against moves: days lived in virtual time under several thresholds of consolidation."""
+    from bench.life import frontier as money
+    from bench.life.day import read
+    from bench.life.made_up import made_up
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    days = [*([read(day)] if day else []), *(made_up(seed, pods) for seed in seeds)]
+    if not days:
+        raise click.UsageError("name a day, or give --seed")
+    found = []
+    for point in money.points(days, thresholds or money.THRESHOLDS):
+        found.append(point)
+        click.echo(point, err=True)
+    click.echo(money.table(found))
+    if into:
+        (into / "life-frontier.svg").write_text(money.picture(found))
+        (into / "life-frontier.md").write_text(money.table(found))
 
 
 @main.command("scale")

@@ -1,0 +1,110 @@
+"""A day: Deployments, their budgets and a DaemonSet, how many replicas from which second on, and what may be launched.
+
+The file has the members `region`, `zones`, `namespace`, `endsAtSecond`, `phases`, `objects` and `instanceTypes`
+(allocatable in millicores and bytes, $ an hour by "zone/capacity type").
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from controller.core.api import labels
+from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import InstanceType, Offering
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+Object = dict[str, Any]
+DAY_FILE = "day.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From `at` on (seconds of the day), every Deployment has these replicas."""
+
+    name: str
+    at: float
+    replicas: Mapping[str, int]
+
+    @property
+    def pods(self) -> int:
+        """Of all Deployments."""
+        return sum(self.replicas.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What happens, and what may be launched."""
+
+    name: str
+    region: str
+    namespace: str
+    ends_at: float
+    phases: tuple[Phase, ...]
+    deployments: tuple[Object, ...]
+    budgets: tuple[Object, ...]
+    daemon_sets: tuple[Object, ...]
+    types: tuple[InstanceType, ...]
+
+    def ends(self) -> tuple[float, ...]:
+        """When each phase ends, in seconds of the day."""
+        return (*(phase.at for phase in self.phases[1:]), self.ends_at)
+
+
+def read(path: Path) -> Day:
+    """The day of a file, or of `day.json` in a folder. Raises OSError, KeyError and orjson.JSONDecodeError."""
+    file = path / DAY_FILE if path.is_dir() else path
+    document = orjson.loads(file.read_bytes())
+    region, kinds = document["region"], document["objects"]
+    return Day(
+        name=file.stem,
+        region=region,
+        namespace=document["namespace"],
+        ends_at=document["endsAtSecond"],
+        phases=tuple(Phase(each["name"], each["atSecond"], each["replicas"]) for each in document["phases"]),
+        deployments=_of("Deployment", kinds),
+        budgets=_of("PodDisruptionBudget", kinds),
+        daemon_sets=_of("DaemonSet", kinds),
+        types=tuple(_instance_type(each, region) for each in document["instanceTypes"]),
+    )
+
+
+def _of(kind: str, objects: list[Object]) -> tuple[Object, ...]:
+    return tuple(each for each in objects if each["kind"] == kind)
+
+
+def _instance_type(entry: Object, region: str) -> InstanceType:
+    name, size = entry["name"], FrozenMap(entry["allocatable"])
+    prices = [(*where.split("/"), price) for where, price in sorted(entry["prices"].items())]
+    return InstanceType(
+        name=name,
+        requirements=type_requirements(name, entry["arch"], region, entry["vcpus"], size["memory"]),
+        capacity=size,
+        overhead=FrozenMap({}),
+        offerings=tuple(Offering(zone, capacity_type, price) for zone, capacity_type, price in prices),
+    )
+
+
+def type_requirements(name: str, arch: str, region: str, vcpus: int, memory: int) -> Requirements:
+    """The labels that every node of the type has; `memory` in bytes."""
+    family, _, size = name.partition(".")
+    category = "".join(itertools.takewhile(str.isalpha, family))
+    generation = "".join(itertools.takewhile(str.isdecimal, family[len(category) :]))
+    own = {
+        labels.INSTANCE_TYPE: name,
+        labels.ARCH: arch,
+        labels.OS: "linux",
+        labels.REGION: region,
+        labels.INSTANCE_FAMILY: family,
+        labels.INSTANCE_SIZE: size,
+        labels.INSTANCE_CATEGORY: category,
+        labels.INSTANCE_GENERATION: generation or "1",
+        labels.INSTANCE_CPU: str(vcpus),
+        labels.INSTANCE_MEMORY: str(memory // 2**20),
+    }
+    return Requirements(Requirement.of(key, "In", (value,)) for key, value in own.items())
