@@ -20,7 +20,7 @@ from controller.core.cloud import PricedOffering
 from controller.core.decisions.decision import Entry
 from controller.core.decisions.fleet_cost import node_cost
 from controller.core.deprovisioning import consolidation_search, expiration
-from controller.core.deprovisioning.backoff import resting, workload
+from controller.core.deprovisioning.backoff import REST_COST, Moves
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import drift_reason
 from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
@@ -156,10 +156,11 @@ def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simula
         return f"annotation {V1ALPHA5.keys.do_not_consolidate} is set"
     if (why := needed(simulator.snapshot).get(candidate.name)) is not None:
         return why
-    moved = resting(simulator.snapshot, gate.now)
-    if any(workload(pod) in moved for pod in candidate.pods):
-        return "its workloads rest after a recent move"
-    search = consolidation_search.judge([candidate], everyone, simulator, gate)
+    moves = Moves.of(simulator.snapshot, gate.now)
+    resting = sum(map(moves.rests, candidate.pods))
+    told = f" ({resting} of its pods rest after a recent move, and count {REST_COST:g} times)" if resting else ""
+    seen = consolidation_search.with_cool_down(candidate, moves)
+    search = consolidation_search.judge([seen], everyone, simulator, gate)
     for command in search.commands:
-        return f"removes it: {command.text()}"
-    return "; ".join(reason for _, reason in search.kept) or "no saving"
+        return f"removes it: {command.text()}{told}"
+    return ("; ".join(reason for _, reason in search.kept) or "no saving") + told

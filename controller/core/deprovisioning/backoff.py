@@ -1,26 +1,25 @@
 """Back-off and cool-down, kept as node annotations so that they survive a change of leader.
 
 Back-off: a method whose last command failed leaves the Provisioner alone for a while, longer with each failure in a
-row; the nodes that the command gave back carry the failure. Cool-down: workloads whose pods consolidation moved are not
-moved again for a while; the nodes that took the pods carry that. Annotations that have expired are removed.
+row; the nodes that the command gave back carry the failure. Cool-down: a pod that consolidation moved costs more to
+move again for a while; the nodes that took pods of its workload carry when that ends, and the pods are those that the
+workload made shortly after. Annotations that have expired are removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod
-from controller.core.deprovisioning.records import recorded_commands
 from controller.core.deprovisioning.versioned_json import (
     NewerRecordError,
     read_versioned,
     unknown_members,
     write_versioned,
 )
-from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.core.untrusted_json import UnreadableJsonError, number, whole
 
@@ -32,6 +31,12 @@ MOST_AHEAD_SECONDS: Final = 60.0
 """How far the clock of the leader that wrote a failure may be ahead; one from further ahead is not ours."""
 MOST_REST_SECONDS: Final = 3600.0
 """No workload cools down for longer. A kubelet may write its Node's annotations: it must not stop removals for ever."""
+REST_SECONDS: Final = 600.0
+"""How long a moved pod cools down."""
+ARRIVAL_SECONDS: Final = 120.0
+"""Pods that a workload makes within this time of a move stand for those that were moved."""
+REST_COST: Final = 3.0
+"""A pod that cools down counts so many times in the disruption cost: what moves it again must save so much more."""
 MOST_FAILURES: Final = 10**6
 _FAILURE_MEMBERS: Final = ("method", "generation", "at", "count")
 
@@ -131,10 +136,29 @@ def write_resting(node: StateNode, workloads: Iterable[str], now: float, until: 
 
 
 def resting(snapshot: Snapshot, now: float) -> frozenset[str]:
-    """Workloads that cool down at `now`, and those that commands on record move."""
-    moved = {uid for node in snapshot.nodes.values() for uid in _resting(node, now).until}
-    carriers = (node for command in recorded_commands(snapshot) for node in command.carriers)
-    return frozenset(moved | {workload(pod) for node in carriers for pod in leaving_pods(node)})
+    """Workloads some of whose pods cool down at `now`."""
+    return frozenset(uid for node in snapshot.nodes.values() for uid in _resting(node, now).until)
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """When pods of each workload were moved that may still cool down (Unix seconds)."""
+
+    times: Mapping[str, frozenset[float]] = field(default_factory=lambda: EMPTY)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, now: float) -> Moves:
+        """As the nodes have them on record."""
+        times: dict[str, set[float]] = {}
+        for node in snapshot.nodes.values():
+            for uid, until in _resting(node, now).until.items():
+                times.setdefault(uid, set()).add(until - REST_SECONDS)
+        return cls({uid: frozenset(ats) for uid, ats in times.items()})
+
+    def rests(self, pod: Pod) -> bool:
+        """Whether the pod was made in place of one that was moved; times of creation are whole seconds."""
+        moved = self.times.get(workload(pod), ())
+        return any(at - 1.0 <= pod.created <= at + ARRIVAL_SECONDS for at in moved)
 
 
 def _recent(failure: Failure, now: float) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.core.deprovisioning.backoff import resting
+from controller.core.api.pod import PodKey
+from controller.core.deprovisioning.backoff import Moves
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.consolidation_search import (
     BEGIN,
@@ -16,7 +18,9 @@ from controller.core.deprovisioning.consolidation_search import (
     judge,
 )
 from controller.core.deprovisioning.method import MethodInput, Proposal
+from controller.core.deprovisioning.records import recorded_commands
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
+from controller.core.deprovisioning.worth import totals_of
 from controller.core.state.snapshot import Snapshot
 
 
@@ -31,6 +35,10 @@ class ConsolidationTimes:
     settle_seconds: float = 15.0
     quiet_seconds: float = 300.0
     search_seconds: float = 2.0
+    verdict_seconds: float = 120.0
+    """A node that was judged alone, and stays, is judged alone again after so long, or when its pods change."""
+    arrival_seconds: float = 30.0
+    """So long after a command began, the next search waits: pods are on their way to the nodes that stay."""
 
 
 class Consolidation:
@@ -44,6 +52,8 @@ class Consolidation:
         self._cursor = BEGIN
         self._settling: dict[frozenset[str], tuple[Command, float]] = {}
         """Removals to settle, by names of their nodes, oldest first, with the (monotonic) time of their decision."""
+        self._verdicts: dict[tuple[str, frozenset[PodKey]], float] = {}
+        """Until when nodes that were judged alone stay, by name and pods (monotonic seconds)."""
         self._quiet: tuple[int, float] | None = None
         """(version of the snapshot on which a search ended without a result, until when no search begins on it)."""
 
@@ -52,28 +62,41 @@ class Consolidation:
         return consolidatable(candidate)
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The first removal that has settled and is still worth it; else search for more."""
+        """The removals that have settled and are still worth it; else search for more."""
         eligible = sum(map(consolidatable, given.candidates))
-        if (command := self._settled(given)) is not None:
-            return Proposal((command,), eligible=eligible, again_seconds=self._again_seconds())
+        if commands := self._settled(given):
+            return Proposal(commands, eligible=eligible, again_seconds=self._again_seconds())
         result = SearchResult() if self._is_quiet(given) else self._search(given)
         return Proposal((), result.blocked, result.kept, eligible=eligible, again_seconds=self._again_seconds())
 
     def _again_seconds(self) -> float:
         return math.inf if self._cursor == BEGIN else self._times.search_seconds
 
-    def _settled(self, given: MethodInput) -> Command | None:
+    def _settled(self, given: MethodInput) -> tuple[Command, ...]:
+        """All empty nodes that have settled, else the first other removal."""
         by_name = {candidate.name: candidate for candidate in given.candidates}
         self._settling = {names: entry for names, entry in self._settling.items() if names <= by_name.keys()}
+        empty: list[Command] = []
         for names, (_, since) in list(self._settling.items()):
-            if given.monotonic - since < self._times.settle_seconds:
+            removed = [by_name[name] for name in sorted(names)]
+            busy = any(candidate.pods for candidate in removed)
+            if given.monotonic - since < self._times.settle_seconds or (busy and empty):
                 continue
             del self._settling[names]
-            removed = [by_name[name] for name in sorted(names)]
             judged = judge(removed, given.candidates, given.simulator, given.gate)
-            if judged.commands:
-                return judged.commands[0]
-        return None
+            if busy and len(removed) > 1 and not judged.commands:
+                judged = self._some_of(removed, given)
+            if judged.commands and busy:
+                return judged.commands[:1]
+            for command in judged.commands:
+                given.gate.grant(command.candidates)
+                empty.append(command)
+        return tuple(empty)
+
+    def _some_of(self, removed: list[Candidate], given: MethodInput) -> SearchResult:
+        """The best set of nodes that have settled together and do not go together any more."""
+        moves, totals = Moves.of(given.snapshot, given.now), totals_of(given.candidates)
+        return find(removed, given.simulator, given.gate, moves, BEGIN, self._most, totals=totals)
 
     def _is_quiet(self, given: MethodInput) -> bool:
         return self._quiet is not None and self._quiet[0] == given.snapshot.version and given.monotonic < self._quiet[1]
@@ -83,13 +106,21 @@ class Consolidation:
         for command, _ in self._settling.values():
             given.gate.grant(command.candidates)
         free = [
-            each for each in given.candidates if each.name not in given.held_back and each.name not in given.required
+            each
+            for each in given.candidates
+            if (each.name not in given.held_back or not each.pods) and each.name not in given.required
         ]
-        result = find(free, given.simulator, given.gate, resting(given.snapshot, given.now), self._cursor, self._most)
+        moving = self._moving(given)
+        if moving:
+            free = [each for each in free if not each.pods]
+        moves, known = Moves.of(given.snapshot, given.now), self._judged_lately(free, given.monotonic)
+        result = find(free, given.simulator, given.gate, moves, self._cursor, self._most, known)
         self._cursor = result.cursor
+        until = given.monotonic + self._times.verdict_seconds
+        self._verdicts.update((_verdict_key(each), until) for each, _ in result.kept)
         for command in result.commands:
             self._settling[frozenset(each.name for each in command.candidates)] = (command, given.monotonic)
-        ended = result.cursor == BEGIN and not self._settling
+        ended = result.cursor == BEGIN and not self._settling and not moving
         self._quiet = (given.snapshot.version, given.monotonic + self._times.quiet_seconds) if ended else None
         required = [
             (each, given.required[each.name])
@@ -97,3 +128,18 @@ class Consolidation:
             if each.name in given.required and consolidatable(each)
         ]
         return replace(result, kept=(*result.kept, *required))
+
+    def _moving(self, given: MethodInput) -> bool:
+        """Whether pods are on their way, by a command of this method that began a short while ago or settles."""
+        records = (each.record for each in recorded_commands(given.snapshot))
+        begun = (given.now - each.started_at for each in records if each.method == self.name)
+        settling = any(candidate.pods for command, _ in self._settling.values() for candidate in command.candidates)
+        return settling or any(0 <= seconds < self._times.arrival_seconds for seconds in begun)
+
+    def _judged_lately(self, candidates: Iterable[Candidate], monotonic: float) -> frozenset[str]:
+        self._verdicts = {key: until for key, until in self._verdicts.items() if monotonic < until}
+        return frozenset(each.name for each in candidates if _verdict_key(each) in self._verdicts)
+
+
+def _verdict_key(candidate: Candidate) -> tuple[str, frozenset[PodKey]]:
+    return candidate.name, frozenset(pod.key for pod in candidate.pods)

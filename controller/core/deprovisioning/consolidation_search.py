@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.core.api.v1alpha5 import V1ALPHA5
-from controller.core.deprovisioning.backoff import workload
-from controller.core.deprovisioning.candidates import Candidate
+from controller.core.deprovisioning.backoff import REST_COST, Moves
+from controller.core.deprovisioning.candidates import Candidate, pod_cost
 from controller.core.deprovisioning.cost_screen import CostScreen
 from controller.core.deprovisioning.emptiness import EMPTY_NODES
 from controller.core.deprovisioning.gate import PASSING_REFUSALS, Gate
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
 from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.deprovisioning.sets.removal_order import RemovalOrder
 from controller.core.deprovisioning.worth import Totals, Worth, best_case_refusal, totals_of, worth
 
 UNDERUTILIZED = "underutilized"
@@ -32,6 +33,11 @@ MOST_SIMULATIONS = 48
 """In one pass: some tenths of a second for a thousand nodes."""
 MOST_IN_A_SET = 100
 """The limit of later Karpenter versions (multi-node consolidation)."""
+MOST_MISSES = 12
+"""So many nodes in a row may not fit before a set is complete."""
+SET_SECONDS, SINGLE_SECONDS = 0.4, 0.02
+"""Work that a simulation of a search may do, for a set and for a single node; what is found is planned anew, with all
+the work that is allowed, before it begins."""
 _COUNTED = ("cpu", "memory")
 
 
@@ -46,6 +52,7 @@ class Cursor:
     nodes: frozenset[str] = frozenset()
 
 
+NO_MOVES: Final = Moves()
 BEGIN: Final = Cursor()
 """Where a search begins, and what it returns when it is complete."""
 
@@ -75,16 +82,20 @@ def find(
     candidates: Sequence[Candidate],
     simulator: Simulator,
     gate: Gate,
-    resting: frozenset[str] = frozenset(),
+    moves: Moves = NO_MOVES,
     cursor: Cursor = BEGIN,
     most: int = MOST_SIMULATIONS,
+    judged: frozenset[str] = frozenset(),
+    totals: Totals | None = None,
 ) -> SearchResult:
-    """One pass with at most `most` simulations. `resting`: workloads that cool down, whose pods are not moved."""
-    search = _SearchPass(simulator, gate, totals_of(candidates), most)
-    eligible = search.eligible(candidates, resting)
+    """One pass with at most `most` simulations. `moves`: of pods that cool down, which costs more to move again;
+    `judged`: names of nodes that were judged alone a short while ago, and are judged with others only; `totals`: of
+    all candidates, where these are some of them."""
+    search = _SearchPass(simulator, gate, totals or totals_of(candidates), most)
+    eligible = [with_cool_down(each, moves) for each in search.eligible(candidates)]
     empty = list(search.remove_empty([candidate for candidate in eligible if not candidate.pods]))
     busy = sorted((c for c in eligible if c.pods and c.price is not None), key=_by_waste)
-    after = search.continue_from(cursor, busy)
+    after = search.continue_from(cursor, busy, judged)
     commands, kept, blocked = (*empty, *search.commands), tuple(search.kept), tuple(search.blocked)
     return SearchResult(commands, kept, blocked, after, search.simulations)
 
@@ -112,6 +123,15 @@ def judge(
     )
 
 
+def with_cool_down(candidate: Candidate, moves: Moves) -> Candidate:
+    """The candidate at the disruption cost that it has while pods of it cool down."""
+    resting = sum(max(0.0, pod_cost(pod)) for pod in candidate.pods if moves.rests(pod))
+    if not resting or candidate.cost <= 0:
+        return candidate
+    plain = sum(map(pod_cost, candidate.pods))
+    return replace(candidate, cost=candidate.cost * (1.0 + (REST_COST - 1.0) * resting / max(resting, plain)))
+
+
 class _SearchPass:
     """One pass of a search. `least_prices`: the cost screen's answers, by names of the removed nodes."""
 
@@ -124,7 +144,7 @@ class _SearchPass:
         self.kept: list[tuple[Candidate, str]] = []
         self.blocked: list[tuple[Candidate, str]] = []
 
-    def eligible(self, candidates: Iterable[Candidate], resting: frozenset[str]) -> list[Candidate]:
+    def eligible(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Those that may be removed if it is worth it; the others are noted with their reason."""
         eligible: list[Candidate] = []
         for candidate in candidates:
@@ -136,8 +156,6 @@ class _SearchPass:
             if refusal is not None:
                 if refusal.kind not in PASSING_REFUSALS:
                     self.blocked.append((candidate, refusal.reason))
-            elif any(workload(pod) in resting for pod in candidate.pods):
-                self.kept.append((candidate, "pods of its workloads were moved a short while ago"))
             else:
                 eligible.append(candidate)
         return eligible
@@ -151,20 +169,24 @@ class _SearchPass:
             self.gate.grant([candidate])
             yield _empty_command([candidate])
 
-    def continue_from(self, cursor: Cursor, busy: Sequence[Candidate]) -> Cursor:
-        """Judge sets of each Provisioner, then single nodes, those that `cursor` does not name; the cursor after it."""
+    def continue_from(self, cursor: Cursor, busy: Sequence[Candidate], judged_lately: frozenset[str]) -> Cursor:
+        """Judge sets of each Provisioner, then single nodes, those that `cursor` does not name; the cursor after it.
+
+        Where a set is taken, its moves come first, and the search begins anew after it.
+        """
         by_provisioner: defaultdict[str, list[Candidate]] = defaultdict(list)
         for candidate in busy:
             by_provisioner[candidate.provisioner.name].append(candidate)
         tried = set(cursor.provisioners)
         for name in sorted(by_provisioner.keys() - tried):
-            sizes = list(self._set_sizes(by_provisioner[name]))
-            if self.simulations > 0 and self.simulations + len(sizes) > self.most:
+            if self.simulations >= self.most:
                 return Cursor(frozenset(tried), cursor.nodes)
-            self._take_best_set(by_provisioner[name], sizes)
+            self._take_best_set(by_provisioner[name])
             tried.add(name)
+        if self.commands:
+            return BEGIN
         left = [candidate for candidate in busy if candidate.name not in cursor.nodes]
-        judged = self._judge_singles(sorted(left, key=self._by_possible_saving))
+        judged = self._judge_singles(sorted(left, key=self._by_possible_saving), judged_lately)
         return BEGIN if len(judged) == len(left) else Cursor(frozenset(tried), cursor.nodes.union(judged))
 
     def _by_possible_saving(self, candidate: Candidate) -> tuple[float, float, str]:
@@ -172,24 +194,61 @@ class _SearchPass:
         most = (candidate.price or 0.0) - self._least_price([candidate])
         return (-most / max(0.1, candidate.cost), candidate.cost, candidate.name)
 
-    def _set_sizes(self, members: Sequence[Candidate]) -> Iterator[int]:
+    def _take_best_set(self, members: Sequence[Candidate]) -> None:
+        """Take the set that is worth most, if any is: nodes whose pods fit in the others' room, and dear ones."""
+        order = RemovalOrder(self.simulator, self.screen, self.totals)
+        packed = self._packed(order.by_room(members))
+        names = {each.name for each in packed}
+        dear = [each for each in order.dear(members) if each.name not in names]
+        sets = [packed, *(self._within_budget([*packed, *dear[:size]]) for size in _halves(len(dear)))]
+        if packed and dear:
+            sets.append(self._within_budget(dear))
+        judged = [(each, self._judge(each, SET_SECONDS)) for each in sets if len(each) > 1 or (each and packed)]
+        worthy = [(each, one) for each, one in judged if not one.refusal]
+        if worthy:
+
+            def gain(entry: tuple[list[Candidate], Worth]) -> float:
+                return entry[1].saved - sum(map(order.move_price, entry[0]))
+
+            best, one = max(worthy, key=gain)
+            self._take(_command(best, one))
+
+    def _packed(self, order: Sequence[Candidate]) -> list[Candidate]:
+        """Nodes that may go together without a new one, in this order: as many at once as fit, else half as many."""
+        packed: list[Candidate] = []
+        at, step, misses = 0, max(1, len(order) // 2), 0
+        while at < len(order) and misses < MOST_MISSES and self.simulations < self.most:
+            trial = [*packed, *order[at : at + step]]
+            if len(self._within_budget(trial)) == len(trial) and self._fits(trial):
+                packed, at, misses = trial, at + step, 0
+            elif step > 1:
+                step //= 2
+            else:
+                at, misses = at + 1, misses + 1
+        return packed
+
+    def _within_budget(self, members: list[Candidate]) -> list[Candidate]:
+        """The first of one Provisioner's nodes, as many as may be removed at once."""
         allowed = self.gate.allowance(members[0].provisioner, UNDERUTILIZED).nodes
         size = min(len(members), allowed, MOST_IN_A_SET)
-        while size >= 2:
-            if self.gate.over_budget(members[:size], UNDERUTILIZED) is None:
-                yield size
-            size = size // 2 if size > 3 else size - 1
+        while size > 0 and self.gate.over_budget(members[:size], UNDERUTILIZED) is not None:
+            size -= 1
+        return members[:size]
 
-    def _take_best_set(self, members: Sequence[Candidate], sizes: Iterable[int]) -> None:
-        """Of the sets of the first so many members, take the one that saves most, if any is worth it."""
-        judged = [(size, self._judge(members[:size])) for size in sizes]
-        worthy = [(size, one) for size, one in judged if not one.refusal]
-        if worthy:
-            size, best = max(worthy, key=lambda entry: entry[1].saved)
-            self._take(_command(members[:size], best))
+    def _fits(self, removed: Sequence[Candidate]) -> bool:
+        """Whether all their pods fit on nodes that stay, by the first plan alone."""
+        if self._least_price(removed) > 0:
+            return False
+        self.simulations += 1
+        quick = replace(self.simulator, options=replace(self.simulator.options, budget_seconds=0.0))
+        outcome = self._without_taken(quick).simulate([candidate.node for candidate in removed])
+        return not outcome.problem and not outcome.replacements
 
-    def _judge_singles(self, busy: Iterable[Candidate]) -> list[str]:
-        """Judge node by node as long as simulations are left; the names of those that were judged."""
+    def _judge_singles(self, busy: Iterable[Candidate], judged_lately: frozenset[str]) -> list[str]:
+        """Judge node by node as long as simulations are left; the names of those that were judged.
+
+        Those of `judged_lately` that the screen does not refuse are passed over.
+        """
         judged: list[str] = []
         for candidate in busy:
             if self.simulations >= self.most:
@@ -200,19 +259,31 @@ class _SearchPass:
             if (refusal := self.gate.over_budget([candidate], UNDERUTILIZED)) is not None:
                 self.blocked.append((candidate, refusal.reason))
                 continue
-            single = self._judge([candidate])
+            if candidate.name in judged_lately and not self._screened([candidate]):
+                continue
+            single = self._judge([candidate], SINGLE_SECONDS)
             if single.refusal:
                 self.kept.append((candidate, single.refusal))
             else:
                 self._take(_command([candidate], single))
         return judged
 
-    def _judge(self, removed: Sequence[Candidate]) -> Worth:
-        if (refusal := best_case_refusal(removed, self._least_price(removed), self.totals)) != "":
+    def _judge(self, removed: Sequence[Candidate], most_seconds: float) -> Worth:
+        """Judge a removal by a simulation that may cost so many seconds of work, unless the screen refuses it."""
+        if (refusal := self._screened(removed)) != "":
             return Worth(refusal=refusal)
         self.simulations += 1
+        options = self.simulator.options
+        limited = replace(options, budget_seconds=min(options.budget_seconds, most_seconds))
+        return _simulated(removed, self._without_taken(replace(self.simulator, options=limited)), self.totals)
+
+    def _screened(self, removed: Sequence[Candidate]) -> str:
+        """Why the removal is not worth it at best; empty when it may be."""
+        return best_case_refusal(removed, self._least_price(removed), self.totals)
+
+    def _without_taken(self, simulator: Simulator) -> Simulator:
         taken = {candidate.name for command in self.commands for candidate in command.candidates}
-        return _simulated(removed, replace(self.simulator, going=self.simulator.going | taken), self.totals)
+        return replace(simulator, going=simulator.going | taken)
 
     def _least_price(self, removed: Sequence[Candidate]) -> float:
         names = tuple(candidate.name for candidate in removed)
@@ -245,6 +316,11 @@ def _by_waste(candidate: Candidate) -> tuple[float, float, str]:
     """Sort first the nodes whose unused share costs most for what their removal disrupts."""
     waste = (candidate.price or 0.0) * (1.0 - _used_share(candidate))
     return (-waste / max(0.1, candidate.cost), candidate.cost, candidate.name)
+
+
+def _halves(count: int) -> list[int]:
+    """The count, a half and a quarter of it, without 0."""
+    return sorted({count, count // 2, count // 4} - {0}, reverse=True)
 
 
 def _used_share(candidate: Candidate) -> float:

@@ -95,6 +95,14 @@ class CostScreen:
         on_new_nodes = np.maximum(exceeding, requests - room)
         return ROUNDING * max(least, *(float(prices @ on_new_nodes) for prices in self._duals))
 
+    def value_of_rooms(self, candidates: Iterable[Candidate]) -> dict[str, float]:
+        """$ an hour of each node's allocatable room, by name, at the dual prices that value all pods here most."""
+        nodes = list(candidates)
+        wanted = self._space.matrix([pod.spec.requests for node in nodes for pod in node.pods]).sum(axis=1)
+        prices = max(self._duals, key=lambda each: float(each @ wanted))
+        rooms = prices @ self._space.matrix([candidate.node.allocatable for candidate in nodes])
+        return {candidate.name: float(value) for candidate, value in zip(nodes, rooms, strict=True)}
+
     def _class_of(self, pod: Pod) -> _PodClass:
         spec, choices = pod.spec, self._volume_choices.get(pod.key, ())
         key = (spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations, choices)

@@ -104,7 +104,7 @@ class DeprovisioningReconciler:
             proposal = self._search(method, own) if method.name == CONSOLIDATION else self._ask(method, own)
             self._events.proposed(proposal, given.candidates)
             self._annotate(proposal.annotations)
-            if any(self._start(command, view) for command in proposal.commands):
+            if self._start_all(proposal.commands, view):
                 return self._times.again_seconds
             again_seconds = min(again_seconds, proposal.again_seconds)
         return again_seconds
@@ -136,6 +136,17 @@ class DeprovisioningReconciler:
             proposal = method.decide(given)
             self._eligible[method.name] = proposal.eligible
         return proposal
+
+    def _start_all(self, commands: Sequence[Command], view: CatalogView) -> bool:
+        """Start every command on empty nodes, and the first of the others: each of those was planned without the rest.
+
+        True when one was started.
+        """
+        started = False
+        for command in commands:
+            busy = any(candidate.pods for candidate in command.candidates)
+            started = (not (busy and started) and self._start(command, view)) or started
+        return started
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[None]:

@@ -20,6 +20,7 @@ Empty nodes whose TTL has expired are deleted at once without a record: there is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +30,7 @@ import structlog
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.cloud import Catalog
-from controller.core.deprovisioning.backoff import held_back, next_failure, stale, workload
+from controller.core.deprovisioning.backoff import REST_SECONDS, held_back, next_failure, stale, workload
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, NodeAnnotations
@@ -51,6 +52,8 @@ from controller.runtime.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZE
 
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 TORN = "its record is incomplete"
+TRIALS = 12
+"""How often a command is judged that is refused, before it is rolled back."""
 CRASHED = frozenset({NEVER_LAUNCHED, TORN})
 """Reasons that follow from a crash: the method has not failed, and so does not back off."""
 
@@ -61,14 +64,14 @@ class CommandTimes:
     `appear_seconds`: a replacement that nobody launches and nobody sees is given up; if EC2 shows it later after all,
     the next command for the same pods has its token, and gets it. `patience_seconds`: how long a concluding command
     may be refused before it is rolled back. `arrival_seconds`: how long replacements are nominated for the evicted
-    pods. `surge_seconds`: how long single replicas may take to start elsewhere. `rest_seconds`: cool-down of workloads
+    pods. `surge_seconds`: how long single replicas may take to start elsewhere. `rest_seconds`: cool-down of pods
     that consolidation moved. `hold_back`: back-off after failures, per Provisioner and method."""
 
     ready_seconds: float = 900.0
     appear_seconds: float = 10.0
     patience_seconds: float = 60.0
     arrival_seconds: float = 60.0
-    rest_seconds: float = 600.0
+    rest_seconds: float = REST_SECONDS
     surge_seconds: float = 300.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
 
@@ -79,6 +82,8 @@ class _Progress:
 
     known_since: float
     refused_since: float | None = None
+    judged_at: float = -math.inf
+    """When its removal was last refused."""
     surging_since: float | None = None
     measured: bool = False
     """The duration of its replacements was recorded as a metric."""
@@ -277,18 +282,27 @@ class CommandExecutor:
     def _conclude(self, seen: _Pass) -> None:
         """Validate the command against the current snapshot and delete the nodes; roll back if it stays refused."""
         self._measure(seen)
-        progress = seen.progress
-        outcome = seen.simulator.simulate(seen.staying)
+        progress, now = seen.progress, self._clock.monotonic()
+        if now - progress.judged_at < self._times.patience_seconds / TRIALS:
+            return
+        outcome = self._outcome(seen)
         refusal = self._refusal(seen, outcome)
         if not refusal:
             progress.refused_since = None
             if not self._surges(seen):
                 self._commit(seen, outcome)
             return
+        progress.judged_at = now
         if progress.refused_since is None:
-            progress.refused_since = self._clock.monotonic()
-        if self._clock.monotonic() - progress.refused_since >= self._times.patience_seconds:
+            progress.refused_since = now
+        if now - progress.refused_since >= self._times.patience_seconds:
             self._roll_back(seen, refusal)
+
+    def _outcome(self, seen: _Pass) -> Outcome:
+        """What the removal leads to now: mostly all pods fit on what stands, which the first plan shows."""
+        options = replace(seen.simulator.options, budget_seconds=0.0)
+        quick = replace(seen.simulator, options=options).simulate(seen.staying)
+        return seen.simulator.simulate(seen.staying) if quick.replacements or quick.problem else quick
 
     def _measure(self, seen: _Pass) -> None:
         """Record once how long the replacements took."""
@@ -339,14 +353,15 @@ class CommandExecutor:
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.
 
-        Replacements are deleted first: while the record exists, the next leader knows that they are unused.
+        Replacements are deleted first: while the record exists, the next leader knows that they are unused. A
+        consolidation without replacements has not failed: the cluster has changed since it was found.
         """
         record = seen.record
         if not seen.command.committed:
             self._nodes.discard(seen.command.replacements.values(), record, because)
         for node in seen.command.carriers:
             if node.node.deleted_at is None:
-                failed = because not in CRASHED
+                failed = because not in CRASHED and (bool(record.replacements) or record.method != CONSOLIDATION)
                 failure = next_failure(seen.snapshot, node, record.method, self._clock.now()) if failed else None
                 self._nodes.erase(node, record, failure)
             self._nodes.skipped(node, record, because)

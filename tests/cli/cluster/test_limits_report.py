@@ -184,7 +184,7 @@ def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it
     [
         ({"karpenter.sh/on-demand-base": "1"}, {}, "1 of 1 nodes of Provisioner default are to be on demand"),
         ({}, {"karpenter.sh/do-not-consolidate": "true"}, "annotation karpenter.sh/do-not-consolidate is set"),
-        ({}, {"karpenter.sh/resting-workloads": '{"a": 1800000060}'}, "rest after a recent move"),
+        ({}, {"karpenter.sh/resting-workloads": '{"a": 1800000060}'}, "1 of its pods rest after a recent move"),
         ({}, {}, "removes it: "),
     ],
 )
@@ -194,6 +194,7 @@ def test_what_keeps_a_node_from_consolidation_is_explained_as_the_controller_dec
     kept = node("a")
     kept["metadata"]["annotations"] = on_node
     owned = pod("a", on="a")
+    owned["metadata"]["creationTimestamp"] = "2027-01-15T07:51:10Z"
     owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "a", "uid": "a", "controller": True}]
     view = cluster(kept, owned, annotations=on_provisioner, consolidation={"enabled": True})
     (line,) = (

@@ -12,8 +12,9 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodAffinityTerm
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
+from controller.core.deprovisioning.backoff import Moves
 from controller.core.deprovisioning.candidates import candidates
-from controller.core.deprovisioning.consolidation_search import BEGIN, Cursor, SearchResult, find
+from controller.core.deprovisioning.consolidation_search import BEGIN, NO_MOVES, Cursor, SearchResult, find
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import Command
@@ -108,13 +109,13 @@ def look(
     provisioners: Iterable[Any] | None = None,
     cursor: Cursor = BEGIN,
     most: int = 24,
-    resting: frozenset[str] = frozenset(),
+    moves: Moves = NO_MOVES,
     **fields: Any,
 ) -> SearchResult:
     """One look of a search for savings."""
     view = factories.snapshot(nodes=nodes, provisioners=provisioners or [owner()], **fields)
     everyone, simulator, gate = parts(view, types)
-    return find(everyone, simulator, gate, resting, cursor, most)
+    return find(everyone, simulator, gate, moves, cursor, most)
 
 
 def removed(result: SearchResult | Proposal) -> list[list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.cloud import InstanceType, Offering
-from controller.core.deprovisioning.backoff import workload
+from controller.core.deprovisioning.backoff import Moves, workload
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.state.snapshot import StateNode
 from tests import factories
@@ -17,7 +17,6 @@ from tests.core.deprovisioning.builders import FREELY, look, owner, standing
 
 HOUR = 3600
 LOOK_SECONDS = 1800
-REST_SECONDS = 600.0
 NODES = 3
 PODS = 8
 
@@ -41,7 +40,7 @@ class Day:
         self.owner = owner(requirements=[requirement], disruption=replace(FREELY, consolidation_threshold=threshold))
         self.random = random.Random(7)
         self.prices = [0.15 * self.random.uniform(0.97, 1.03) for _ in range(8)]
-        self.resting: dict[str, float] = {}
+        self.moves: dict[str, frozenset[float]] = {}
         self.moved = self.made = 0
         self.nodes = [self._node(f"m{number:02}.2xlarge") for number in range(NODES)]
 
@@ -56,8 +55,7 @@ class Day:
         for second in range(0, hours * HOUR, LOOK_SECONDS):
             if second % HOUR == 0:
                 self.prices = [price * self.random.uniform(0.98, 1.02) for price in self.prices]
-            resting = frozenset(uid for uid, until in self.resting.items() if until > second)
-            search = look(self.nodes, market(self.prices), [self.owner], resting=resting)
+            search = look(self.nodes, market(self.prices), [self.owner], moves=Moves(self.moves))
             for command in search.commands:
                 self._carry_out(command, second)
 
@@ -68,7 +66,7 @@ class Day:
         assert len(command.replacements) == len(gone), "the nodes are full: one for one"
         new = [self._node(node.offering.instance_type) for node in command.replacements]
         self.nodes = [*(node for node in self.nodes if node.name not in gone), *new]
-        self.resting |= {workload(pod): second + REST_SECONDS for node in new for pod in node.pods}
+        self.moves = {workload(pod): frozenset({second}) for node in new for pod in node.pods}
 
 
 def test_pods_of_full_nodes_are_not_moved_all_day_for_cents() -> None:

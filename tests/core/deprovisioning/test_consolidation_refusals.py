@@ -11,7 +11,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodAffinityTerm
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.workloads import PodDisruptionBudget
-from controller.core.deprovisioning.backoff import workload
+from controller.core.deprovisioning.backoff import Moves, workload
 from tests import factories
 from tests.core.deprovisioning.builders import (
     FREELY,
@@ -63,14 +63,22 @@ def test_the_gate_holds_for_consolidation(blocker: str) -> None:
     assert look([node], budgets=budgets).commands == ()
 
 
-def test_workloads_that_were_moved_rest() -> None:
-    """The same pod is not moved again and again (aws#7344)."""
-    pod = factories.running_pod(node="a", owner=factories.replica_set_owner(), requests={"cpu": "1"})
-    node = standing("a", "c5.2xlarge", pods=[pod])
-    assert removed(look([node])) == [["a"]]
-    search = look([node], resting=frozenset({workload(pod)}))
-    assert search.commands == ()
-    assert "moved a short while ago" in reasons(search)
+def test_a_pod_that_was_moved_is_moved_again_only_for_a_saving_three_times_as_large() -> None:
+    """The same pod is not moved again and again (aws#7344), and no other pod of its workload is held for it."""
+    requests = {"cpu": "1", "memory": "1Gi"}
+    owned = factories.replica_set_owner()
+    moved, others = (
+        [replace(factories.running_pod(node=node, owner=owned, requests=requests), created=at) for _ in range(3)]
+        for node, at in (("a", NOW - 30), ("b", NOW - 3000))
+    )
+    moves = Moves({workload(moved[0]): frozenset({NOW - 35})})
+    assert [moves.rests(pod) for pod in (moved[0], others[0])] == [True, False]
+    careful = owner(disruption=replace(FREELY, consolidation_threshold=0.4))
+    nodes = [standing("a", "c5.2xlarge", pods=moved), standing("b", "c5.2xlarge", pods=others)]
+    assert removed(look(nodes, provisioners=[careful])) == [["a"]]
+    assert removed(look(nodes, provisioners=[careful], moves=moves)) == [["b"]]
+    assert removed(look(nodes[:1], provisioners=[careful])) == [["a"]]
+    assert removed(look(nodes[:1], provisioners=[careful], moves=moves)) == [], "not for a third of the price"
 
 
 def test_a_node_whose_price_is_unknown_is_never_replaced() -> None:

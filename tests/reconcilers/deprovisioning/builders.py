@@ -99,9 +99,9 @@ def emptiness_loop(world: World, ledger: Ledger | None = None, **changed: Any) -
     return EmptinessReconciler(context, emptiness, CommandExecutor(context, [emptiness]))
 
 
-def on_record(world: World, nodes: list[str], tokens: list[str]) -> None:
-    """Write the record of an expiration of `nodes` on the first of them, with replacements of these launch tokens."""
-    record = {"id": "x", "method": "expiration", "reason": "old", "nodes": nodes, "replacements": tokens}
+def on_record(world: World, nodes: list[str], tokens: list[str], method: str = "expiration") -> None:
+    """Write the record of a command on `nodes` on the first of them, with replacements of these launch tokens."""
+    record = {"id": "x", "method": method, "reason": "old", "nodes": nodes, "replacements": tokens}
     text = json.dumps({**record, "startedAt": world.clock.now(), "cordoned": True})
     patch = {"metadata": {"annotations": {COMMAND_ANNOTATION: text}}, "spec": {"unschedulable": True}}
     world.kube.patch(NODES, nodes[0], patch)

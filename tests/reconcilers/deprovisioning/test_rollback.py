@@ -40,6 +40,16 @@ def test_a_crash_is_no_failure_that_holds_anything_back(world: World) -> None:
         assert FAILURE_ANNOTATION not in seen.nodes["old"].node.annotations
 
 
+@pytest.mark.parametrize(("method", "failed"), [("consolidation", False), ("expiration", True)])
+def test_a_consolidation_that_the_pods_of_a_node_outgrew_is_no_failure(world: World, method: str, failed: bool) -> None:
+    """It has cost nothing, and the back-off would hold all nodes of the Provisioner."""
+    world.add_provisioner(ttlSecondsUntilExpired=30, consolidation={"enabled": True})
+    old_node(world)
+    on_record(world, ["old"], [], method)
+    seen = leader(world).passes(untouched, "rolled back")
+    assert (FAILURE_ANNOTATION in seen.nodes["old"].node.annotations) == failed
+
+
 def test_the_next_leader_takes_back_what_was_recorded_and_never_launched(world: World) -> None:
     world.add_provisioner()
     old_node(world)

@@ -1,0 +1,80 @@
+"""Sets that go together: nodes whose pods fit in the room of those that stay, by few moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
+from tests import factories
+from tests.core.deprovisioning.builders import (
+    ROOM,
+    keeping_apart,
+    look,
+    method_input,
+    only,
+    owner,
+    removed,
+    standing,
+    types_of,
+    with_budget,
+)
+
+BIG, SMALL = {"cpu": "4", "memory": "4Gi"}, {"cpu": "500m", "memory": "512Mi"}
+HALF_EMPTY = [
+    *(standing(f"few-{number}", "c5.2xlarge", BIG) for number in range(4)),
+    *(standing(f"many-{number}", "c5.2xlarge", *[SMALL] * 8) for number in range(4)),
+]
+"""Half of each node is in use: by one pod, or by eight."""
+LARGE = types_of(("c5.2xlarge", "8", "16Gi", 0.4))
+"""A market without anything smaller."""
+
+
+def test_after_half_of_the_pods_have_gone_half_of_the_nodes_go_in_one_command_and_few_pods_move() -> None:
+    command = only(look(HALF_EMPTY))
+    assert [candidate.name for candidate in command.candidates] == [f"few-{number}" for number in range(4)]
+    assert command.replacements == ()
+    assert sum(len(candidate.pods) for candidate in command.candidates) == 4
+
+
+def test_a_set_is_no_larger_than_the_disruption_budget() -> None:
+    (names,) = removed(look(HALF_EMPTY, provisioners=[with_budget('[{"nodes": "2"}]')]))
+    assert names == ["few-0", "few-1"]
+
+
+def test_a_dear_node_goes_rather_than_those_that_fit_in_its_room() -> None:
+    """Either saves as much; the one moves a single pod."""
+    dear = standing("dear", "c5.2xlarge", {"cpu": "1900m", "memory": "3900Mi"})
+    full = standing("full", "c5.large", {"cpu": "1900m", "memory": "3900Mi"})
+    halves = [standing(f"half-{number}", "c5.large", SMALL, SMALL) for number in range(2)]
+    command = only(look([dear, full, *halves]))
+    assert [candidate.name for candidate in command.candidates] == ["dear"]
+    assert [node.offering.instance_type for node in command.replacements] == ["c5.large"]
+
+
+def test_empty_nodes_go_all_at_once_and_a_set_in_part_where_it_does_not_go_as_a_whole() -> None:
+    """When it has settled: nobody waits for another 15 s, and no node that has not settled goes."""
+    method = Consolidation(ConsolidationTimes(settle_seconds=15.0))
+    empty = [standing(f"empty-{number}", "c5.2xlarge") for number in range(3)]
+    before = factories.snapshot(nodes=[*HALF_EMPTY, *empty], provisioners=[owner()])
+    assert removed(method.decide(method_input(before, LARGE, monotonic=100.0))) == []
+    filled = replace(HALF_EMPTY[4], pods=(*HALF_EMPTY[4].pods, *standing("x", "c5.2xlarge", *[SMALL] * 7).pods))
+    nodes = [filled if node.name == filled.name else node for node in HALF_EMPTY]
+    after = factories.snapshot(nodes=[*nodes, *empty], provisioners=[owner()])
+    assert removed(method.decide(method_input(after, LARGE, monotonic=115.0))) == [[node.name] for node in empty]
+    later = factories.snapshot(nodes=nodes, provisioners=[owner()])
+    (names,) = removed(method.decide(method_input(later, LARGE, monotonic=115.2)))
+    assert len(names) == 3
+    assert set(names) < {f"few-{number}" for number in range(4)}
+
+
+def test_a_node_that_was_judged_alone_is_judged_so_again_when_its_pods_change_or_after_a_while() -> None:
+    method = Consolidation(ConsolidationTimes(verdict_seconds=120.0))
+    nodes = [ROOM, *(keeping_apart(f"n{number}") for number in range(3))]
+
+    def judged(at: float, version: int) -> int:
+        view = replace(factories.snapshot(nodes=nodes, provisioners=[owner()]), version=version)
+        return len(method.decide(method_input(view, monotonic=at)).kept)
+
+    assert [judged(100.0, 1), judged(110.0, 2), judged(230.0, 3)] == [3, 0, 3]
+    nodes[1] = keeping_apart("n0", cpu="1800m")
+    assert judged(240.0, 4) == 1
