@@ -97,16 +97,20 @@ class BinPackingProblem:
     first_plan: per row of the first plan, the item types on it and how many units of each.
     """
 
-    def __init__(self, packer: Packer, extra: Sequence[Item]) -> None:
-        """`extra`: items with units that the first plan left out."""
+    def __init__(self, packer: Packer, extra: Sequence[Item], *, anew: bool = False) -> None:
+        """`extra`: items with units that the first plan left out.
+
+        anew: all units are those of `extra`, an item type for each item, and what the first plan placed does not count.
+        """
         self.packer = packer
         self.catalog = packer.catalog
         self.item_types: list[ItemType] = []
         self.fixed: list[FixedPlacement] = []
         self._plain: dict[tuple[object, ...], int] = {}
         self.first_plan: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._collect()
-        waiting = [(self._add_plain(item, item.count), item.count) for item in extra if item.count]
+        if not anew:
+            self._collect()
+        waiting = [(self._add_plain(item, item.count, apart=anew), item.count) for item in extra if item.count]
         self.unplaced: Floats = np.zeros(len(self.item_types))
         for number, count in waiting:
             self.unplaced[number] += count
@@ -167,9 +171,11 @@ class BinPackingProblem:
                 self.first_plan[row].append((len(self.item_types), 1))
                 self._add_colocated(bound)
 
-    def _add_plain(self, item: Item, count: int) -> int:
-        """Add units that depend on no others; return the number of their item type."""
-        key = (item.mask.index, item.request.tobytes(), tuple(rule.identity for rule in item.rules))
+    def _add_plain(self, item: Item, count: int, *, apart: bool = False) -> int:
+        """Add units that depend on no others; return the number of their item type, `apart` from those of others."""
+        key: tuple[object, ...] = (id(item),)
+        if not apart:
+            key = (item.mask.index, item.request.tobytes(), tuple(rule.identity for rule in item.rules))
         number = self._plain.setdefault(key, len(self.item_types))
         if number == len(self.item_types):
             access = Access(item.mask.bits, item.mask.existing, item.mask.signature)

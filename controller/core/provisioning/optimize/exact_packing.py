@@ -11,6 +11,7 @@ ones, one after the other: each takes one of its patterns, or nothing. A pattern
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,10 +35,17 @@ def state_count(counts: Floats) -> float:
     return float(np.prod(counts + 1.0))
 
 
-def pack_exactly(problem: BinPackingProblem, bin_types: Ints, penalty: Floats) -> Packing | None:
+Admissible = Callable[[Ints], Bools]
+"""Which of N states (N x D units, by item type) are whole packings."""
+
+
+def pack_exactly(
+    problem: BinPackingProblem, bin_types: Ints, penalty: Floats, admissible: Admissible | None = None
+) -> Packing | None:
     """The cheapest packing, Provisioners' limits aside; None where it would take more than `MOST_STEPS` steps.
 
-    bin_types: those to choose from. penalty: D, $/hour for each unit left out.
+    bin_types: those to choose from. penalty: D, $/hour for each unit left out. admissible: with it, the packing places
+    the cheapest of the states that it admits, and not all units; None, too, if there is none at a finite cost.
     """
     largest = np.max(problem.requests / np.maximum(problem.capacity[bin_types].max(axis=0, initial=0.0), SLACK), axis=1)
     order = np.argsort(-largest, kind="stable")
@@ -49,12 +57,23 @@ def pack_exactly(problem: BinPackingProblem, bin_types: Ints, penalty: Floats) -
         np.concatenate([bin_types[new.bins], np.full(len(order), LEFT_OUT)]),
     )
     rows = np.flatnonzero(problem.open_to.any(axis=1))
+    if len(rows) * len(states.units) > MOST_STEPS:
+        return None
     existing = [states.patterns(problem.room[[row]], np.zeros(1), problem.open_to[[row]]) for row in rows.tolist()]
     program = _Program(states, new, existing)
-    if program.steps > MOST_STEPS:
+    if program.steps(every_state=admissible is not None) > MOST_STEPS:
         return None
     program.solve()
-    return program.packing(problem, rows.tolist())
+    state = len(states.units) - 1
+    if admissible is not None:
+        by_item = np.empty_like(states.units)
+        by_item[:, order] = states.units
+        ends = np.flatnonzero(admissible(by_item))
+        costs = program.whole_costs()[ends]
+        if not np.isfinite(costs).any():
+            return None
+        state = int(ends[np.argmin(costs)])
+    return program.packing(problem, rows.tolist(), state)
 
 
 LEFT_OUT = -1
@@ -128,12 +147,12 @@ class _Program:
         """By digit, the patterns of new nodes that hold a unit of its item type."""
         self.costs: list[Floats] = []
 
-    @property
-    def steps(self) -> int:
-        """Pairs of state and pattern that `solve` goes through."""
+    def steps(self, *, every_state: bool) -> int:
+        """Pairs of state and pattern that `solve` goes through, and `whole_costs` if every state is asked for."""
         blocks = self.states.counts * self.states.stride
+        tables = self.existing if every_state else self.existing[:-1]
         new = sum(int(block) * len(chosen) for block, chosen in zip(blocks, self.with_item, strict=True))
-        return new + len(self.states.units) * sum(len(patterns.price) for patterns in self.existing[:-1])
+        return new + len(self.states.units) * sum(len(patterns.price) for patterns in tables)
 
     def solve(self) -> None:
         """Fill the tables of costs; the last existing node needs none, as all units start there."""
@@ -161,9 +180,12 @@ class _Program:
         remaining = self.states.remaining(np.arange(len(before)), patterns.units)
         return np.asarray(np.minimum(before, before[remaining].min(axis=1, initial=np.inf)))
 
-    def packing(self, problem: BinPackingProblem, rows: list[int]) -> Packing:
-        """Follow the cheapest choices from all units down to none. rows: the existing nodes' numbers."""
-        state = len(self.states.units) - 1
+    def whole_costs(self) -> Floats:
+        """S, $/hour, with all existing nodes; `solve` needs it for one state only."""
+        return self._costs_with(self.existing[-1]) if self.existing else self.costs[0]
+
+    def packing(self, problem: BinPackingProblem, rows: list[int], state: int) -> Packing:
+        """Follow the cheapest choices from a state down to none. rows: the existing nodes' numbers."""
         left, packed = np.zeros(len(problem.counts)), list[Bin]()
         for place in range(len(self.existing) - 1, -1, -1):
             patterns, costs = self.existing[place], self.costs[place]

@@ -62,19 +62,18 @@ def pack_by_patterns(
     least = -INFINITY
     if few_states(problem):
         work.enumerated(int(state_count(problem.counts)), bins.types)
-        bin_types = np.array([numbers[0] for numbers in bins.numbers[: bins.types]], dtype=np.int64)
-        exact = pack_exactly(problem, bin_types, program.penalty)
+        exact = pack_exactly(problem, bins.type_numbers, program.penalty)
         if exact is not None:
             least = program.cost(exact)
             if least >= program.cost(best) - TOLERANCE:
-                return PatternPacking(_existing_first(problem, best), optimal=True)
-            if _within_limits(problem, exact):
-                return PatternPacking(_existing_first(problem, exact), optimal=True)
+                return PatternPacking(existing_first(problem, best), optimal=True)
+            if within_limits(problem, exact):
+                return PatternPacking(existing_first(problem, exact), optimal=True)
     packing = program.solve(_generate_patterns(program, best, strategies, work), best, work)
-    return PatternPacking(_existing_first(problem, packing), program.cost(packing) <= least + TOLERANCE)
+    return PatternPacking(existing_first(problem, packing), program.cost(packing) <= least + TOLERANCE)
 
 
-def _within_limits(problem: BinPackingProblem, packing: Packing) -> bool:
+def within_limits(problem: BinPackingProblem, packing: Packing) -> bool:
     """Whether Provisioners' limits admit the packing's new nodes."""
     numbers = [one.number for one in packing.bins if not one.existing]
     return all(float(limit.takes[numbers].sum()) <= limit.left for limit in problem.limits)
@@ -97,6 +96,11 @@ class _Bins:
     numbers: tuple[tuple[int, ...], ...]
     types: int
 
+    @property
+    def type_numbers(self) -> Ints:
+        """The numbers of the bin types."""
+        return np.array([numbers[0] for numbers in self.numbers[: self.types]], dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
@@ -104,6 +108,11 @@ class _Columns:
 
     units: Floats
     group: Ints
+
+
+def useful_bin_types(problem: BinPackingProblem, most: float) -> Ints:
+    """The numbers of the bin types that an optimal packing needs at most. most: $/hour, what it costs at most."""
+    return _find_bins(problem, most).type_numbers
 
 
 def _find_bins(problem: BinPackingProblem, most: float) -> _Bins:
@@ -233,7 +242,7 @@ class _CoveringProgram:
         return Packing(packed, left)
 
 
-def _existing_first(problem: BinPackingProblem, packing: Packing) -> Packing:
+def existing_first(problem: BinPackingProblem, packing: Packing) -> Packing:
     """The same bins, with all units on existing nodes that have room there: the objective tells no difference."""
     packed = packing.bins
     existing = {one.number: one.units.copy() for one in packed if one.existing}

@@ -7,11 +7,13 @@ from functools import partial
 
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.optimize.refine import refine
+from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
 from controller.core.provisioning.packing.packer import Packer, weight_premiums
 from controller.core.provisioning.packing.rounds import Progress, Rounds
 from controller.core.provisioning.packing_style import PackingStyle, alternative_styles
 from controller.core.provisioning.plan import (
     DearPreference,
+    Proof,
     SchedulingPlan,
     SchedulingProblem,
     SolveOptions,
@@ -60,13 +62,29 @@ class Solver:
                 other_plan = self._plan(other)
                 if len(other_plan.unplaced) < len(plan.unplaced):
                     rounds, plan = other, other_plan
+        least = None
         if self.options.budget_seconds > 0:
-            packer = refine(rounds, compiled.limits(), self.options.budget_seconds)
+            plan, least = self._refined(rounds, plan)
+        plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
+        if least is not None:
+            plan = replace(plan, proof=Proof(self._cost(plan), least))
+        return self._with_ignored_preferences(plan)
+
+    def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
+        """The plan for less money, and the least that any could cost ($/hour), if that is proven."""
+        limits, least = self.compiled.limits, None
+        if len(plan.unplaced) == len(self.compiled.unreadable):
+            small = pack_small_batch(rounds, limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
+            least = small.least if small is not None else None
+            if small is not None and small.packer is not None:
+                rounds.packer = small.packer
+                plan = min(plan, self._plan(rounds), key=self._rank)
+        if least is None or not Proof(self._cost(plan), least).optimal:
+            packer = refine(rounds, limits(), self.options.budget_seconds)
             if packer is not None:
                 rounds.packer = packer
                 plan = min(plan, self._plan(rounds), key=self._rank)
-        plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
-        return self._with_ignored_preferences(plan)
+        return plan, least
 
     def _sound(self, style: PackingStyle) -> Rounds:
         """A first packing in one style in which all required rules hold."""
@@ -103,15 +121,15 @@ class Solver:
         return any(s.topology_spread or s.required_pod_affinity or s.required_pod_anti_affinity for s in specs)
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float, int]:
-        """Fewest pods left out first, then the least cost ($/hour), then the fewest pods on new nodes.
+        """Fewest pods left out first, then the least cost ($/hour), then the fewest pods on new nodes."""
+        return len(plan.unplaced), self._cost(plan), sum(len(node.pods) for node in plan.new_nodes)
 
-        Cost is all that the nodes cost, with the premiums for weight.
-        """
+    def _cost(self, plan: SchedulingPlan) -> float:
+        """$/hour: all that the nodes cost, with the premiums for weight."""
         provisioners = [pool.provisioner for pool in self.masks.catalog.pools]
         premiums = weight_premiums([p.weight for p in provisioners], self.options.weight_premium).tolist()
         premium = dict(zip((p.name for p in provisioners), premiums, strict=True))
-        cost = float(sum(node.offering.cost * premium[node.provisioner] for node in plan.new_nodes))
-        return len(plan.unplaced), cost, sum(len(node.pods) for node in plan.new_nodes)
+        return float(sum(node.offering.cost * premium[node.provisioner] for node in plan.new_nodes))
 
     def _plan(self, rounds: Rounds) -> SchedulingPlan:
         assembler = Assembler(rounds.packer, self.masks.existing)

@@ -115,6 +115,13 @@ class Allocator:
         return (late, constrained != self.style.constrained_first, -first.waited, len(remaining.domains), first.name)
 
     def _remaining(self, bundle: Bundle) -> _Remaining:
+        domains = self.domains_of(bundle)
+        if bundle.blocked:
+            domains = [domain for domain in domains if domain.values not in bundle.blocked]
+        return _Remaining(bundle, domains, bundle.count)
+
+    def domains_of(self, bundle: Bundle) -> list[JointDomain]:
+        """Every joint domain that labels and room permit to the bundle. Shared: do not change it."""
         repelled = self._repelled(bundle.rules.repelling)
         base = self.masks.mask(bundle.level, bundle.choices, repelled, bundle.tolerations)
         filters = self._filters(bundle) if self.style.certain_counts else ()
@@ -123,9 +130,7 @@ class Allocator:
         if domains is None:
             narrow = partial(self.masks.mask, bundle.level, bundle.choices, tolerations=bundle.tolerations)
             domains = self._joint_domains[key] = self._find_domains(bundle, base, repelled, narrow, filters)
-        if bundle.blocked:
-            domains = [domain for domain in domains if domain.values not in bundle.blocked]
-        return _Remaining(bundle, domains, bundle.count)
+        return domains
 
     def _filters(self, bundle: Bundle) -> tuple[NodeFilter, ...]:
         """The first node filters of required spreads that match the unit, each once."""

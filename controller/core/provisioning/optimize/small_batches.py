@@ -1,0 +1,261 @@
+"""Pack a small batch optimally, with a proof: topology domains and nodes are chosen together.
+
+One dynamic program (`exact_packing`) tells the cost of every number of units of every class in every joint domain. Of
+the states that place all pods, and in which all rules over domains hold (`end_states`), the cheapest is the optimum.
+Where it would take too many states, domains are left out of it, then the integers: what remains is a lower bound.
+
+Nothing is said of batches with rules that this does not state exactly: affinity over hosts, shared volumes, spreads and
+anti-affinity over hosts that count pods without binding them, spreads that may count a pod or not, and preferences that
+part of a class's pods gave up.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.core.provisioning.offerings.limits import Limits
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.build import Packing
+from controller.core.provisioning.optimize.covering import Covering, cover
+from controller.core.provisioning.optimize.exact_packing import Admissible, pack_exactly, state_count
+from controller.core.provisioning.optimize.patterns import existing_first, useful_bin_types, within_limits
+from controller.core.provisioning.optimize.writer import Writer
+from controller.core.provisioning.packing.items import Item
+from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.packing.rounds import Rounds
+from controller.core.provisioning.packing.withdrawal import shares
+from controller.core.provisioning.resource_space import Bools, Ints
+from controller.core.provisioning.topology.allocation import Allocation, JointDomain
+from controller.core.provisioning.topology.bundles import Bundle
+from controller.core.provisioning.topology.end_states import EndStates, Standing, most_units
+from controller.core.provisioning.topology.groups import RuleKind, UnitRule
+
+MOST_UNITS = 50
+"""Pods up to which a batch is small."""
+MOST_STATES = 20_000
+"""States up to which the dynamic program is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallBatch:
+    """least: $/hour, as the solver counts cost; no plan that places the same pods costs less.
+
+    packer: a packing of that cost, or None where only a lower bound is known.
+    """
+
+    least: float
+    packer: Packer | None = None
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Pods equal to all rules, of one class or several. sources: the bundle of each class, with how many pods."""
+
+    sources: list[tuple[Bundle, int]]
+    domains: list[JointDomain] = field(default_factory=list)
+    """The joint domains that they may go to; empty without rules over domains."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """The first class's."""
+        return self.sources[0][0]
+
+    @property
+    def count(self) -> int:
+        """Pods."""
+        return sum(units for _, units in self.sources)
+
+
+def pack_small_batch(rounds: Rounds, limits: Limits, most: float) -> SmallBatch | None:
+    """Pack anew what a first plan placed, which left no pod out. None: the batch is not small, or nothing can be said.
+
+    limits: of the pools before anything was planned. most: $/hour, the cost of the first plan.
+    """
+    placed = [(share.allocation, share.units) for share in shares(rounds.packer) if share.units]
+    if not placed or sum(units for _, units in placed) > MOST_UNITS:
+        return None
+    kinds = _kinds(rounds, placed)
+    if kinds is None:
+        return None
+    batch = _Batch(rounds, kinds, _standing(rounds, placed), most)
+    return batch.solved(limits)
+
+
+class _Batch:
+    """The kinds of a small batch. standing: what rules count beside them. most: see `pack_small_batch`."""
+
+    def __init__(self, rounds: Rounds, kinds: list[_Kind], standing: Standing, most: float) -> None:
+        self.rounds = rounds
+        self.kinds = kinds
+        self.standing = standing
+        self.most = most
+
+    def solved(self, limits: Limits) -> SmallBatch | None:
+        """The optimum, or the best lower bound at hand."""
+        items, end_states = self._items()
+        if state_count(np.array([float(item.count) for item in items])) <= MOST_STATES:
+            problem = self._problem(items)
+            packing = self._packed(problem, end_states)
+            if packing is not None:
+                cost = packing.cost(problem)
+                if not within_limits(problem, packing):
+                    return SmallBatch(cost)
+                return SmallBatch(cost, self._written(problem, packing, limits))
+        return self._bound()
+
+    def _items(self) -> tuple[list[Item], Admissible | None]:
+        """An item for each kind in each of its joint domains, and which numbers of units are whole plans."""
+        batch: dict[int, int] = defaultdict(int)
+        for kind in self.kinds:
+            for rule, _ in kind.bundle.rules.positioned:
+                batch[rule.group.index] += rule.matched * kind.count
+        items, domains = list[Item](), list[JointDomain | None]()
+        of_kind: list[Ints] = []
+        for kind in self.kinds:
+            first = len(items)
+            for domain in kind.domains or [None]:
+                count = kind.count
+                if domain is not None:
+                    count = int(min(count, most_units(kind.bundle.rules, domain, batch, self.standing)))
+                if count:
+                    items.append(_item(len(items), kind, domain, count, self.rounds))
+                    domains.append(domain)
+            of_kind.append(np.arange(first, len(items)))
+        if not any(kind.domains for kind in self.kinds):
+            return items, None
+        rules = [item.allocations[0].bundle.rules for item in items]
+        ends = EndStates(list(zip(rules, domains, strict=True)), self.standing)
+        counts = [kind.count for kind in self.kinds]
+
+        def admissible(units: Ints) -> Bools:
+            flags = np.ones(len(units), dtype=np.bool_)
+            for numbers, count in zip(of_kind, counts, strict=True):
+                flags &= units[:, numbers].sum(axis=1) == count
+            flags[flags] = ends.hold(units[flags])
+            return flags
+
+        return items, admissible
+
+    def _problem(self, items: Sequence[Item]) -> BinPackingProblem:
+        return BinPackingProblem(self.rounds.packer, items, anew=True)
+
+    def _packed(self, problem: BinPackingProblem, admissible: Admissible | None) -> Packing | None:
+        """The cheapest packing, Provisioners' limits aside; None: it is too much work, or there is none."""
+        bin_types = useful_bin_types(problem, self.most)
+        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), admissible)
+        return None if packing is None or packing.left.any() else packing
+
+    def _written(self, problem: BinPackingProblem, packing: Packing, limits: Limits) -> Packer:
+        """The packing as a packer's rows; its items hold what it placed of each class."""
+        packing = existing_first(problem, packing)
+        placed = np.sum([one.units for one in packing.bins], axis=0)
+        waiting = {bundle.pod_class.index: units for kind in self.kinds for bundle, units in kind.sources}
+        for item_type, units in zip(problem.item_types, placed.tolist(), strict=True):
+            item = item_type.parts[0].item
+            item.count = left = int(units)
+            for allocation in item.allocations:
+                index = allocation.bundle.pod_class.index
+                allocation.count = min(left, waiting[index])
+                waiting[index] -= allocation.count
+                left -= allocation.count
+            item_type.count, item_type.sources = item.count, [(item, item.count)]
+        return Writer(self.rounds.packer, problem, limits).write(packing)
+
+    def _bound(self) -> SmallBatch | None:
+        """The optimum without rules over domains, or without integers, too."""
+        items = [_item(number, kind, None, kind.count, self.rounds) for number, kind in enumerate(self.kinds)]
+        problem = self._problem(items)
+        if state_count(problem.counts) <= MOST_STATES and any(kind.domains for kind in self.kinds):
+            packing = self._packed(problem, None)
+            if packing is not None:
+                return SmallBatch(packing.cost(problem))
+        rows = np.flatnonzero(problem.open_to.any(axis=1))
+        program = Covering(
+            requests=problem.requests,
+            counts=problem.counts,
+            capacity=np.concatenate([problem.capacity, problem.room[rows]]),
+            price=np.concatenate([problem.price, np.zeros(len(rows))]),
+            ceiling=np.concatenate([np.full(len(problem.price), np.inf), np.ones(len(rows))]),
+            allowed=np.concatenate([problem.allowed, problem.open_to[rows]]),
+        )
+        optimum = cover(program)
+        return None if optimum.unplaced.any() else SmallBatch(optimum.price)
+
+
+def _kinds(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> list[_Kind] | None:
+    """The kinds of a first plan's units; None where some rule of theirs is not stated exactly."""
+    bundles: dict[int, tuple[Bundle, int]] = {}
+    for allocation, units in placed:
+        bundle = allocation.bundle
+        known, count = bundles.get(bundle.pod_class.index, (bundle, 0))
+        if known.members != bundle.members or known.choices != bundle.choices or not _plain(bundle):
+            return None
+        bundles[bundle.pod_class.index] = (known, count + units)
+    kinds: dict[tuple[object, ...], _Kind] = {}
+    signatures: set[int] = set()
+    for index, (bundle, count) in sorted(bundles.items()):
+        if not _one_variant(rounds, index, bundle) or not all(_stated(rule, rounds) for rule in bundle.rules.host):
+            return None
+        mask = rounds.masks.mask(bundle.level, bundle.choices, None, bundle.tolerations)
+        signatures.add(mask.signature)
+        domains = rounds.allocator.domains_of(bundle) if bundle.rules.domain else []
+        if bundle.rules.domain and not _certain(rounds, bundle, domains):
+            return None
+        own = id(bundle.rules) if bundle.rules.domain else bundle.rules.identity
+        kinds.setdefault((mask.index, bundle.request_key, own), _Kind([], domains)).sources.append((bundle, count))
+    return list(kinds.values()) if len(signatures - {0}) <= 1 else None
+
+
+def _plain(bundle: Bundle) -> bool:
+    """Whether a unit is a single pod that depends on no others of its host."""
+    return not bundle.colocated and len(bundle.members) == 1 and not bundle.shared_volumes
+
+
+def _one_variant(rounds: Rounds, index: int, bundle: Bundle) -> bool:
+    """Whether the level has one variant of its choices only; pods of a class might mix several."""
+    steps = next(one.steps for one in rounds.progress if one.pod_class.index == index)
+    return sum(number == bundle.members[0].number for number, _, _ in steps) == 1
+
+
+def _stated(rule: UnitRule, rounds: Rounds) -> bool:
+    """Whether a column of the bin packing problem states a host rule exactly."""
+    kind = rule.group.key.kind
+    if kind is RuleKind.AFFINITY:
+        return not rule.group.batch_owners
+    if kind is RuleKind.ANTI_AFFINITY:
+        return rule.matched > 0 and (rule.obeys or not len(rounds.masks.existing))
+    return rule.obeys and rule.matched > 0 if rule.group.required or rule.obeys else True
+
+
+def _certain(rounds: Rounds, bundle: Bundle, domains: Sequence[JointDomain]) -> bool:
+    """Whether it is certain of each domain which spreads count the units there."""
+    counts = (rounds.domains.counted(rule.group, each.mask) for rule, _ in bundle.rules.positioned for each in domains)
+    return all(surely and maybe for surely, maybe in counts)
+
+
+def _standing(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> Standing:
+    """The groups' counts without the plan's units."""
+    groups = rounds.topology.groups.values()
+    matched = {group.index: dict(group.max_matched) for group in groups}
+    owners = {group.index: dict(group.owners) for group in groups}
+    for allocation, units in placed:
+        for rule, place in allocation.bundle.rules.positioned if allocation.domain is not None else ():
+            value = allocation.domain.values[place] if allocation.domain is not None else ""
+            if value in matched[rule.group.index]:
+                matched[rule.group.index][value] -= rule.matched * units
+            if value in owners[rule.group.index]:
+                owners[rule.group.index][value] -= rule.owned * units
+    return Standing(matched, owners)
+
+
+def _item(number: int, kind: _Kind, domain: JointDomain | None, count: int, rounds: Rounds) -> Item:
+    """Up to `count` units of a kind in a joint domain, or anywhere."""
+    bundle = kind.bundle
+    mask = rounds.masks.mask(bundle.level, bundle.choices, None, bundle.tolerations) if domain is None else domain.mask
+    allocations = [Allocation(each, mask, domain, 0) for each, _ in kind.sources]
+    asked = [(column, amount) for column, amount in enumerate(bundle.request.tolist()) if amount]
+    return Item(number, mask, bundle.request, bundle.rules.host, (), allocations, count, asked=asked)

@@ -1,0 +1,126 @@
+"""Judge end states: whether all rules over topology domains hold when so many units stand in each domain.
+
+The conditions are those of `rounds.holds`, and those of anti-affinity, for many states at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.provisioning.resource_space import Bools, Floats, Ints
+from controller.core.provisioning.topology.allocation import ABSENT, JointDomain
+from controller.core.provisioning.topology.bundles import RuleSet
+from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Pods that stay whatever is planned, by group index and domain. owners: with a required rule of the group."""
+
+    matched: Mapping[int, Mapping[str, int]]
+    owners: Mapping[int, Mapping[str, int]]
+
+
+@dataclass(slots=True)
+class _GroupStates:
+    """One group over V domains and D items.
+
+    matches, obeys: D x V, 1 where an item's units stand in the domain and the group counts them, or its rule binds
+    them. matched, owners: V, of standing pods. counts_least: V, the domains over which a spread takes its minimum.
+    """
+
+    group: TopologyGroup
+    matches: Floats
+    obeys: Floats
+    matched: Floats
+    owners: Floats
+    counts_least: Bools
+
+    def hold(self, units: Ints) -> Bools:
+        """N flags for N states (N x D units)."""
+        new, bound = units @ self.matches, units @ self.obeys
+        counts = new + self.matched
+        kind = self.group.key.kind
+        if kind is RuleKind.SPREAD:
+            return ~((bound > 0) & (counts > self._least(counts) + self.group.key.max_skew)).any(axis=1)
+        if kind is RuleKind.AFFINITY:
+            present = counts > 0
+            together = (present.sum(axis=1) == 1) & ~((bound > 0) & ~present).any(axis=1)
+            return np.asarray(together | ~((bound > 0) & (counts <= bound)).any(axis=1), dtype=np.bool_)
+        alone = (bound == 1) & (new == 1) & (units @ (self.matches * self.obeys) == 1)
+        kept_off = (bound > 0) & ((self.matched > 0) | ((new > 0) & ~alone))
+        return ~(kept_off | ((new > 0) & (self.owners > 0))).any(axis=1)
+
+    def _least(self, counts: Floats) -> Floats:
+        """N x 1: the global minimum of a spread."""
+        domains = self.group.domains
+        if not domains or len(domains) < self.group.key.min_domains:
+            return np.zeros((len(counts), 1))
+        return np.asarray(counts[:, self.counts_least].min(axis=1, keepdims=True))
+
+
+class EndStates:
+    """The rules over domains of D items, each an amount of units with equal rules in one joint domain, or in none."""
+
+    def __init__(self, items: Sequence[tuple[RuleSet, JointDomain | None]], standing: Standing) -> None:
+        parts: dict[int, list[tuple[int, str, bool, bool]]] = defaultdict(list)
+        groups: dict[int, TopologyGroup] = {}
+        for number, (rules, domain) in enumerate(items):
+            for rule, place in rules.positioned if domain is not None else ():
+                groups[rule.group.index] = rule.group
+                if domain is not None and domain.values[place] != ABSENT:
+                    parts[rule.group.index].append((number, domain.values[place], rule.matched > 0, rule.obeys))
+        self.groups = [
+            _group_states(group, parts[index], len(items), standing)
+            for index, group in sorted(groups.items())
+            if any(obeys for _, _, _, obeys in parts[index]) or standing.owners.get(index)
+        ]
+
+    def hold(self, units: Ints) -> Bools:
+        """N flags: whether every rule holds in each of N states (N x D units)."""
+        flags = np.ones(len(units), dtype=np.bool_)
+        for each in self.groups:
+            flags[flags] = each.hold(units[flags])
+        return flags
+
+
+def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], standing: Standing) -> float:
+    """The most units with these rules that can stand in a domain. batch: by group, the planned pods that it counts."""
+    most = np.inf
+    for rule, place in rules.positioned:
+        group, value = rule.group, domain.values[place]
+        if not (rule.obeys and rule.matched) or value == ABSENT:
+            continue
+        here = standing.matched[group.index].get(value, 0)
+        if group.key.kind is RuleKind.ANTI_AFFINITY:
+            most = min(most, 1.0)
+        elif group.key.kind is RuleKind.SPREAD and value in group.domains:
+            # The least domain has at most the mean of the others: x <= least + skew, x + (domains - 1) * least <= all.
+            total, domains = batch[group.index], len(group.domains)
+            total += sum(standing.matched[group.index].get(each, 0) for each in group.domains)
+            least = (total - group.key.max_skew) // domains if domains >= group.key.min_domains else 0
+            most = min(most, max(0, least + group.key.max_skew - here))
+    return most
+
+
+def _group_states(
+    group: TopologyGroup, parts: Sequence[tuple[int, str, bool, bool]], items: int, standing: Standing
+) -> _GroupStates:
+    matched, owners = standing.matched[group.index], standing.owners.get(group.index, {})
+    values = sorted({*group.domains, *matched, *owners, *(value for _, value, _, _ in parts)})
+    place = {value: number for number, value in enumerate(values)}
+    matches, obeys = np.zeros((items, len(values))), np.zeros((items, len(values)))
+    for number, value, counted, bound in parts:
+        matches[number, place[value]], obeys[number, place[value]] = counted, bound
+    return _GroupStates(
+        group,
+        matches,
+        obeys,
+        np.array([float(matched.get(value, 0)) for value in values]),
+        np.array([float(owners.get(value, 0)) for value in values]),
+        np.array([value in group.domains for value in values], dtype=np.bool_),
+    )
