@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from bench.field import replicas
 from bench.small import Figures, measured, posed, table
-from controller.core.provisioning import SolveOptions
+from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
+from controller.core.api import labels
+from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.pod import SelectorRequirement
+from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import InstanceType
+from controller.core.provisioning import SolveOptions, solve
+from controller.core.provisioning.problem import build
+from controller.core.state.snapshot import Snapshot
+from controller.settings import Settings
 
 
 def test_a_seed_gives_the_same_problem_every_time() -> None:
@@ -27,3 +41,43 @@ def test_the_table_compares_plans_that_leave_equally_many_pods_out() -> None:
     small, _, both = table(figures, before).splitlines()[2:]
     assert small == "| 1-3 | 1 | 0.5000 | 0.5000 | 0.5000 | 1 | 0 | +0 | 100 | 200 |"
     assert both == "| all | 2 | 0.5000 | 0.5000 | 0.5000 | 1 | 0 | +1 | 100 | 200 |"
+
+
+SEOUL = "ap-northeast-2"
+
+
+@pytest.mark.parametrize("budget", [0.1, 1.0])
+def test_five_pods_on_the_dev_stack_cost_the_least_that_any_nodes_for_them_do(budget: float) -> None:
+    """Of c, m and r on demand beyond the second generation, at shipped prices: every way to part five equal pods."""
+    rules = (
+        SelectorRequirement(labels.INSTANCE_CATEGORY, "In", ("c", "m", "r")),
+        SelectorRequirement(labels.INSTANCE_GENERATION, "Gt", ("2",)),
+        SelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,)),
+        SelectorRequirement(labels.ARCH, "In", ("amd64",)),
+    )
+    pool = Provisioner(name="default", requirements=rules)
+    source = OfflineTypes(shipped_catalog(SEOUL), Settings(cluster_name="dev"), frozenset({f"{SEOUL}a", f"{SEOUL}c"}))
+    types = source.instance_types(pool, AWSNodeTemplate(name="default"))
+    pods = replicas("web", 5, {"cpu": "1"})
+    snapshot = Snapshot(synced=True, pods={pod.key: pod for pod in pods}, provisioners={pool.name: pool})
+    options = SolveOptions(budget_seconds=budget)
+    plan = solve(build(snapshot, {pool.name: types}), options)
+    each = [_cheapest(types, number) + options.node_cost_per_hour for number in range(1, 6)]
+    parts = [(5,), (4, 1), (3, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 1), (1, 1, 1, 1, 1)]
+    least = min(sum(each[number - 1] for number in part) for part in parts)
+    assert plan.price_per_hour + options.node_cost_per_hour * len(plan.new_nodes) == pytest.approx(least)
+    assert plan.proof is not None
+    assert plan.proof.optimal
+
+
+def _cheapest(types: tuple[InstanceType, ...], pods: int) -> float:
+    """$/hour of the cheapest x86 type on demand that holds so many pods of 1 CPU."""
+    found = []
+    for kind in types:
+        name = re.match(r"([a-z]+)(\d+)([a-z]*)", kind.name)
+        arm = name is not None and "g" in name.group(3).split("-")[0] and name.group(1) != "g"
+        if name is None or arm or name.group(1) not in ("c", "m", "r") or int(name.group(2)) <= 2:
+            continue
+        if kind.allocatable["cpu"] >= 1000 * pods and kind.allocatable["pods"] >= pods:
+            found += [each.price for each in kind.offerings if each.capacity_type == labels.ON_DEMAND]
+    return min(found)

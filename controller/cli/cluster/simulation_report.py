@@ -42,6 +42,7 @@ def summary(simulation: Simulation) -> dict[str, Any]:
     """Its figures as JSON values. Prices in $."""
     pods = len(simulation.problem.pending)
     kinds = Counter(node.offering.capacity_type for node in simulation.plan.new_nodes)
+    proof = simulation.plan.proof
     return {
         "pods": pods,
         "unplaced": len(simulation.plan.unplaced),
@@ -54,6 +55,8 @@ def summary(simulation: Simulation) -> dict[str, Any]:
         "costPerHour": round(simulation.plan.cost_per_hour, 6),
         "lowerBoundPerHour": round(simulation.bound.cost_per_hour, 6),
         "costOverLowerBound": None if simulation.over_bound is None else round(simulation.over_bound, 4),
+        "optimal": None if proof is None else proof.optimal,
+        "gapToOptimum": None if proof is None else round(proof.gap, 4),
         "nodesThereArePricePerHour": None if simulation.existing_price is None else round(simulation.existing_price, 6),
     }
 
@@ -153,15 +156,24 @@ def _parts(simulation: Simulation, *, wide: bool) -> Iterable[RenderableType]:
         yield Text(f"Note: {each}", style="dim")
 
 
+def _distance(simulation: Simulation) -> str:
+    """How far the plan is from the cheapest one: as proven of a small batch, else by the lower bound."""
+    proof = simulation.plan.proof
+    if proof is not None:
+        why = ": no plan for these pods costs less" if proof.optimal else ""
+        return f"This plan is {proof}{why}"
+    gap = f", {percent(simulation.over_bound - 1.0, 1)} above it" if simulation.over_bound else ""
+    return f"Lower bound (no plan can cost less in all): {money(simulation.bound.cost_per_hour)}/h{gap}"
+
+
 def _closing(simulation: Simulation) -> str:
     placed = len(simulation.problem.pending) - len(simulation.plan.unplaced)
     lines = [f"[bold]{count(placed, 'pod')}[/] placed, {count(len(simulation.plan.new_nodes), 'new node')}"]
     price = simulation.price_per_hour
     if simulation.plan.new_nodes:
         lines[0] += f": [bold green]{money(price)}/h, {month(price)}/month[/]"
-        gap = f", {percent((simulation.over_bound or 1.0) - 1.0, 1)} above it" if simulation.over_bound else ""
         lines.append(_in_all(simulation.plan))
-        lines.append(f"Lower bound (no plan can cost less in all): {money(simulation.bound.cost_per_hour)}/h{gap}")
+        lines.append(_distance(simulation))
         expected = simulation.plan.expected_price_per_hour
         if expected > price * 1.0005:
             lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with more capacity")

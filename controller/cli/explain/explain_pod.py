@@ -131,6 +131,7 @@ def _planned(outcome: DryRun, pod: Pod, premium: float | None) -> tuple[str, tup
             where = f"{offering.instance_type} {offering.capacity_type} in {offering.zone} at {offering.in_words}"
             why = (
                 *_node_reasons(node),
+                *([f"the plan for all pending pods is {outcome.plan.proof}"] if outcome.plan.proof else ()),
                 *(dear.said(premium) for dear in outcome.plan.too_dear if pod.key in dear.pods),
             )
             return f"would get a new node: {where}", (Section("Why", why),)

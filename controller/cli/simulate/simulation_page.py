@@ -94,10 +94,15 @@ def _tiles(simulation: Simulation, before: Simulation | None) -> Iterator[str]:
         _counted(len(simulation.plan.new_nodes), "new node"),
         _counted(placed, "pod", " placed"),
     ]
-    if simulation.over_bound is not None:
+    if simulation.plan.new_nodes:
         tiles.append(
             (f"{money(simulation.plan.cost_per_hour)}/h", "in all: volumes, addresses, agents, CPU credits", "")
         )
+    proof = simulation.plan.proof
+    if proof is not None:
+        most = (percent(proof.gap, 1), "above the optimum at most", "")
+        tiles.append(("optimal", "no plan for these pods costs less", "") if proof.optimal else most)
+    elif simulation.over_bound is not None:
         bound = money(simulation.bound.cost_per_hour)
         tiles.append((percent(simulation.over_bound - 1.0, 1), f"above the lower bound, {bound}/h", ""))
     if simulation.plan.unplaced:

@@ -86,6 +86,7 @@ def judge(plan: SchedulingPlan, problem: SchedulingProblem, most_work: int = MOS
         new_nodes=tuple(node for node, why in zip(plan.new_nodes, new, strict=True) if why is None),
         existing=tuple(each for each, why in zip(plan.existing, existing, strict=True) if why is None),
         unplaced=(*plan.unplaced, *rejected),
+        proof=None if rejected else plan.proof,
     )
     return Verdict(kept, violations, rejected, topology_judged)
 

@@ -170,7 +170,7 @@ class Proof:
     """What is proven of a plan's cost ($/hour, as the solver counts it: see `SolveOptions`).
 
     least: no plan that places the same pods, honours the same preferences and whose rules hold once all pods are placed
-    costs less.
+    costs less; above 0 unless the cost is 0, too.
     """
 
     cost: float
@@ -183,10 +183,8 @@ class Proof:
 
     @property
     def gap(self) -> float:
-        """What a plan may cost less, as a share of `least`: 0.02 for 2 %; infinite if the bound is 0."""
-        if self.optimal:
-            return 0.0
-        return self.cost / self.least - 1.0 if self.least > 0 else float("inf")
+        """What the plan may cost above the optimum at most, as a share of `least`: 0.02 for 2 %."""
+        return 0.0 if self.optimal else self.cost / self.least - 1.0
 
     def __str__(self) -> str:
         return "optimal" if self.optimal else f"at most {self.gap:.1%} above the optimum"
@@ -202,7 +200,7 @@ class SchedulingPlan:
     too_dear: tuple[DearPreference, ...] = ()
     """Preferences of pods on new nodes that are ignored for their price."""
     proof: Proof | None = None
-    """Of small batches without pods left out: how far the plan is from the optimum at most; None: not known."""
+    """Of small batches: how far the plan is from the optimum at most; None: not known."""
 
     @property
     def price_per_hour(self) -> float:

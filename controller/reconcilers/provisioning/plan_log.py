@@ -60,6 +60,7 @@ class PlanLog:
             existing_nodes=len(plan.existing),
             unplaced=len(plan.unplaced),
             price_per_hour=round(plan.price_per_hour, 4),
+            proof=str(plan.proof or "none"),
         )
 
     def on_its_way(self, node: str, pods: Sequence[PodKey]) -> None:

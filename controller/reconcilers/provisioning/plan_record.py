@@ -10,7 +10,7 @@ from controller.core.api.pod import PodKey
 from controller.core.decisions.decision import Decision, digest, launch_details
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.decisions.standing import Standing
-from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
+from controller.core.provisioning.plan import PlannedNode, Proof, SchedulingProblem
 from controller.runtime.executors import Lock
 from controller.runtime.metrics import PLANNED_AHEAD
 from controller.telemetry.decision_ledger import Ledger
@@ -21,11 +21,18 @@ METHOD = "provisioning"
 class PlanRecord:
     """One plan. Thread-safe, as its launches run concurrently. Digest and price are computed when first needed."""
 
-    def __init__(self, ledger: Ledger, problem: SchedulingProblem, ahead: frozenset[PodKey] = frozenset()) -> None:
-        """`ahead`: those of its pods that kube-scheduler had not tried yet."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        problem: SchedulingProblem,
+        ahead: frozenset[PodKey] = frozenset(),
+        proof: Proof | None = None,
+    ) -> None:
+        """`ahead`: those of its pods that kube-scheduler had not tried yet. `proof`: the plan's."""
         self._ledger = ledger
         self._problem = problem
         self._ahead = ahead
+        self._proof = proof
         self._lock = Lock()
         self._launched_price = 0.0
 
@@ -45,6 +52,8 @@ class PlanRecord:
         if ahead:
             self._ledger.recorder.count(PLANNED_AHEAD, "launched", amount=ahead)
             details = FrozenMap({**details, "planned_ahead": f"{ahead} of {len(planned.pods)} pods"})
+        if self._proof is not None:
+            details = FrozenMap({**details, "plan": str(self._proof)})
         with self._lock:
             before = self._price + self._launched_price
             self._launched_price += outcome.price_per_hour or 0.0

@@ -264,7 +264,7 @@ class ProvisioningReconciler:
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
         plan = self._judge.permitted(plan, problem)
-        record = PlanRecord(self._ledger, problem, ahead)
+        record = PlanRecord(self._ledger, problem, ahead, plan.proof)
         gone = self._gone(plan, problem)
         if again and len(gone) > OUTDATED_SHARE * sum(len(node.pods) for node in plan.new_nodes):
             self._take_back(record, sorted(gone))

@@ -41,6 +41,7 @@ def test_waiting_pod_says_which_node_it_would_get_and_what_came_second(ask: Any)
     explanation = ask("pod", "waiting")
     assert explanation["verdict"].startswith("would get a new node: m5.2xlarge on-demand in us-east-1a")
     assert any("Provisioner default: " in line for line in explanation["reasons"]["Why"])
+    assert "the plan for all pending pods is optimal" in explanation["reasons"]["Why"]
 
 
 def test_gated_pod_says_who_must_act(ask: Any) -> None:

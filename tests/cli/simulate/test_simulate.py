@@ -156,6 +156,13 @@ def test_committed_stacks_can_be_simulated(run: Run, write: Write, stack: str) -
     assert all(node["zone"].startswith("ap-northeast-2") for node in report["nodes"])
 
 
+def test_five_pods_on_the_dev_stack_are_said_to_be_packed_optimally(run: Run, write: Write) -> None:
+    stack, pods = str(STACKS / "Pulumi.dev.yaml"), write(deployment(replicas=5))
+    summary = answer(run("simulate", stack, pods, "-o", "json"))["summary"]
+    assert (summary["newNodes"], summary["optimal"], summary["gapToOptimum"]) == (1, True, 0)
+    assert "This plan is optimal: no plan for these pods costs less" in run("simulate", stack, pods).stdout
+
+
 def test_settings_of_a_stack_change_what_nodes_hold(run: Run, write: Write) -> None:
     stack = {
         "config": {

@@ -359,6 +359,7 @@ def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world
     assert {*first.decision.pods, *second.decision.pods} == {"default/a", "default/b"}
     assert first.decision.inputs == second.decision.inputs != ""
     assert first.decision.details["instance"] in {instance.id for instance in world.cloud.running}
+    assert first.decision.details["plan"] == "optimal"
     assert "m5.large" in first.decision.reason or "c5.large" in first.decision.reason
     (skip,) = ledger.entries(kind="skip", subject="default/huge")
     assert "cpu" in skip.decision.reason

@@ -71,7 +71,7 @@ class _Kind:
 
 
 def pack_small_batch(rounds: Rounds, limits: Limits, most: float) -> SmallBatch | None:
-    """Pack anew what a first plan placed, which left no pod out. None: the batch is not small, or nothing can be said.
+    """Pack anew what a first plan placed. None: the batch is not small, or nothing can be said.
 
     limits: of the pools before anything was planned. most: $/hour, the cost of the first plan.
     """

@@ -75,7 +75,7 @@ def _priced_as_paid(plan: SchedulingPlan, committed: CommittedOfferings) -> Sche
     pricing = _Pricing(committed, {commitment.rule: commitment.left for commitment in commitments})
     order = sorted(range(len(plan.new_nodes)), key=lambda index: (-pricing.saving(plan.new_nodes[index]), index))
     paid = {index: pricing.pay(plan.new_nodes[index]) for index in order}
-    return replace(plan, new_nodes=tuple(paid[index] for index in range(len(plan.new_nodes))))
+    return replace(plan, new_nodes=tuple(paid[index] for index in range(len(plan.new_nodes))), proof=None)
 
 
 @dataclass(frozen=True, slots=True)

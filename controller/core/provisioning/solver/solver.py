@@ -66,25 +66,26 @@ class Solver:
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
         plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
-        if least is not None:
+        if least is not None and (least > 0 or plan.existing):
             plan = replace(plan, proof=Proof(self._cost(plan), least))
         return self._with_ignored_preferences(plan)
 
     def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
-        """The plan for less money, and the least that any could cost ($/hour), if that is proven."""
-        limits, least = self.compiled.limits, None
-        if len(plan.unplaced) == len(self.compiled.unreadable):
-            small = pack_small_batch(rounds, limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
-            least = small.least if small is not None else None
-            if small is not None and small.packer is not None:
+        """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven."""
+        compiled, least = self.compiled, None
+        small = pack_small_batch(rounds, compiled.limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
+        if small is not None:
+            least = small.least
+            if small.packer is not None:
                 rounds.packer = small.packer
                 plan = min(plan, self._plan(rounds), key=self._rank)
-        if least is None or not Proof(self._cost(plan), least).optimal:
-            packer = refine(rounds, limits(), self.options.budget_seconds)
+        left = len(plan.unplaced)
+        if least is None or left > len(compiled.unreadable) or not Proof(self._cost(plan), least).optimal:
+            packer = refine(rounds, compiled.limits(), self.options.budget_seconds)
             if packer is not None:
                 rounds.packer = packer
                 plan = min(plan, self._plan(rounds), key=self._rank)
-        return plan, least
+        return plan, least if len(plan.unplaced) == left else None
 
     def _sound(self, style: PackingStyle) -> Rounds:
         """A first packing in one style in which all required rules hold."""

@@ -1,0 +1,108 @@
+"""Small batches, with rules between pods too, are packed optimally and say so: against a search through all plans."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from controller.core.api import labels as keys
+from controller.core.api.node import Taint
+from controller.core.api.pod import Toleration
+from controller.core.cloud import InstanceType, Offering
+from controller.core.provisioning import SchedulingPlan, SolveOptions
+from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.state.snapshot import StateNode
+from tests.core.provisioning.exhaustive import cheaper_plan
+from tests.core.provisioning.plans import daemon_sets, near, solved, spread
+from tests.factories import (
+    ZONES,
+    instance_type,
+    node,
+    pending_pods,
+    problem,
+    provisioner,
+    running_pod,
+    selector,
+    state_node,
+)
+
+OPTIONS = SolveOptions(spot_pool_share=1.0)
+"""Replicas are not parted over spot pools for a little more money."""
+SIZES = ((1, 2), (2, 8), (2, 4), (4, 16), (8, 16), (8, 32))
+"""Of the types: CPUs and GiB."""
+RULES = ("none", "zones", "zones", "hosts", "apart", "hosts apart", "together", "two")
+
+
+def drawn(seed: int) -> SchedulingProblem:
+    """Two Deployments of up to three pods, with selectors, taints, DaemonSets or existing nodes, and rules."""
+    chance = random.Random(seed)
+    pools = [provisioner(name="default")]
+    if chance.random() < 0.3:
+        pools.append(provisioner(name="tainted", taints=[Taint("team", "red")]))
+    nodes = [_node(number, chance) for number in range(chance.choice((0, 0, 1, 2)))]
+    pending = [pod for app in ("a", "b") for pod in _deployment(app, chance)]
+    daemons = daemon_sets(requests={"cpu": "200m", "memory": "300Mi"}, tolerations=(Toleration(operator="Exists"),))
+    extra: dict[str, Any] = {} if nodes or chance.random() < 0.5 else {"daemon_sets": daemons}
+    return problem(pending=pending, nodes=nodes, provisioners=pools, catalog=_catalog(chance), **extra)
+
+
+def _catalog(chance: random.Random) -> list[InstanceType]:
+    types = []
+    for number, (cpu, memory) in enumerate(chance.sample(SIZES, 4)):
+        price = (0.03 * cpu + 0.004 * memory) * chance.uniform(0.8, 1.2)
+        markets = ((keys.ON_DEMAND, 1.0), (keys.SPOT, chance.uniform(0.3, 0.7)))
+        offered = tuple(
+            Offering(zone, market, price * share * chance.uniform(0.9, 1.1), True)
+            for zone in ZONES
+            for market, share in markets
+        )
+        types.append(instance_type(name=f"m{number}.large", cpu=cpu, memory=f"{memory}Gi", offered=offered))
+    return types
+
+
+def _deployment(app: str, chance: random.Random) -> Any:
+    requests = {"cpu": chance.choice(("300m", "700m", "1", "1500m")), "memory": chance.choice(("512Mi", "1Gi", "3Gi"))}
+    of = selector(app=app)
+    rule, fields = chance.choice(RULES), dict[str, Any]()
+    if rule in ("zones", "two"):
+        fields["topology_spread"] = (spread(skew=chance.choice((1, 1, 2)), of=of),)
+    if rule in ("hosts", "two"):
+        hosts = spread(keys.HOSTNAME, skew=chance.choice((1, 2)), of=of)
+        fields["topology_spread"] = (*fields.get("topology_spread", ()), hosts)
+    if rule in ("apart", "hosts apart"):
+        key = keys.ZONE if rule == "apart" else keys.HOSTNAME
+        fields["required_pod_anti_affinity"] = (near(key, of),)
+    if rule == "together":
+        fields["required_pod_affinity"] = (near(keys.ZONE, of),)
+    if rule == "none":
+        fields["node_selector"] = chance.choice(({}, {keys.ZONE: ZONES[0]}, {keys.CAPACITY_TYPE: keys.ON_DEMAND}))
+    if chance.random() < 0.4:
+        fields["tolerations"] = (Toleration(operator="Exists"),)
+    return pending_pods(
+        chance.randint(1, 2 if rule == "apart" else 3), labels={"app": app}, requests=requests, **fields
+    )
+
+
+def _node(number: int, chance: random.Random) -> StateNode:
+    room = {"cpu": chance.choice(("800m", "2")), "memory": chance.choice(("1Gi", "4Gi")), "pods": 9}
+    name = f"standing-{number}"
+    bound = [running_pod(node=name, labels={"app": "a"}, requests={"cpu": "50m"})] * (chance.random() < 0.3)
+    return state_node(node=node(name=name, zone=chance.choice(ZONES), allocatable=room), pods=bound)
+
+
+def cost(plan: SchedulingPlan) -> float:
+    """What the solver minimises: no Provisioner has weight here."""
+    return plan.price_per_hour + len(plan.new_nodes) * OPTIONS.node_cost_per_hour
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_plan_for_a_few_pods_costs_less(seed: int) -> None:
+    posed = drawn(seed)
+    plan = solved(posed, OPTIONS)
+    assert plan.unplaced == ()
+    assert plan.proof is not None
+    assert plan.proof.optimal
+    assert plan.proof.cost == pytest.approx(cost(plan))
+    assert cheaper_plan(posed, OPTIONS, cost(plan) * (1 - 1e-6) - 1e-9) is None
