@@ -83,10 +83,12 @@ class _Search:
         key = (machine.pool.name, machine.zone, tuple(sorted(pod.labels["app"] for pod in machine.pods)))
         if key not in self.costs:
             wanted = {pod.spec.node_selector.get(keys.CAPACITY_TYPE) for pod in machine.pods} - {None}
+            load = [*machine.pods, *self.daemons]
+            used = self.options.cpu_use * _total(load)["cpu"] / 1000
             prices = [
-                offering.price
+                offering.price + (kind.credits.surplus(used) if kind.credits else 0.0)
                 for kind in self.problem.catalog[machine.pool.name]
-                if _fits(kind.allocatable, [*machine.pods, *self.daemons])
+                if _fits(kind.allocatable, load)
                 for offering in kind.offerings
                 if offering.zone == machine.zone and wanted <= {offering.capacity_type}
             ]

@@ -42,7 +42,7 @@ class Bound:
     """The cost that no plan undercuts which leaves out no more than `unplaced` pods."""
 
     cost_per_hour: float
-    """$/hour, all that the options count: the price, what nodes cost beside it, surplus CPU."""
+    """$/hour: the price and what nodes cost beside it, without surplus CPU."""
     unplaced: float
     """Pods that no plan can place; a fraction where limits cut a pod in two."""
     pod_worth: tuple[tuple[PodKey, float], ...] = ()
@@ -176,11 +176,13 @@ class _Bounder:
             allowed[: len(bin_types)] &= request[:, column] <= capacity[: len(bin_types), column, None]
         fits = [[self._fits(position, rows) for position in first] for rows in existing.rows]
         allowed[len(bin_types) :] &= np.array(fits, dtype=np.bool_).reshape(groups, len(first))
+        # What is used of CPU beyond a baseline is not known of divisible nodes: it counts as free.
+        surplus = self.catalog.table.surplus[bin_types.option]
         program = Covering(
             requests=request,
             counts=np.array([self.counts[classes].sum() for classes in item_types]),
             capacity=capacity,
-            price=np.concatenate([bin_types.price, np.zeros(groups)]),
+            price=np.concatenate([bin_types.price - surplus, np.zeros(groups)]),
             ceiling=np.concatenate([np.full(len(bin_types), np.inf), np.ones(groups)]),
             allowed=allowed,
             limits=find_limits(self.catalog, bin_types, len(capacity)),

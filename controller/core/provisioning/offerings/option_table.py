@@ -66,8 +66,8 @@ class OptionTable:
     some option leaves open, for its pods to settle.
 
     A burstable or flex type is two options: one of its baseline alone (cpu_limit: T, millicores that pods may request),
-    and one that is filled, at the price of the surplus CPU that it then uses. Cost is convex in the load, so that no
-    filling costs more than its option, and the linear program's optimum over both is a bound.
+    and one that is filled, at the price of the surplus CPU that it then uses (surplus: T, $/hour). Cost is convex in
+    the load, so that no filling costs more than its option.
     """
 
     def __init__(self, pools: Sequence[Pool], catalog: Catalog, beside: Beside = NOTHING_BESIDE) -> None:
@@ -84,7 +84,7 @@ class OptionTable:
                     surplus.append(more)
         self.pool_of: Ints = np.array(pool_of, dtype=np.int64)
         self.cpu_limit: Floats = np.array(limits, dtype=np.float64)
-        self._surplus: Floats = np.array(surplus, dtype=np.float64)
+        self.surplus: Floats = np.array(surplus, dtype=np.float64)
         self.catalog_keys: frozenset[str] = frozenset().union(
             *{id(t.requirements): t.requirements for t in self.types}.values()
         )
@@ -124,6 +124,7 @@ class OptionTable:
         table.types = [self.types[row] for row in rows]
         table.offerings = [self.offerings[row] for row in rows]
         table.pool_of, table.cost, table.cpu_limit = self.pool_of[rows], self.cost[rows], self.cpu_limit[rows]
+        table.surplus = self.surplus[rows]
         table.available = np.array(available, dtype=np.uint64)
         table.cost[~unpacked(table.available, len(self.offering_keys))] = np.inf
         table._forget()
@@ -167,7 +168,7 @@ class OptionTable:
             bits = allowed[self.pool_of[row]]
             for offering_key, offering in offered.items():
                 if bits >> offering_key & 1:
-                    self.cost[row, offering_key] = offering.cost + self._surplus[row]
+                    self.cost[row, offering_key] = offering.cost + self.surplus[row]
         self.cost[~self._admitted()] = np.inf
         weights = np.uint64(1) << np.arange(len(self.offering_keys), dtype=np.uint64)
         self.available: Bits = (np.isfinite(self.cost) * weights).sum(axis=1, dtype=np.uint64)

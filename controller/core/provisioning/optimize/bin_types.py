@@ -46,6 +46,45 @@ class BinTypes:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LoadPrices:
+    """What bin types cost by the CPU that is requested there: `base + slope * max(0, CPU - free)`, B each.
+
+    base, slope: $/hour, and $/hour a millicore; free: millicores. column: of CPU among the resources.
+    """
+
+    base: Floats
+    slope: Floats
+    free: Floats
+    column: int
+
+    def of(self, number: int, requests: Floats) -> Floats:
+        """$/hour of a bin type that holds these requests (R x N); the same for all N without a slope."""
+        beyond = np.maximum(0.0, requests[self.column] - self.free[number])
+        return np.asarray(self.base[number] + self.slope[number] * beyond)
+
+    def some(self, rows: Ints) -> LoadPrices:
+        """Those of these bin types."""
+        return LoadPrices(self.base[rows], self.slope[rows], self.free[rows], self.column)
+
+
+def load_prices(catalog: CompiledCatalog, bin_types: BinTypes, premium: Floats) -> LoadPrices | None:
+    """The prices of bin types by load; None where none depends on it. premium: T, see `Packer`."""
+    option, use = bin_types.option, catalog.table.beside.cpu_use
+    burstable = np.flatnonzero(catalog.table.surplus[option])
+    if not len(burstable) or "cpu" not in catalog.space.column:
+        return None
+    column = catalog.space.column["cpu"]
+    base, slope, free = bin_types.price * premium[option], np.zeros(len(option)), np.zeros(len(option))
+    for number in burstable.tolist():
+        credits, factor = catalog.types[option[number]].credits, premium[option[number]]
+        if credits is not None:
+            base[number] -= factor * catalog.table.surplus[option[number]]
+            slope[number] = factor * credits.surplus_price * use / 1000.0
+            free[number] = 1000.0 * credits.baseline / use - catalog.overhead[column, option[number]]
+    return LoadPrices(base, slope, free, column)
+
+
 def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: bool) -> BinTypes:
     """Find the bin types for items with these M masks, each a set of offering bits per node option."""
     zones = tuple(sorted({zone for zone, _ in catalog.offering_keys}))

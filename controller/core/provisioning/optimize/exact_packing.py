@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
@@ -40,17 +41,23 @@ Admissible = Callable[[Ints], Bools]
 
 
 def pack_exactly(
-    problem: BinPackingProblem, bin_types: Ints, penalty: Floats, admissible: Admissible | None = None
+    problem: BinPackingProblem,
+    bin_types: Ints,
+    penalty: Floats,
+    admissible: Admissible | None = None,
+    by_load: LoadPrices | None = None,
 ) -> Packing | None:
     """The cheapest packing, Provisioners' limits aside; None where it would take more than `MOST_STEPS` steps.
 
     bin_types: those to choose from. penalty: D, $/hour for each unit left out. admissible: with it, the packing places
-    the cheapest of the states that it admits, and not all units; None, too, if there is none at a finite cost.
+    the cheapest of the states that it admits, and not all units; None, too, if there is none at a finite cost. by_load:
+    prices of bin types by what they hold; without it, each costs what a full one does.
     """
     largest = np.max(problem.requests / np.maximum(problem.capacity[bin_types].max(axis=0, initial=0.0), SLACK), axis=1)
     order = np.argsort(-largest, kind="stable")
     states = _States(problem, order)
-    new = states.patterns(problem.capacity[bin_types], problem.price[bin_types], problem.allowed[bin_types])
+    bins = problem.capacity[bin_types], problem.price[bin_types], problem.allowed[bin_types]
+    new = states.patterns(*bins, None if by_load is None else by_load.some(bin_types))
     new = _Patterns(
         np.concatenate([new.units, np.eye(len(order), dtype=np.int64)]),
         np.concatenate([new.price, penalty[order]]),
@@ -100,16 +107,20 @@ class _States:
         self.stride: Ints = np.append(np.cumprod((self.counts + 1)[:0:-1])[::-1], 1).astype(np.int64)
         self.usage: Floats = problem.requests[order].T @ self.units.T
 
-    def patterns(self, capacity: Floats, price: Floats, allowed: Bools) -> _Patterns:
+    def patterns(self, capacity: Floats, price: Floats, allowed: Bools, by_load: LoadPrices | None = None) -> _Patterns:
         """The states that a bin holds, and that no more can be added to at the same price; for B bins.
 
-        capacity: B x W. price: B. allowed: B x D, by item type. cheapest: S, the price of the cheapest bin for each.
+        capacity: B x W. price: B. allowed: B x D, by item type. by_load: prices (B) by what a bin holds. cheapest: S,
+        the price of the cheapest bin for each.
         """
         cheapest, bins = np.full(len(self.units), np.inf), np.zeros(len(self.units), dtype=np.int64)
         for number in np.argsort(-price, kind="stable").tolist():
             fits = (self.usage <= capacity[number][:, None] + SLACK).all(axis=0)
             fits &= ~(self.units[:, ~allowed[number][self.order]] > 0).any(axis=1)
-            cheapest[fits], bins[fits] = price[number], number
+            cost = price[number] if by_load is None else by_load.of(number, self.usage)
+            better = fits & (cost <= cheapest)
+            cheapest = np.where(better, cost, cheapest)
+            bins[better] = number
         grid = cheapest.reshape(self.shape)
         kept = np.isfinite(grid)
         for digit in range(grid.ndim):

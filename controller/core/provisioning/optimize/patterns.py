@@ -110,22 +110,29 @@ class _Columns:
     group: Ints
 
 
-def useful_bin_types(problem: BinPackingProblem, most: float) -> Ints:
-    """The numbers of the bin types that an optimal packing needs at most. most: $/hour, what it costs at most."""
-    return _find_bins(problem, most).type_numbers
+def useful_bin_types(problem: BinPackingProblem, most: float, least: Floats) -> Ints:
+    """The numbers of the bin types that an optimal packing needs at most.
+
+    most: $/hour, what it costs at most. least: B, $/hour of a bin with next to no load.
+    """
+    return _find_bins(problem, most, least).type_numbers
 
 
-def _find_bins(problem: BinPackingProblem, most: float) -> _Bins:
+def _find_bins(problem: BinPackingProblem, most: float, least: Floats | None = None) -> _Bins:
     """Bin types that cost no more than `most` and that none dominates, and the existing nodes that let something in.
 
-    Capacity beyond what all units ask for together is worth nothing, so it is cut off before bins are compared.
+    least: B, $/hour of a bin with next to no load, where that is less than its price. Capacity beyond what all units
+    ask for together is worth nothing, so it is cut off before bins are compared.
     """
     total = problem.counts @ problem.requests
     capacity, room = np.minimum(problem.capacity, total), np.minimum(problem.room, total)
     takes = np.array([limit.takes for limit in problem.limits]).reshape(len(problem.limits), len(capacity)).T
-    useful = np.flatnonzero(problem.allowed.any(axis=1) & (problem.price <= most + TOLERANCE))
+    least = problem.price if least is None else least
+    useful = np.flatnonzero(problem.allowed.any(axis=1) & (least <= most + TOLERANCE))
     order = useful[np.lexsort((-capacity[useful].sum(axis=1), problem.price[useful]))]
-    types = order[_undominated(capacity[order], problem.allowed[order], takes[order])]
+    types = order[
+        _undominated(capacity[order], problem.allowed[order], takes[order], problem.price[order], least[order])
+    ]
     equal: dict[bytes, list[int]] = defaultdict(list)
     for row in np.flatnonzero(problem.open_to.any(axis=1)).tolist():
         equal[room[row].tobytes() + problem.open_to[row].tobytes()].append(row)
@@ -141,11 +148,15 @@ def _find_bins(problem: BinPackingProblem, most: float) -> _Bins:
     )
 
 
-def _undominated(capacity: Floats, allowed: Bools, takes: Floats) -> list[int]:
-    """Of bin types in order of price those that no earlier one replaces: as large, as open, no more of any limit."""
+def _undominated(capacity: Floats, allowed: Bools, takes: Floats, price: Floats, least: Floats) -> list[int]:
+    """Of bin types in order of price those that no earlier one replaces: as large, as open, no more of any limit.
+
+    price, least: B, $/hour of a full bin, and of one with next to no load.
+    """
     kept: list[int] = []
     for number in range(len(capacity)):
         better = (capacity[kept] >= capacity[number]).all(axis=1) & (takes[kept] <= takes[number]).all(axis=1)
+        better &= price[kept] <= least[number]
         if not (better & (allowed[kept] >= allowed[number]).all(axis=1)).any():
             kept.append(number)
     return kept

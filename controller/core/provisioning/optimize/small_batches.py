@@ -19,6 +19,7 @@ import numpy as np
 
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.bin_types import LoadPrices, load_prices
 from controller.core.provisioning.optimize.build import Packing
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import Admissible, pack_exactly, state_count
@@ -101,7 +102,7 @@ class _Batch:
             problem = self._problem(items)
             packing = self._packed(problem, end_states)
             if packing is not None:
-                cost = packing.cost(problem)
+                cost = self._cost(problem, packing)
                 if not within_limits(problem, packing):
                     return SmallBatch(cost)
                 return SmallBatch(cost, self._written(problem, packing, limits))
@@ -145,9 +146,20 @@ class _Batch:
 
     def _packed(self, problem: BinPackingProblem, admissible: Admissible | None) -> Packing | None:
         """The cheapest packing, Provisioners' limits aside; None: it is too much work, or there is none."""
-        bin_types = useful_bin_types(problem, self.most)
-        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), admissible)
+        by_load = self._load_prices(problem)
+        bin_types = useful_bin_types(problem, self.most, problem.price if by_load is None else by_load.base)
+        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), admissible, by_load)
         return None if packing is None or packing.left.any() else packing
+
+    def _load_prices(self, problem: BinPackingProblem) -> LoadPrices | None:
+        return load_prices(problem.catalog, problem.bin_types, self.rounds.packer.premium)
+
+    def _cost(self, problem: BinPackingProblem, packing: Packing) -> float:
+        """$/hour of a packing's new nodes, by their load."""
+        new, by_load = [one for one in packing.bins if not one.existing], self._load_prices(problem)
+        if by_load is None:
+            return sum(float(problem.price[one.number]) for one in new)
+        return sum(float(by_load.of(one.number, one.units @ problem.requests)) for one in new)
 
     def _written(self, problem: BinPackingProblem, packing: Packing, limits: Limits) -> Packer:
         """The packing as a packer's rows; its items hold what it placed of each class."""
@@ -172,13 +184,14 @@ class _Batch:
         if state_count(problem.counts) <= MOST_STATES and any(kind.domains for kind in self.kinds):
             packing = self._packed(problem, None)
             if packing is not None:
-                return SmallBatch(packing.cost(problem))
-        rows = np.flatnonzero(problem.open_to.any(axis=1))
+                return SmallBatch(self._cost(problem, packing))
+        rows, by_load = np.flatnonzero(problem.open_to.any(axis=1)), self._load_prices(problem)
+        price = problem.price if by_load is None else by_load.base
         program = Covering(
             requests=problem.requests,
             counts=problem.counts,
             capacity=np.concatenate([problem.capacity, problem.room[rows]]),
-            price=np.concatenate([problem.price, np.zeros(len(rows))]),
+            price=np.concatenate([price, np.zeros(len(rows))]),
             ceiling=np.concatenate([np.full(len(problem.price), np.inf), np.ones(len(rows))]),
             allowed=np.concatenate([problem.allowed, problem.open_to[rows]]),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
 from controller.core.api.pod import Toleration
-from controller.core.cloud import InstanceType, Offering
-from controller.core.provisioning import SchedulingPlan, SolveOptions
+from controller.core.cloud import CpuCredits, InstanceType, Offering
+from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.exhaustive import cheaper_plan
@@ -58,7 +59,9 @@ def _catalog(chance: random.Random) -> list[InstanceType]:
             for zone in ZONES
             for market, share in markets
         )
-        types.append(instance_type(name=f"m{number}.large", cpu=cpu, memory=f"{memory}Gi", offered=offered))
+        kind = instance_type(name=f"m{number}.large", cpu=cpu, memory=f"{memory}Gi", offered=offered)
+        burstable = CpuCredits(0.2 * cpu, 0.05) if chance.random() < 0.3 else None
+        types.append(replace(kind, credits=burstable))
     return types
 
 
@@ -92,11 +95,6 @@ def _node(number: int, chance: random.Random) -> StateNode:
     return state_node(node=node(name=name, zone=chance.choice(ZONES), allocatable=room), pods=bound)
 
 
-def cost(plan: SchedulingPlan) -> float:
-    """What the solver minimises: no Provisioner has weight here."""
-    return plan.price_per_hour + len(plan.new_nodes) * OPTIONS.node_cost_per_hour
-
-
 @pytest.mark.parametrize("seed", range(24))
 def test_no_plan_for_a_few_pods_costs_less(seed: int) -> None:
     posed = drawn(seed)
@@ -104,5 +102,5 @@ def test_no_plan_for_a_few_pods_costs_less(seed: int) -> None:
     assert plan.unplaced == ()
     assert plan.proof is not None
     assert plan.proof.optimal
-    assert plan.proof.cost == pytest.approx(cost(plan))
-    assert cheaper_plan(posed, OPTIONS, cost(plan) * (1 - 1e-6) - 1e-9) is None
+    assert plan.proof.cost == pytest.approx(plan.cost_per_hour)
+    assert cheaper_plan(posed, OPTIONS, plan.cost_per_hour * (1 - 1e-6) - 1e-9) is None
