@@ -332,6 +332,19 @@ def small_batches(problems: int, budget: float | None, into: Path | None, agains
     click.echo(small.table(figures, {int(seed): small.Figures(**each) for seed, each in known.items()}))
 
 
+@main.command("small-exact")
+@click.option("--problems", default=300, show_default=True, help="How many; problem N is made from seed N.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def small_exact(problems: int, into: Path) -> None:
+    """Small batches against what is proven of them: write small-batches.md."""
+    from bench import small_exact as exact
+
+    text = exact.table({seed: exact.proven(seed, SolveOptions()) for seed in range(1, problems + 1)})
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "small-batches.md").write_text(exact.HEAD + text)
+    click.echo(text)
+
+
 def _summary(solved: Run) -> None:
     plan = solved.plan
     placed = sum(len(placement.pods) for placement in plan.existing)

@@ -75,13 +75,14 @@ def load_prices(catalog: CompiledCatalog, bin_types: BinTypes, premium: Floats) 
     if not len(burstable) or "cpu" not in catalog.space.column:
         return None
     column = catalog.space.column["cpu"]
-    base, slope, free = bin_types.price * premium[option], np.zeros(len(option)), np.zeros(len(option))
-    for number in burstable.tolist():
-        credits, factor = catalog.types[option[number]].credits, premium[option[number]]
+    base = (bin_types.price - catalog.table.surplus[option]) * premium[option]
+    slope, free = np.zeros(len(option)), np.zeros(len(option))
+    for number, each in zip(burstable.tolist(), option[burstable].tolist(), strict=True):
+        credits = catalog.types[each].credits
         if credits is not None:
-            base[number] -= factor * catalog.table.surplus[option[number]]
-            slope[number] = factor * credits.surplus_price * use / 1000.0
-            free[number] = 1000.0 * credits.baseline / use - catalog.overhead[column, option[number]]
+            slope[number], free[number] = credits.surplus_price * use / 1000.0, 1000.0 * credits.baseline / use
+    slope *= premium[option]
+    free -= catalog.overhead[column, option]
     return LoadPrices(base, slope, free, column)
 
 

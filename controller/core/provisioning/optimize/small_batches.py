@@ -100,9 +100,9 @@ class _Batch:
         items, end_states = self._items()
         if state_count(np.array([float(item.count) for item in items])) <= MOST_STATES:
             problem = self._problem(items)
-            packing = self._packed(problem, end_states)
-            if packing is not None:
-                cost = self._cost(problem, packing)
+            packed = self._packed(problem, end_states)
+            if packed is not None:
+                packing, cost = packed
                 if not within_limits(problem, packing):
                     return SmallBatch(cost)
                 return SmallBatch(cost, self._written(problem, packing, limits))
@@ -144,22 +144,23 @@ class _Batch:
     def _problem(self, items: Sequence[Item]) -> BinPackingProblem:
         return BinPackingProblem(self.rounds.packer, items, anew=True)
 
-    def _packed(self, problem: BinPackingProblem, admissible: Admissible | None) -> Packing | None:
-        """The cheapest packing, Provisioners' limits aside; None: it is too much work, or there is none."""
+    def _packed(self, problem: BinPackingProblem, admissible: Admissible | None) -> tuple[Packing, float] | None:
+        """The cheapest packing, Provisioners' limits aside, and its cost ($/hour) by the load of its new nodes.
+
+        None: it is too much work, or there is none.
+        """
         by_load = self._load_prices(problem)
         bin_types = useful_bin_types(problem, self.most, problem.price if by_load is None else by_load.base)
         packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), admissible, by_load)
-        return None if packing is None or packing.left.any() else packing
+        if packing is None or packing.left.any():
+            return None
+        new = [one for one in packing.bins if not one.existing]
+        if by_load is None:
+            return packing, sum(float(problem.price[one.number]) for one in new)
+        return packing, sum(float(by_load.of(one.number, one.units @ problem.requests)) for one in new)
 
     def _load_prices(self, problem: BinPackingProblem) -> LoadPrices | None:
         return load_prices(problem.catalog, problem.bin_types, self.rounds.packer.premium)
-
-    def _cost(self, problem: BinPackingProblem, packing: Packing) -> float:
-        """$/hour of a packing's new nodes, by their load."""
-        new, by_load = [one for one in packing.bins if not one.existing], self._load_prices(problem)
-        if by_load is None:
-            return sum(float(problem.price[one.number]) for one in new)
-        return sum(float(by_load.of(one.number, one.units @ problem.requests)) for one in new)
 
     def _written(self, problem: BinPackingProblem, packing: Packing, limits: Limits) -> Packer:
         """The packing as a packer's rows; its items hold what it placed of each class."""
@@ -182,9 +183,9 @@ class _Batch:
         items = [_item(number, kind, None, kind.count, self.rounds) for number, kind in enumerate(self.kinds)]
         problem = self._problem(items)
         if state_count(problem.counts) <= MOST_STATES and any(kind.domains for kind in self.kinds):
-            packing = self._packed(problem, None)
-            if packing is not None:
-                return SmallBatch(self._cost(problem, packing))
+            packed = self._packed(problem, None)
+            if packed is not None:
+                return SmallBatch(packed[1])
         rows, by_load = np.flatnonzero(problem.open_to.any(axis=1)), self._load_prices(problem)
         price = problem.price if by_load is None else by_load.base
         program = Covering(

@@ -1,0 +1,85 @@
+"""Small batches against what is proven of them: how many plans are optimal, the gap of the others, and CPU time.
+
+CPU time is that of a solve less that of compiling its problem once more, which the catalog dominates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.small import SIZES, posed
+from controller.core.provisioning import SolveOptions
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
+from controller.core.provisioning.plan import Proof
+from controller.core.provisioning.solver.compiled_problem import compile_problem
+from controller.core.provisioning.solver.solver import solve
+
+HEAD = """# Small batches (exact)
+
+`python -m bench small-exact` makes this page: problems of 1 to 50 pods from seeds (`bench/small.py`: EC2's catalog and
+prices, one to three Provisioners, DaemonSets; existing nodes in a third, limits in a quarter; in half of them
+Deployments with spreads or anti-affinity), solved at the default budget. A plan is *optimal* if it is proven that no
+plan for the same pods costs less ([ADR 26](../adr/0026-small-batches-are-proven.md)); of the others the page shows how
+far they are above the proven lower bound, at most. "With rules" are problems with rules between pods. CPU is that of one
+core beside compiling the problem and its catalog.
+
+"""
+COLUMNS = (
+    *("pods", "problems", "optimal", "with rules, optimal", "not known"),
+    *("above the bound, mean", "worst", "CPU ms, mean", "median", "worst"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """One problem: its pods, whether rules tie them, what is proven of its plan, and CPU seconds."""
+
+    pods: int
+    tied: bool
+    proof: Proof | None
+    seconds: float
+
+
+def proven(seed: int, options: SolveOptions) -> Proven:
+    """Solve the problem of a seed."""
+    problem = posed(seed)
+    index = SnapshotIndex(problem.snapshot)
+    compile_problem(problem, options, index)
+    began = time.process_time()
+    compile_problem(problem, options, index)
+    compiled = time.process_time()
+    plan = solve(problem, options, index)
+    ended = time.process_time()
+    tied = any(pod.spec.topology_spread or pod.spec.required_pod_anti_affinity for pod in problem.pending)
+    return Proven(len(problem.pending), tied, plan.proof, max(0.0, (ended - compiled) - (compiled - began)))
+
+
+def table(figures: Mapping[int, Proven]) -> str:
+    """A Markdown table with a row for each size of problem."""
+    rows, least = ["| " + " | ".join(COLUMNS) + " |", "|---" + "|---:" * (len(COLUMNS) - 1) + "|"], 0
+    for most in SIZES:
+        group = [one for one in figures.values() if least < one.pods <= most]
+        rows += [_row(f"{least + 1}-{most}", group)] if group else []
+        least = most
+    return "\n".join([*rows, _row("all", list(figures.values()))]) + "\n"
+
+
+def _row(name: str, group: list[Proven]) -> str:
+    proofs = [one.proof for one in group if one.proof is not None]
+    gaps = [proof.gap for proof in proofs] or [0.0]
+    tied = [one for one in group if one.tied]
+    milliseconds = sorted(1e3 * one.seconds for one in group)
+    cells = (
+        str(len(group)),
+        str(sum(proof.optimal for proof in proofs)),
+        f"{sum(one.proof is not None and one.proof.optimal for one in tied)} of {len(tied)}",
+        str(len(group) - len(proofs)),
+        f"{sum(gaps) / len(gaps):.2%}",
+        f"{max(gaps):.1%}",
+        f"{sum(milliseconds) / len(group):.0f}",
+        f"{milliseconds[len(group) // 2]:.0f}",
+        f"{milliseconds[-1]:.0f}",
+    )
+    return f"| {name} | " + " | ".join(cells) + " |"
