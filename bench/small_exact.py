@@ -22,8 +22,8 @@ HEAD = """# Small batches (exact)
 prices, one to three Provisioners, DaemonSets; existing nodes in a third, limits in a quarter; in half of them
 Deployments with spreads or anti-affinity), solved at the default budget. A plan is *optimal* if it is proven that no
 plan for the same pods costs less ([ADR 26](../adr/0026-small-batches-are-proven.md)); of the others the page shows how
-far they are above the proven lower bound, at most. "With rules" are problems with rules between pods. CPU is that of one
-core beside compiling the problem and its catalog.
+far they are above the proven lower bound, at most. "With rules" are problems with rules between pods. CPU is that of
+one core beside compiling the problem and its catalog.
 
 """
 COLUMNS = (

@@ -8,6 +8,8 @@ import pytest
 
 from bench.field import replicas
 from bench.small import Figures, measured, posed, table
+from bench.small_exact import Proven, proven
+from bench.small_exact import table as proofs
 from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
 from controller.core.api import labels
 from controller.core.api.nodetemplate import AWSNodeTemplate
@@ -15,6 +17,7 @@ from controller.core.api.pod import SelectorRequirement
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
 from controller.core.provisioning import SolveOptions, solve
+from controller.core.provisioning.plan import Proof
 from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import Snapshot
 from controller.settings import Settings
@@ -41,6 +44,18 @@ def test_the_table_compares_plans_that_leave_equally_many_pods_out() -> None:
     small, _, both = table(figures, before).splitlines()[2:]
     assert small == "| 1-3 | 1 | 0.5000 | 0.5000 | 0.5000 | 1 | 0 | +0 | 100 | 200 |"
     assert both == "| all | 2 | 0.5000 | 0.5000 | 0.5000 | 1 | 0 | +1 | 100 | 200 |"
+
+
+def test_the_table_of_proofs_counts_what_is_optimal_and_says_how_far_the_rest_may_be() -> None:
+    figures = {
+        1: Proven(3, tied=True, proof=Proof(1.0, 1.0), seconds=0.01),
+        2: Proven(7, tied=False, proof=Proof(1.1, 1.0), seconds=0.03),
+        3: Proven(30, tied=True, proof=None, seconds=0.05),
+    }
+    assert proofs(figures).splitlines()[-1] == "| all | 3 | 1 | 1 of 2 | 1 | 5.00% | 10.0% | 30 | 30 | 50 |"
+    measured_now = proven(7, SolveOptions())
+    assert measured_now.proof is not None
+    assert measured_now.proof.optimal
 
 
 SEOUL = "ap-northeast-2"
