@@ -118,7 +118,8 @@ class _Batch:
         of_kind: list[Ints] = []
         for kind in self.kinds:
             first = len(items)
-            for domain in kind.domains or [None]:
+            choices: Sequence[JointDomain | None] = kind.domains or (None,)
+            for domain in choices:
                 count = kind.count
                 if domain is not None:
                     count = int(min(count, most_units(kind.bundle.rules, domain, batch, self.standing)))

@@ -46,14 +46,16 @@ class _GroupStates:
         counts = new + self.matched
         kind = self.group.key.kind
         if kind is RuleKind.SPREAD:
-            return ~((bound > 0) & (counts > self._least(counts) + self.group.key.max_skew)).any(axis=1)
+            above = (bound > 0) & (counts > self._least(counts) + self.group.key.max_skew)
+            return np.asarray(~above.any(axis=1), dtype=np.bool_)
         if kind is RuleKind.AFFINITY:
             present = counts > 0
             together = (present.sum(axis=1) == 1) & ~((bound > 0) & ~present).any(axis=1)
             return np.asarray(together | ~((bound > 0) & (counts <= bound)).any(axis=1), dtype=np.bool_)
         alone = (bound == 1) & (new == 1) & (units @ (self.matches * self.obeys) == 1)
         kept_off = (bound > 0) & ((self.matched > 0) | ((new > 0) & ~alone))
-        return ~(kept_off | ((new > 0) & (self.owners > 0))).any(axis=1)
+        repelled = kept_off | ((new > 0) & (self.owners > 0))
+        return np.asarray(~repelled.any(axis=1), dtype=np.bool_)
 
     def _least(self, counts: Floats) -> Floats:
         """N x 1: the global minimum of a spread."""
