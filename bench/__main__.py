@@ -18,7 +18,7 @@ import structlog
 from bench.curve import measure, picture, table
 from bench.generate import write
 from bench.prices import Row, report
-from bench.report import lines, markdown, show
+from bench.report import KarpenterFigures, lines, markdown, show
 from bench.runs import Run, document, run
 from controller.core.audit.plan_audit import judge
 from controller.core.provisioning import SolveOptions
@@ -251,6 +251,31 @@ def frontier(
     if into:
         (into / "life-frontier.svg").write_text(money.picture(found))
         (into / "life-frontier.md").write_text(money.table(found))
+
+
+@main.command("nodes")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--karpenter",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="Karpenter's figures (JSON).",
+)
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def node_counts(folder: Path, karpenter: Path, into: Path) -> None:
+    """Price against nodes: solve the problems of FOLDER with growing costs of a node; write fewer-nodes.md and .svg."""
+    from bench import node_counts as nodes
+
+    known = orjson.loads(karpenter.read_bytes())
+    into.mkdir(parents=True, exist_ok=True)
+    frontiers: list[nodes.Frontier] = []
+    for path in sorted(folder.glob("*.json.gz"), key=lambda path: path.stat().st_size):
+        theirs = KarpenterFigures.of(known.get(path.name.removesuffix(".json.gz"), {}))
+        if theirs is not None:
+            frontiers.append(nodes.measure(path, theirs))
+            click.echo(f"{frontiers[-1].name}: {frontiers[-1].verdict()}")
+            (into / "fewer-nodes.md").write_text(nodes.HEAD + nodes.report(frontiers))
+            (into / "fewer-nodes.svg").write_text(nodes.picture(frontiers))
 
 
 @main.command("scale")

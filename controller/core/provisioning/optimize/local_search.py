@@ -16,6 +16,7 @@ import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import LOST, Bin, Builder, Packing
+from controller.core.provisioning.optimize.contenders import Contenders
 from controller.core.provisioning.optimize.dual_prices import Prices
 from controller.core.provisioning.optimize.fill import FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -65,8 +66,11 @@ class Search:
         self.neighbourhood = self._tabulate()
         self._spend(start.bins, 1.0)
 
-    def run(self) -> Packing:
-        """Search until the work is done, rounds are in vain, or the linear program's bound is reached."""
+    def run(self, contenders: Contenders | None = None) -> Packing:
+        """Search until the work is done, rounds are in vain, or the linear program's bound is reached.
+
+        `contenders` get every incumbent.
+        """
         best = self.incumbent
         least = cost = best.cost(self.problem)
         most = least + WORSE * (least - LOST * float(best.left.sum()))
@@ -75,6 +79,8 @@ class Search:
             victims = self._victims(number, PARTNERS[number % len(PARTNERS)])
             cost = self._round(number, victims, cost, most)
             number, in_vain = number + 1, in_vain + 1
+            if contenders is not None:
+                contenders.add(self.incumbent)
             if cost < least - BETTER:
                 best, least, in_vain = self.incumbent, cost, 0
                 most = least + WORSE * (least - LOST * float(best.left.sum()))

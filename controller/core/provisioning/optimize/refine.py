@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
+from controller.core.provisioning.optimize.contenders import ABOUT, Contenders
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
 from controller.core.provisioning.optimize.patterns import MOST_UNITS, few_states, pack_by_patterns
@@ -77,14 +78,19 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
         best = packed.packing
         if packed.optimal:
             return best
-    best, finished = _build(problem, best, work)
+    contenders = Contenders(problem, ABOUT if problem.counts.sum() > MOST_UNITS else 0.0)
+    contenders.add(best)
+    best, finished = _build(problem, best, work, contenders)
     small = problem.counts.sum() <= MOST_UNITS and not few_states(problem)
     if small and not scarce and not _good(best, problem) and not work.over:
         best, finished = pack_by_patterns(problem, best, STRATEGIES, work).packing, False
-    return best if finished or work.over else Search(problem, best, STRATEGIES, work).run()
+        contenders.add(best)
+    if not finished and not work.over:
+        Search(problem, best, STRATEGIES, work).run(contenders)
+    return contenders.chosen()
 
 
-def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget) -> tuple[Packing, bool]:
+def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget, contenders: Contenders) -> tuple[Packing, bool]:
     """Build by each strategy while the work lasts; the cheapest packing, `best` included, and whether it is final."""
     in_vain = 0
     kept: list[Bin] = []
@@ -96,6 +102,7 @@ def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget) -> tuple
         )
         if built is None:
             break
+        contenders.add(built)
         if built.left.sum() > best.left.sum():
             kept = [one for one in best.bins if not one.existing and one.units[problem.dependent].any()]
         if built.cost(problem) < best.cost(problem) - 1e-9:
