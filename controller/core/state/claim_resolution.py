@@ -166,6 +166,8 @@ class _Resolver:
         if claim is not None and (template is None or not pod.node_name):
             return claim.spec, f"ResourceClaim {claim.namespace}/{claim.name}"
         named = reference.template_name or reference.claim_name
+        if not named:
+            raise _RefusedError("its claim is not known here (a dump has no claims)")
         of = f"ResourceClaim{'Template' if reference.template_name else ''} {pod.namespace}/{named}"
         if template is None:
             raise _RefusedError(
