@@ -314,6 +314,16 @@ def scale(nodes: int, side: Path | None, json_file: Path | None, into: Path) -> 
     click.echo(text.removeprefix(scalereport.HEAD))
 
 
+@main.command("idle")
+@click.option("--nodes", default=5_000, show_default=True)
+@click.option("--pods", default=100_000, show_default=True)
+def idle(nodes: int, pods: int) -> None:
+    """An idle cluster: memory, share of a core, and what a relist after a lost watch takes and stalls."""
+    from bench.idle import measure as measure_idle
+
+    click.echo(measure_idle(nodes, pods).table())
+
+
 @main.command("interruption")
 @click.option("--nodes", default=600, show_default=True, help="Spot warnings; as many others get a recommendation.")
 def interruption(nodes: int) -> None:

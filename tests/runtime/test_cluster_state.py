@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
+from controller.core.state.snapshot import Snapshot
 from controller.runtime.cluster_state import ClusterState
+from controller.runtime.workers import Worker
 from tests.factories import node_object
 from tests.manual_clock import ManualClock
 
@@ -40,3 +44,25 @@ def test_once_its_worker_runs_changes_are_applied_by_that_alone() -> None:
     assert owners == {"cluster-state"}
     assert state.submit(lambda _cluster: None).cancelled()
     assert list(state.snapshot().nodes) == ["a"], "the last snapshot stays readable"
+
+
+class DearSnapshots(Cluster):
+    """Each snapshot takes `seconds`."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        super().__init__()
+        self._time, self._seconds = clock, seconds
+
+    def snapshot(self) -> Snapshot:
+        self._time.advance(self._seconds)
+        return super().snapshot()
+
+
+@pytest.mark.parametrize(("seconds", "interval"), [(0.00001, 0.01), (0.002, 0.2), (0.1, 0.75)])
+def test_snapshots_of_a_large_cluster_are_published_less_often(seconds: float, interval: float) -> None:
+    """They take a hundredth of the time, but none is older than three quarters of a second."""
+    clock, workers = ManualClock(), list[Worker]()
+    cluster = DearSnapshots(clock, seconds)
+    ClusterState(cluster, clock, workers.append).start()
+    cluster.apply(node("a"))
+    assert workers[0].step().settle_seconds == pytest.approx(interval, rel=1e-3)

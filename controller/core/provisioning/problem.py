@@ -112,9 +112,12 @@ def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> 
     Pods of terminating namespaces are left out: they are deleted with the namespace.
     """
     yield from (pod for pod in snapshot.unbound if provisionable(pod) and serves(snapshot, pod))
-    for node in snapshot.nodes.values():
-        if node.leaving or node.name in without_nodes:
-            yield from (pod for pod in leaving_pods(node) if serves(snapshot, pod))
+    nodes = snapshot.nodes.values()
+    going = [node for node in nodes if node.marked_for_deletion or node.node.deleted_at is not None]  # as node.leaving
+    if without_nodes:
+        going = [node for node in nodes if node.leaving or node.name in without_nodes]
+    for node in going:
+        yield from (pod for pod in leaving_pods(node) if serves(snapshot, pod))
 
 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:
