@@ -1,9 +1,9 @@
 """`python -m bench.consolidation [NODES]`: measure a complete consolidation search over NODES nodes, in CPU seconds.
 
-A search takes passes, as the controller makes them, until it has found a set or judged every node; commands of one pass
-count against the disruption budgets of the next. Four clusters: as provisioned, where no move saves enough; the same
-with half of its pods gone; one with four Provisioners that grew over time, with PodDisruptionBudgets that allow nothing;
-and the worst case, free room that no pod may use. `--write` writes docs/benchmarks/consolidation.md.
+A search takes passes, as the controller makes them, until every node has been judged; commands of one pass count
+against the disruption budgets of the next. Four clusters: as provisioned, where no move saves enough; the same with
+half of its pods gone; one with four Provisioners that grew over time, with PodDisruptionBudgets that allow nothing; and
+the worst case, free room that no pod may use. `--write` writes docs/benchmarks/consolidation.md.
 """
 
 from __future__ import annotations
@@ -223,9 +223,9 @@ def report(count: int) -> str:
         rows.append(f"| {what} | {size} | {took} | {whole.judged:,} | {saving} |")
     return (
         f"# Consolidation over {count:,} nodes\n\n"
-        f"`python -m bench.consolidation {count} --write`: a search, in as many passes as it takes to find a "
-        f"set or to judge every node; CPU seconds of one core. {len(SPECS)} workloads, {len(types)} instance types. "
-        "A tenth of a Provisioner's nodes may be removed at once, empty ones not counted; the others wait.\n\n"
+        f"`python -m bench.consolidation {count} --write`: a complete search, in as many passes as it takes to judge "
+        f"every node; CPU seconds of one core. {len(SPECS)} workloads, {len(types)} instance types. A tenth of a "
+        "Provisioner's nodes may be removed at once, empty ones not counted; the others wait.\n\n"
         "| cluster | nodes | pods | simulations | CPU seconds | passes | judged | to remove now | $ an hour saved |\n"
         "|---|---|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )

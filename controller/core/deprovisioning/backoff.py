@@ -1,9 +1,9 @@
 """Back-off and cool-down, kept as node annotations so that they survive a change of leader.
 
-Back-off: a method whose last command failed leaves the Provisioner alone for a while, longer with each failure in a
-row; the nodes that the command gave back carry the failure. Cool-down: a pod that consolidation moved costs more to
-move again for a while; the nodes that took pods of its workload carry when that ends, and the pods are those that the
-workload made shortly after. Annotations that have expired are removed.
+Back-off: a method whose last command failed leaves the Provisioner (consolidation: the command's nodes) alone for a
+while, longer with each failure in a row; the nodes that the command gave back carry the failure. Cool-down: a pod that
+consolidation moved costs more to move again for a while; the nodes that took pods of its workload carry when that ends,
+and the pods are those that the workload made shortly after. Annotations that have expired are removed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod
+from controller.core.deprovisioning.removal_command import CONSOLIDATION
 from controller.core.deprovisioning.versioned_json import (
     NewerRecordError,
     read_versioned,
@@ -118,14 +119,18 @@ def write_failure(failure: Failure) -> str:
 def held_back(snapshot: Snapshot, method: str, now: float, delay: Delay) -> frozenset[str]:
     """Names of nodes that the method leaves alone at `now` (Unix seconds): it failed on their Provisioner recently.
 
-    An edit of the Provisioner's spec ends the back-off.
+    Consolidation leaves alone the nodes of its failed commands only: other nodes, with other pods, may well go. An edit
+    of the Provisioner's spec ends the back-off.
     """
-    provisioners = set()
+    provisioners, carriers = set(), set()
     for node in snapshot.nodes.values():
         owner, failure = snapshot.provisioners.get(node.provisioner_name), read_failure(node)
         held = failure is not None and failure.method == method and now < failure.at + delay(failure.count)
         if owner and failure and held and _recent(failure, now) and failure.generation == owner.generation:
             provisioners.add(owner.name)
+            carriers.add(node.name)
+    if method == CONSOLIDATION:
+        return frozenset(carriers)
     return frozenset(node.name for node in snapshot.nodes.values() if node.provisioner_name in provisioners)
 
 

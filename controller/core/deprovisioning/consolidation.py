@@ -116,8 +116,9 @@ class Consolidation:
         moves, known = Moves.of(given.snapshot, given.now), self._judged_lately(free, given.monotonic)
         result = find(free, given.simulator, given.gate, moves, self._cursor, self._most, known)
         self._cursor = result.cursor
-        until = given.monotonic + self._times.verdict_seconds
-        self._verdicts.update((_verdict_key(each), until) for each, _ in result.kept)
+        if not result.commands:
+            until = given.monotonic + self._times.verdict_seconds
+            self._verdicts.update((_verdict_key(each), until) for each, _ in result.kept)
         for command in result.commands:
             self._settling[frozenset(each.name for each in command.candidates)] = (command, given.monotonic)
         ended = result.cursor == BEGIN and not self._settling and not moving

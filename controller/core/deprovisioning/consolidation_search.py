@@ -38,6 +38,7 @@ MOST_MISSES = 12
 SET_SECONDS, SINGLE_SECONDS = 0.4, 0.02
 """Work that a simulation of a search may do, for a set and for a single node; what is found is planned anew, with all
 the work that is allowed, before it begins."""
+OTHERS_FIRST = "other nodes go first"
 _COUNTED = ("cpu", "memory")
 
 
@@ -184,6 +185,8 @@ class _SearchPass:
             self._take_best_set(by_provisioner[name])
             tried.add(name)
         if self.commands:
+            going = {candidate.name for command in self.commands for candidate in command.candidates}
+            self.kept.extend((each, OTHERS_FIRST) for each in busy if each.name not in going)
             return BEGIN
         left = [candidate for candidate in busy if candidate.name not in cursor.nodes]
         judged = self._judge_singles(sorted(left, key=self._by_possible_saving), judged_lately)
