@@ -129,8 +129,7 @@ class LaunchPipeline:
         return executor.submit(self._register, launch, made, launched)
 
     def _register(self, launch: Launch, made: Launched, launched: Callable[[Launch, LaunchOutcome], None]) -> None:
-        instance = self._launcher.register(made)
-        launched(launch, launch_outcome(launch.request, instance))
+        self._launcher.register(made, lambda instance: launched(launch, launch_outcome(launch.request, instance)))
 
 
 class _Chained:

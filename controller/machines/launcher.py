@@ -8,7 +8,7 @@ Node. So that no pod gets a second node, a plan that is made meanwhile counts on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,8 +77,6 @@ class Launched:
     """For which it was launched; empty when not known."""
     name_taken: bool = False
     """A Node of another instance has its name."""
-    in_hand: bool = False
-    """Whoever launched it is about to create its Node."""
 
 
 class Launcher:
@@ -103,6 +101,8 @@ class Launcher:
         self._backoff = ItemBackoff(clock, "launcher")
         self._lock = Lock()
         self._unsettled: dict[str, Launched] = {}
+        self._registering: set[str] = set()
+        """Provider ids of instances that their launcher is about to create the Node of, and to report."""
         self._asked: set[str] = set()
         """Launch tokens of calls that the cloud has not answered yet."""
         self._unclear: dict[str, float] = {}
@@ -127,8 +127,9 @@ class Launcher:
                 began,
                 marks,
                 pods=tuple(pods),
-                in_hand=True,
             )
+            with self._lock:
+                self._registering.add(instance.provider_id)
             self._note(launch)
         except REFUSALS:
             raise
@@ -142,24 +143,25 @@ class Launcher:
         self._log_outcome(launch_outcome(request, instance))
         return launch
 
-    def register(self, launch: Launched) -> CloudInstance:
-        """Create the Node of a launched instance.
+    def register(self, launch: Launched, then: Callable[[CloudInstance], None] | None = None) -> CloudInstance:
+        """Create the Node of a launched instance, and report it by `then`; the launch is under way until both are done.
 
         Raises KubeError when that is not possible yet: `settle` retries it. If the API server rejects the Node as
         invalid, the instance is terminated at once.
         """
         try:
-            return self._register(launch)
+            instance = self._register(launch)
+            if then is not None:
+                then(instance)
+            return instance
         finally:
             with self._lock:
-                current = self._unsettled.get(launch.instance.provider_id)
-                if current is not None:
-                    self._unsettled[launch.instance.provider_id] = replace(current, in_hand=False)
+                self._registering.discard(launch.instance.provider_id)
 
     def under_way(self) -> int:
         """How many calls to the cloud have no answer yet, or a Node that is about to be created."""
         with self._lock:
-            return len(self._asked) + sum(launch.in_hand for launch in self._unsettled.values())
+            return len(self._asked) + len(self._registering)
 
     def unsettled(self) -> str:
         """Why another process might launch again what this one has launched; empty when it cannot.
@@ -245,7 +247,7 @@ class Launcher:
     def _settled(self, launch: Launched, snapshot: Snapshot, now: float) -> bool:
         instance_id = launch.instance.id
         if launch.written_at is None:
-            if not launch.in_hand and self._backoff.ready(instance_id):
+            if launch.instance.provider_id not in self._registering and self._backoff.ready(instance_id):
                 self._retry(launch)
             return False
         name = launch.instance.node_name

@@ -124,6 +124,7 @@ class ProvisioningReconciler:
         if not snapshot.synced or not self._adopted.is_set() or self._waits(snapshot):
             return NOT_READY_SECONDS
         seconds = self._observe(snapshot)
+        self._planning.launching = self._under_way.tokens
         return min(seconds, UNDER_WAY_SECONDS) if self._under_way.tokens else seconds
 
     def _observe(self, snapshot: Snapshot) -> float:
@@ -136,7 +137,8 @@ class ProvisioningReconciler:
         first = (
             self._scheduled and not self._planned.is_set()
         )  # other loops wait for `planned`: do not wait until no pod is pending
-        if (closes_at is None or first) and now >= self._headroom_at:
+        settled = self._planned.is_set() or not self._under_way.tokens
+        if (closes_at is None or first) and now >= self._headroom_at and settled:
             self._headroom_at = now + HEADROOM_SECONDS
             self._keep_headroom(snapshot)
             self._planned.set()
