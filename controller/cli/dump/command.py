@@ -36,6 +36,9 @@ SETTINGS = (
     "aws.vmMemoryOverheadPercent",
     "aws.alternativePriceTolerance",
     "aws.spotOfferings",
+    "aws.spotPoolShare",
+    "nodeCostPerHour",
+    "assumedCpuUse",
 )
 """Settings that a plan depends on; discounts are left out, as they are confidential."""
 
