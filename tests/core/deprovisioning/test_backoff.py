@@ -50,6 +50,13 @@ def test_a_failure_holds_back_all_nodes_of_its_provisioner_for_a_while(seconds: 
     assert held_back(view, "expiration", NOW + seconds, delay) == set(), "other methods go on"
 
 
+def test_a_failed_consolidation_holds_back_its_own_nodes_and_no_others() -> None:
+    """With one Provisioner, its nodes are the fleet."""
+    view = cluster(noted("a", failed(method="consolidation")), noted("b", {}))
+    assert held_back(view, "consolidation", NOW + 59.0, delay) == {"a"}
+    assert held_back(view, "consolidation", NOW + 60.0, delay) == set()
+
+
 def test_an_edit_of_the_provisioner_ends_it() -> None:
     assert held_back(cluster(noted("a", failed()), generation=2), "drift", NOW, delay) == set()
 
