@@ -336,6 +336,19 @@ def interruption(nodes: int) -> None:
     click.echo(interruption_run(nodes).table())
 
 
+@main.command("scale-in")
+@click.option("--cycles", default=100, show_default=True, help="Scale-ins of each kind.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def scale_in(cycles: int, into: Path) -> None:
+    """Evictions after scale-ins with and without pod deletion costs, in virtual time: write scale-in.md."""
+    from bench.scale_in import report as scale_in_report
+
+    into.mkdir(parents=True, exist_ok=True)
+    page = scale_in_report(cycles)
+    (into / "scale-in.md").write_text(page)
+    click.echo(page)
+
+
 @main.command("image")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def image(into: Path) -> None:

@@ -24,6 +24,7 @@ from components.documents.credentials import sweep_command
 from components.documents.kubeconfig import kubeconfig
 from components.documents.labels import NAME
 from components.documents.nodes import node_policy_arns
+from components.documents.pod_guard import pod_guard
 from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
 from components.documents.rbac import rbac
 from components.documents.settings import logging_map, settings_data, settings_map
@@ -310,12 +311,13 @@ class Platform:
         cluster_arn = self.there.account.arn("eks", f"cluster/{self.config.cluster.name}")
         data = settings_data(self.config.settings, *names, cluster_arn)
         access = rbac(namespace, surge=self.config.settings.surge_single_replicas)
+        guard = pod_guard(namespace) if self._kubernetes_version() >= GUARD_SINCE else {}
         spec = documents.ControllerSpec(config, self._image(), self.there.account.region, data)
         return Controller(
             "controller",
             {
                 "namespace": documents.namespace(namespace),
-                "identity": {"service-account": documents.service_account(namespace, role.arn), **access},
+                "identity": {"service-account": documents.service_account(namespace, role.arn), **access, **guard},
                 "configuration": {
                     "settings": settings_map(namespace, data),
                     "logging": logging_map(namespace, config.log_level),

@@ -63,6 +63,7 @@ class Settings:
     disruption_budgets: tuple[Budget, ...] = _setting("disruptionBudgets", parse_budgets)
     termination_grace_period_seconds: float | None = _setting("terminationGracePeriod")
     surge_single_replicas: bool = _setting("surgeSingleReplicas")
+    pod_deletion_cost: bool = _setting("podDeletionCost")
     node_repair: bool = _setting("nodeRepair")
     node_repair_after_seconds: float = _setting("nodeRepairAfter")
     initialization_deadline_seconds: float = _setting("initializationDeadline")

@@ -106,6 +106,7 @@ class SettingsConfig:
     disruption_budgets: tuple[BudgetConfig, ...] = setting("disruptionBudgets")
     termination_grace_period: str | None = setting("terminationGracePeriod")
     surge_single_replicas: bool = setting("surgeSingleReplicas")
+    pod_deletion_cost: bool = setting("podDeletionCost")
     node_repair: bool = setting("nodeRepair")
     node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")

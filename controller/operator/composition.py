@@ -35,6 +35,7 @@ from controller.reconcilers.bookkeeping.memory_store import MemoryReconciler
 from controller.reconcilers.bookkeeping.price_store import PricesReconciler
 from controller.reconcilers.bookkeeping.refresh_reconciler import RefreshReconciler
 from controller.reconcilers.context import LiveSettings, ReconcilerContext
+from controller.reconcilers.deprovisioning.deletion_cost_reconciler import DeletionCostReconciler
 from controller.reconcilers.deprovisioning.deprovisioning_reconciler import (
     DeprovisioningReconciler,
     DeprovisioningTimes,
@@ -199,6 +200,7 @@ class Operator:
         yield DeprovisioningReconciler(context, methods, executor, times.deprovisioning), Runs.LEADING
         yield EmptinessReconciler(context, emptiness, executor), Runs.LEADING
         yield RepairReconciler(context, repair, executor), Runs.LEADING
+        yield DeletionCostReconciler(context), Runs.LEADING
         yield ClusterCheckReconciler(context), Runs.PODS_WAIT
         yield self._garbage, Runs.LEADING
         yield ConsistencyReconciler(context), Runs.LEADING

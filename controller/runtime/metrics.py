@@ -287,6 +287,11 @@ QUEUE_LENGTH = _gauge(
     "nodeless_queue_length", "Length of a queue: pending pods, starting nodes, leaving nodes, commands.", "queue"
 )
 QUEUE_AGE = _gauge("nodeless_queue_oldest_age_seconds", "Age of the oldest entry of a queue.", "queue")
+DELETION_COSTS_WRITTEN = _counter(
+    "nodeless_pod_deletion_costs_written",
+    "Pods on which a deletion cost was written, or taken off. action: write or remove.",
+    "action",
+)
 CLUSTER_NOT_PROVEN = _gauge(
     "nodeless_cluster_not_proven",
     "1 while nothing is removed, because it is not proven that the leader looks at its own cluster. standing: doubted, "

@@ -56,7 +56,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         alternative_price_tolerance=0.5, spot_offerings=3, spot_pool_share=0.25, weight_premium=0.0,
         preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True, initialization_deadline="20m",
-        node_repair=False, node_repair_after="45m", plan_ahead="none",
+        pod_deletion_cost=False, node_repair=False, node_repair_after="45m", plan_ahead="none",
         create_fleet_bucket="100/10", launch_bucket="1000/2",
         node_cost_per_hour=0.01, assumed_cpu_use=0.3,
         device_classes=FrozenMap({"gpu.nvidia.com": "nvidia.com/gpu"}),

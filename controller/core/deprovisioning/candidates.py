@@ -15,10 +15,10 @@ from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType
 from controller.core.decisions.fleet_cost import node_price
+from controller.core.deprovisioning.scale_in.deletion_costs import COST_ANNOTATION, written
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 
-POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _DELETION_COST_SCALE = 2.0**27
 _PRIORITY_SCALE = 2.0**25
 _MOST_POD_COST = 10.0
@@ -73,9 +73,12 @@ def _candidate(node: StateNode, provisioner: Provisioner, types: Iterable[Instan
 
 
 def pod_cost(pod: Pod) -> float:
-    """1 + deletion cost / 2^27 + priority / 2^25, between -10 and 10; a deletion cost that is no number counts as 0."""
+    """1 + deletion cost / 2^27 + priority / 2^25, between -10 and 10.
+
+    A deletion cost that is no number counts as 0, and so does one that we wrote: it follows from the node.
+    """
     try:
-        deletion_cost = float(pod.annotations.get(POD_DELETION_COST, "0"))
+        deletion_cost = 0.0 if written(pod) else float(pod.annotations.get(COST_ANNOTATION, "0"))
     except ValueError:
         deletion_cost = 0.0
     cost = 1.0 + deletion_cost / _DELETION_COST_SCALE + pod.spec.priority / _PRIORITY_SCALE

@@ -317,7 +317,7 @@ def _command(removed: Sequence[Candidate], judged: Worth) -> Command:
 
 def _by_waste(candidate: Candidate) -> tuple[float, float, str]:
     """Sort first the nodes whose unused share costs most for what their removal disrupts."""
-    waste = (candidate.price or 0.0) * (1.0 - _used_share(candidate))
+    waste = (candidate.price or 0.0) * (1.0 - used_share(candidate))
     return (-waste / max(0.1, candidate.cost), candidate.cost, candidate.name)
 
 
@@ -326,7 +326,7 @@ def _halves(count: int) -> list[int]:
     return sorted({count, count // 2, count // 4} - {0}, reverse=True)
 
 
-def _used_share(candidate: Candidate) -> float:
+def used_share(candidate: Candidate) -> float:
     """The share of the node's scarcer resource (cpu or memory) that its pods request, 0 to 1."""
     most = 0.0
     for name in _COUNTED:

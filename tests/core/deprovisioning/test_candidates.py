@@ -7,7 +7,8 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.pod import Pod
-from controller.core.deprovisioning.candidates import POD_DELETION_COST, candidates, pod_cost
+from controller.core.deprovisioning.candidates import candidates, pod_cost
+from controller.core.deprovisioning.scale_in.deletion_costs import COST_ANNOTATION
 from tests import factories
 
 NOW = 1_700_000_000.0
@@ -15,7 +16,7 @@ TYPES = {"default": factories.small_catalog()}
 
 
 def costly(deletion_cost: str = "0", priority: int = 0) -> Pod:
-    return factories.pod(annotations={POD_DELETION_COST: deletion_cost}, priority=priority)
+    return factories.pod(annotations={COST_ANNOTATION: deletion_cost}, priority=priority)
 
 
 def test_a_plain_pod_costs_one() -> None:

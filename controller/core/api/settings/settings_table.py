@@ -108,6 +108,10 @@ _ROWS: Final = (
             doc="Before the controller removes a node of its own accord, the only pod of a Deployment on it starts "
                 "elsewhere, by a rollout. Needs the right to patch Deployments, which the stack gives along with the "
                 "setting."),
+    Setting("podDeletionCost", readers.boolean, "true", live=True,
+            doc="Tell ReplicaSets which pods to delete first when they are scaled in: those on the nodes that "
+                "consolidation would empty (annotation controller.kubernetes.io/pod-deletion-cost, never where "
+                "somebody else sets it). Off: what was written is taken off."),
     Setting("nodeRepair", readers.boolean, "true",
             doc="Remove nodes that stay unhealthy: not Ready for `nodeRepairAfter`, or with a failing condition of the "
                 "EKS node monitoring agent (accelerated hardware 10 min, others 30 min). Never while over 20 % of a "

@@ -1,0 +1,92 @@
+"""Write pod deletion costs, so that scale-ins empty the nodes that consolidation would empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from controller.core.deprovisioning.candidates import candidates
+from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.scale_in.deletion_costs import CostChange, changes, removals
+from controller.core.deprovisioning.scale_in.emptying_order import emptying_order
+from controller.core.state.snapshot import Snapshot
+from controller.errors import ConflictError, KubeError, NotFoundError
+from controller.kube.resources import PODS
+from controller.reconcilers.context import ReconcilerContext
+from controller.runtime.loops import ItemBackoff
+from controller.runtime.metrics import DELETION_COSTS_WRITTEN
+
+PASS_SECONDS = 60.0
+MOST_WRITES = 120
+"""In one pass, and so in a minute."""
+MOST_FAILURES = 5
+"""Failed writes after which a pass ends: the others would fail as well."""
+
+
+class DeletionCostReconciler:
+    """One pass a minute, of MOST_WRITES at most. With the setting off, it takes off what was written."""
+
+    name = "deletioncost"
+
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._informers, self._catalogs = context.kube, context.informers, context.catalogs
+        self._clock, self._recorder, self._settings = context.clock, context.recorder, context.settings
+        self._stop = context.stop
+        self._failing = ItemBackoff(self._clock, self.name)
+        self._due_at = self._clock.monotonic()
+        self._log = structlog.get_logger(self.name)
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Write the most important changes; return the seconds until the next pass."""
+        if not snapshot.synced:
+            return 1.0
+        if (left := self._due_at - self._clock.monotonic()) > 0:
+            return left
+        self._due_at = self._clock.monotonic() + PASS_SECONDS
+        self._write(self._changes(snapshot))
+        return PASS_SECONDS
+
+    def _changes(self, snapshot: Snapshot) -> Sequence[CostChange]:
+        self._failing.keep({pod.uid for pod in snapshot.pods.values()})
+        if not self._settings.current.pod_deletion_cost:
+            return removals(snapshot)
+        view, now = self._catalogs.view(snapshot), self._clock.now()
+        order = emptying_order(candidates(snapshot, view.types, now), Gate(snapshot, now))
+
+        def known(change: CostChange) -> bool:
+            """False where a mark would go because prices cannot be read at the moment."""
+            node = snapshot.nodes.get(change.pod.node_name)
+            return change.cost is not None or node is None or node.provisioner_name not in view.problems
+
+        return [each for each in changes(snapshot, [node.name for node in order], now) if known(each)]
+
+    def _write(self, wanted: Sequence[CostChange]) -> None:
+        written, failed = {"write": 0, "remove": 0}, 0
+        for change in [each for each in wanted if self._failing.ready(each.pod.uid)][:MOST_WRITES]:
+            if self._stop.is_set() or failed >= MOST_FAILURES:
+                break
+            try:
+                done = self._patch(change)
+            except KubeError as error:
+                failed += 1
+                name = f"{change.pod.namespace}/{change.pod.name}"
+                self._failing.failed(change.pod.uid, error, "Pod deletion cost not written", pod=name)
+                continue
+            self._failing.succeeded(change.pod.uid)
+            written["remove" if change.cost is None else "write"] += done
+        for action, count in written.items():
+            self._recorder.count(DELETION_COSTS_WRITTEN, action, amount=count)
+        if any(written.values()):
+            self._log.info("Pod deletion costs written", written=written["write"], removed=written["remove"])
+
+    def _patch(self, change: CostChange) -> bool:
+        """Write both annotations at once; False when the pod is gone or has changed since. Raises KubeError."""
+        pod = change.pod
+        metadata = {"annotations": change.annotations, "uid": pod.uid, "resourceVersion": pod.resource_version}
+        try:
+            answer = self._kube.patch(PODS, pod.name, {"metadata": metadata}, namespace=pod.namespace)
+        except (NotFoundError, ConflictError):
+            return False
+        self._informers.learn(PODS, answer)
+        return True
