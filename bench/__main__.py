@@ -341,7 +341,7 @@ def interruption(nodes: int) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def scale_in(cycles: int, into: Path) -> None:
     """Evictions after scale-ins with and without pod deletion costs, in virtual time: write scale-in.md."""
-    from bench.scale_in import report as scale_in_report
+    from bench.scale_in_runs.scale_in import report as scale_in_report
 
     into.mkdir(parents=True, exist_ok=True)
     page = scale_in_report(cycles)

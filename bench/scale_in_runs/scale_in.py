@@ -64,7 +64,7 @@ POOL = "default"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way through a cycle. `steps`: evictions of each command, and $ an hour after it; `start`: $ an hour before."""
+    """One way through a cycle. `steps`: evictions of each command, and $ an hour after it; `start`: $ before."""
 
     start: float
     steps: tuple[tuple[int, float], ...]
@@ -390,12 +390,12 @@ def report(cycles: int) -> str:
 
 HEAD = """# Scale-ins with pod deletion costs
 
-`python -m bench scale-in --cycles {cycles}`: {deployments} Deployments of up to {replicas} replicas are scaled out, come to
-rest, and are scaled in by random shares; twice from the same state, without deletion costs and with those that the
-controller writes (setting `podDeletionCost`). ReplicaSets choose their victims by kube-controller-manager's rules,
-consolidation is the controller's own, and time is virtual (`bench/scale_in.py` says what is simplified). Without → with;
-"to the same price": until the fleet first cost no more than the dearer of both in the end.
+`python -m bench scale-in --cycles {cycles}`: {deployments} Deployments of up to {replicas} replicas are scaled out,
+come to rest, and are scaled in by random shares; twice from the same state, without deletion costs and with those that
+the controller writes (setting `podDeletionCost`). ReplicaSets choose their victims by kube-controller-manager's rules,
+consolidation is the controller's own, and time is virtual (`bench/scale_in_runs` says what is simplified). Without →
+with; "to the same price": until the fleet first cost no more than the dearer of both in the end.
 
-| scale-in of | scale-ins | pods deleted | evictions to the same price | in all | $ an hour in the end | nodes | writes a cycle |
+| scale-in of | scale-ins | deleted | evictions to the same price | in all | $ an hour at last | nodes | writes each |
 |---|---|---|---|---|---|---|---|
 """

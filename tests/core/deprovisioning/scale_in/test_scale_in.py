@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.deprovisioning.scale_in.deletion_costs import (
@@ -27,10 +29,10 @@ from tests.core.deprovisioning.builders import FREELY, NOW, owner, parts, standi
 OLD = NOW - 10 * SETTLED_SECONDS
 
 
-def replica(app: str, node: str, number: int = 0, cost: str = "", written: str = "", **fields: object) -> Pod:
+def replica(app: str, node: str, number: int = 0, cost: str = "", written: str = "", **fields: Any) -> Pod:
     notes = {COST_ANNOTATION: cost, WRITTEN_ANNOTATION: written}
     pod = factories.running_pod(name=f"{app}-{node}-{number}", node=node, requests={"cpu": "400m"})
-    made = {
+    made: dict[str, Any] = {
         "owners": (OwnerReference("apps/v1", "ReplicaSet", app, f"uid-{app}"),),
         "annotations": FrozenMap({key: value for key, value in notes.items() if value}),
         "created": OLD,
@@ -39,7 +41,7 @@ def replica(app: str, node: str, number: int = 0, cost: str = "", written: str =
     return replace(pod, **made)
 
 
-def cluster(*pods: Pod, policy: object = FREELY) -> Snapshot:
+def cluster(*pods: Pod, policy: DisruptionPolicy = FREELY) -> Snapshot:
     def node(name: str) -> StateNode:
         return standing(name, "c5.large", pods=[pod for pod in pods if pod.node_name == name])
 
@@ -56,9 +58,9 @@ def costs(view: Snapshot, ranking: Sequence[str], now: float = NOW) -> dict[str,
     return {change.pod.name: change.cost for change in changes(view, ranking, now)}
 
 
-def spread(*nodes: str, **fields: str) -> list[Pod]:
+def spread(*nodes: str, **fields: Any) -> list[Pod]:
     """A replica of web on each node."""
-    return [replica("web", node, **fields) for node in nodes]  # type: ignore[arg-type]
+    return [replica("web", node, **fields) for node in nodes]
 
 
 def test_the_node_whose_pods_are_the_smallest_part_of_their_replica_sets_is_emptied_first() -> None:
@@ -92,7 +94,7 @@ def test_costs_rise_with_the_rank_and_pods_of_other_nodes_have_none() -> None:
         [replica("web", "a")],
         [replica("web", "a", 0), replica("web", "a", 1)],
         [replace(pod, owners=(OwnerReference("apps/v1", "StatefulSet", "s", "s"),)) for pod in spread("a", "b")],
-        spread("a", "b", created=NOW - SETTLED_SECONDS / 2),  # type: ignore[arg-type]
+        spread("a", "b", created=NOW - SETTLED_SECONDS / 2),
         [*spread("a", "b"), replica("web", "c", cost="5")],
         [*spread("a", "b"), replica("web", "c", cost="5", written="-100")],
         [*spread("a", "b"), replica("web", "c", written="-100")],

@@ -1,0 +1,1 @@
+"""Scale-ins in virtual time."""
