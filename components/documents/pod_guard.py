@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.documents.labels import NAME, labels
-from controller.core.deprovisioning.scale_in.deletion_costs import COST_ANNOTATION, WRITTEN_ANNOTATION
+from controller.core.api.labels import COST_ANNOTATION, WRITTEN_ANNOTATION
 
 POD_GUARD = "karpenter-pods"
 _META_FIELDS = ("finalizers", "generateName", "labels", "ownerReferences")

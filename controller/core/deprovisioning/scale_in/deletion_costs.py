@@ -18,12 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controller.core.api.labels import COST_ANNOTATION as COST_ANNOTATION
+from controller.core.api.labels import WRITTEN_ANNOTATION as WRITTEN_ANNOTATION
 from controller.core.api.pod import Pod
 from controller.core.state.snapshot import Snapshot
 
-COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
-WRITTEN_ANNOTATION: Final = "karpenter.sh/pod-deletion-cost"
-"""The cost that we wrote on the pod."""
 SCALE: Final = 10_000
 TOLERANCE: Final = 0.15
 """Share of all ranks by which a node's rank may differ from what its cost says."""
