@@ -433,6 +433,27 @@ PERFORMANCE = dashboard(
         ],
         [
             Panel(
+                "Searches for savings",
+                [("rate(nodeless_search_seconds[10m])", "share of a core")],
+                "percentunit",
+                width=8,
+                text="A tenth of one core on the mean; none while pods wait for nodes.",
+            ),
+            Panel(
+                "Pods planned before kube-scheduler tried them",
+                [(f"sum by (outcome) (increase(nodeless_pods_planned_ahead[{RATE}]))", "{{outcome}}")],
+                width=8,
+                text="taken-back: no pod of the planned node waited any more when it was to be launched.",
+            ),
+            Panel(
+                "Pod deletion costs",
+                [(f"sum by (action) (increase(nodeless_pod_deletion_costs_written[{RATE}]))", "{{action}}")],
+                width=8,
+                text="Written on pods of nodes that consolidation would empty, taken off where that is no longer so.",
+            ),
+        ],
+        [
+            Panel(
                 "Interruption messages",
                 [
                     (

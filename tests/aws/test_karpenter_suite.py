@@ -84,9 +84,9 @@ def devices(name: str, *counts: int) -> list[Pod]:
 
 def test_no_more_than_sixty_offerings_are_kept_and_they_are_the_cheapest(loaded: AWSProvider) -> None:
     (node,) = plan(loaded, allowing(keys.ON_DEMAND), factories.pending_pod()).new_nodes
-    prices = [o.price for o in (node.offering, *node.alternatives)]
-    assert len(prices) == 60
-    assert prices == sorted(prices)
+    costs = [o.cost for o in (node.offering, *node.alternatives)]
+    assert len(costs) == 60
+    assert costs == sorted(costs)
 
 
 def test_metal_and_gpu_types_are_not_what_a_plain_pod_gets(loaded: AWSProvider) -> None:

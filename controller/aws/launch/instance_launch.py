@@ -73,7 +73,7 @@ class InstanceLauncher:
         """Launch token → number of its last attempt that is not sent again."""
         self._launched: LRUCache[str, str] = LRUCache(REMEMBERED_LAUNCHES)
         """Launch token → instance id, of this process: an instance of a merged call has no tag to be found by."""
-        self._advised: LRUCache[tuple[str, frozenset[str]], bool] = LRUCache(REMEMBERED_LAUNCHES)
+        self._advised: LRUCache[tuple[str, int], bool] = LRUCache(REMEMBERED_LAUNCHES)
 
     def launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
         """The instance of the request's token. Raises as CloudProvider.create."""
@@ -178,9 +178,9 @@ class InstanceLauncher:
             self._finished[token] = max(number, self._finished.get(token, -1))
 
     def _advise(self, request: LaunchRequest, instance: CloudInstance) -> None:
-        """Warn once per Provisioner and choice when few spot types were allowed and on-demand was launched."""
+        """Warn once per generation of a Provisioner when on-demand was launched and few spot types were allowed."""
         spot_types = {o.instance_type for o in request.offerings if o.capacity_type == SPOT}
-        narrow = (request.provisioner.name, frozenset(spot_types))
+        narrow = (request.provisioner.name, request.provisioner.generation)
         if instance.capacity_type != SPOT and 0 < len(spot_types) < FLEXIBLE_TYPES and narrow not in self._advised:
             self._advised[narrow] = True
             self._log.warning(
