@@ -141,8 +141,10 @@ def it_says_where_metrics_decisions_and_probes_are(deployed: Environment) -> Non
 
 
 def declared(document: Any) -> Any:
-    """The object without what the controller writes meanwhile: a Provisioner's status, and the version that it has."""
-    metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
+    """The object without what the controller writes meanwhile: a Provisioner's status, its writers and its version."""
+    metadata = {
+        key: value for key, value in document["metadata"].items() if key not in ("resourceVersion", "managedFields")
+    }
     return {**{key: value for key, value in document.items() if key != "status"}, "metadata": metadata}
 
 
