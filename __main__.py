@@ -13,10 +13,12 @@ from components.platform import Platform
 from controller.errors import ValidationError
 
 FOLDER = Path(__file__).parent
+REFUSED = 32
+"""Exit code by which Pulumi's language host knows that the user was told why: it adds no "unhandled error"."""
 
 
 def main() -> None:
-    """Declare the stack, or say every problem of its configuration and end with exit code 1."""
+    """Declare the stack, or say every problem of its configuration and end."""
     stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         stack = load(FOLDER)
@@ -26,7 +28,7 @@ def main() -> None:
     except ValidationError as error:
         for problem in error.problems:
             pulumi.log.error(str(problem))
-        sys.exit(1)
+        sys.exit(REFUSED)
     for name, value in outputs.items():
         pulumi.export(name, value)
 

@@ -16,11 +16,13 @@ NOT_HANDED_ON = ("accessKey", "assumeRoleWithWebIdentity", "sharedConfigFiles", 
 
 def provider_credentials(account: Account, report: Report) -> Credentials:
     """The profile and the roles of the provider, and its account. A malformed role becomes a problem of `report`."""
-    config = pulumi.Config("aws")
-    listed = _assumed(config)
-    if not isinstance(listed, list):
-        report.add("aws:assumeRoles", "is no list", "write [{roleArn: …}]")
-        listed = []
+    profile = pulumi.Config("aws").get("profile") or ""
+    return Credentials(account.id, account.region, profile, assumed_roles(report))
+
+
+def assumed_roles(report: Report) -> tuple[AssumedRole, ...]:
+    """The roles of `aws:assumeRoles`, which become problems of `report` where they are none."""
+    listed = _listed(pulumi.Config("aws"), "assumeRoles", report)
     roles = []
     for index, each in enumerate(listed):
         if not isinstance(each, dict) or not isinstance(each.get("roleArn"), str):
@@ -28,7 +30,7 @@ def provider_credentials(account: Account, report: Report) -> Credentials:
             continue
         role = AssumedRole(each["roleArn"], each.get("sessionName") or SESSION, each.get("externalId") or "")
         roles.append(role)
-    return Credentials(account.id, account.region, config.get("profile") or "", tuple(roles))
+    return tuple(roles)
 
 
 def credential_warnings() -> list[str]:
@@ -42,8 +44,12 @@ def credential_warnings() -> list[str]:
     ]
 
 
-def _assumed(config: pulumi.Config) -> Any:
+def _listed(config: pulumi.Config, name: str, report: Report) -> list[Any]:
     try:
-        return config.get_object("assumeRoles") or []
+        listed = config.get_object(name) or []
     except pulumi.ConfigTypeError:
-        return config.get("assumeRoles")
+        listed = None
+    if not isinstance(listed, list):
+        report.add(f"aws:{name}", "is no list", "write [{roleArn: …}]")
+        return []
+    return listed

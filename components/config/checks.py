@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from components.config.schema import StackConfig
+from components.documents.addons import CHARTS
+from components.documents.fargate import LOG_NAMESPACE
 from components.documents.names import MAX_NAME
 from controller.core.api.strict import Report
 
@@ -12,6 +14,10 @@ MAX_PROFILE_NAME = 128
 """IAM and STS quotas: instance profile names and policy names."""
 MAX_SELECTORS = 5
 """EKS quota: selectors of a Fargate profile."""
+SHARED_NAMESPACES = frozenset(
+    {"default", "kube-node-lease", "kube-public", "kube-system", LOG_NAMESPACE, *(c.namespace for c in CHARTS.values())}
+)
+"""Namespaces of Kubernetes itself, of Fargate's log router and of the add-ons' charts."""
 
 
 def check(config: StackConfig, report: Report) -> None:
@@ -81,6 +87,9 @@ def _discovery(config: StackConfig, report: Report) -> None:
 
 def _controller(config: StackConfig, report: Report) -> None:
     controller = config.controller
+    if controller.namespace in SHARED_NAMESPACES:
+        message = f"{controller.namespace!r} has other pods: it would get pod security `restricted`, and go on destroy"
+        report.add("controller.namespace", message, "choose one of its own, such as `karpenter`")
     if bool(controller.image) == (controller.build is not None):
         message = "is given beside controller.build" if controller.image else "is missing"
         report.add("controller.image", message, "give an image reference, or `build: {}` to have one built")
@@ -128,11 +137,9 @@ def _name_tags(config: StackConfig, report: Report) -> None:
 
 def _price_rules(config: StackConfig, report: Report) -> None:
     for index, rule in enumerate(config.settings.price_rules):
-        path = f"settings.priceRules[{index}]"
-        misread = any(problem.path.startswith(f"{path}.") for problem in report.problems)
-        if (rule.discount_percent is None) == (rule.price_per_hour is None) and not misread:
+        if (rule.discount_percent is None) == (rule.price_per_hour is None):
             both = "has discountPercent and pricePerHour" if rule.price_per_hour else "changes no price"
-            report.add(path, both, "give it one of discountPercent and pricePerHour")
+            report.add(f"settings.priceRules[{index}]", both, "give it one of discountPercent and pricePerHour")
 
 
 _RULES: tuple[Callable[[StackConfig, Report], None], ...] = (

@@ -7,7 +7,8 @@ from typing import Final
 from components.config.keys import key, section
 from controller.core.api.frozen import EMPTY, FrozenMap
 
-ARN: Final = r"arn:(aws|aws-us-gov|aws-cn):[a-z0-9-]+:[a-z0-9-]*:\d{0,12}:.+"
+ARN: Final = r"arn:(aws|aws-us-gov|aws-cn):[a-z0-9-]+:[a-z0-9-]*:(\d{12}|aws)?:.+"
+"""The account is `aws` in the ARNs of AWS's own policies."""
 ARN_FORM: Final = "a full ARN, such as arn:aws:iam::111122223333:policy/Boundary"
 SUBNET: Final = r"subnet-[0-9a-f]{8,17}"
 SUBNET_FORM: Final = "a subnet's id, such as subnet-0123456789abcdef0"

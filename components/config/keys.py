@@ -1,7 +1,7 @@
 """Sections of the stack configuration as frozen dataclasses, and one strict reader for all of them.
 
 A section's field is a key: its name in camelCase, its type from the annotation, the rest from `key(...)`. The same
-declarations make the reader, the schema in Pulumi.yaml and the reference page, so that none of them can be wrong alone.
+declarations make the reader and the reference page, so that neither can be wrong alone.
 Reading goes on after a problem, with the key counted as absent, so that a user sees all problems at once.
 """
 
@@ -92,7 +92,11 @@ def camel(name: str) -> str:
 
 
 def read_section(cls: type[T], report: Report, value: object, path: str) -> T | None:
-    """A section from its JSON; None, and problems, when a required key is missing or the value is no object."""
+    """A section from its JSON; None, and a problem, when the value is no object.
+
+    A required key that is missing or unreadable is a problem too, and gets a stand-in: so the rules between keys and
+    the other sections are judged as well. Whoever uses the section looks at the report first.
+    """
     if not isinstance(value, Mapping):
         report.add(path, f"must be an object, not {kind_of(value)}")
         return None
@@ -101,21 +105,29 @@ def read_section(cls: type[T], report: Report, value: object, path: str) -> T | 
         if name not in known:
             report.add(step(path, str(name)), "unknown key", did_you_mean(str(name), known))
     values: dict[str, Any] = {}
-    complete = True
     for name, each in known.items():
         at = step(path, name)
         if value.get(name) is None:
             if each.required:
                 report.add(at, "is missing", each.rule.doc)
-                complete = False
+                values[each.attribute] = stand_in(each.hint)
             continue
         read = read_value(each.hint, each.rule, report, value[name], at)
         if read is not None:
             _check(each.rule, report, read, at)
             values[each.attribute] = read
         elif each.required:
-            complete = False
-    return cls(**values) if complete else None
+            values[each.attribute] = stand_in(each.hint)
+    return cls(**values)
+
+
+def stand_in(hint: Any) -> Any:
+    """An empty value of a key's type; of a section, one with stand-ins for its required keys."""
+    hint = plain(hint)
+    if dataclasses.is_dataclass(hint):
+        required = (each for each in key_fields(hint) if each.required)  # type: ignore[arg-type]
+        return hint(**{each.attribute: stand_in(each.hint) for each in required})  # type: ignore[operator]
+    return hint() if hint in _SCALARS else get_origin(hint)()
 
 
 def _check(rule: Rule, report: Report, value: Any, path: str) -> None:
@@ -156,7 +168,7 @@ def _list(member: Any, rule: Rule, report: Report, value: object, path: str) -> 
         report.add(path, f"must be a list, not {kind_of(value)}")
         return None
     read = [read_value(member, rule, report, each, f"{path}[{index}]") for index, each in enumerate(value)]
-    return tuple(each for each in read if each is not None)
+    return tuple(stand_in(member) if each is None else each for each in read)  # later paths count from the same start
 
 
 def _scalar(hint: type, rule: Rule, report: Report, value: object, path: str) -> Any:

@@ -14,6 +14,7 @@ from components.config.checks import check
 from components.config.keys import Document, key_fields, plain, read_section
 from components.config.objects import stack_objects
 from components.config.schema import StackConfig
+from components.credentials import assumed_roles
 from controller.core.api.strict import Report
 from controller.errors import ValidationError
 
@@ -35,7 +36,9 @@ def load(folder: Path) -> Stack:
     `folder` is the project's: paths of manifests count from it. Pulumi's language host hands the configuration over in
     the environment, tests and embedders set it. `pulumi.Config` lists no keys, and so could not tell unknown ones.
     """
-    return parse(values({**get_config_env(), **CONFIG.get()}), folder)
+    report = Report()
+    assumed_roles(report)
+    return parse(values({**get_config_env(), **CONFIG.get()}), folder, report)
 
 
 def values(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,18 +52,26 @@ def values(raw: Mapping[str, Any]) -> dict[str, Any]:
     return ours
 
 
-def parse(document: Mapping[str, Any], folder: Path) -> Stack:
-    """The stack of these keys. Raises ValidationError."""
-    report = Report()
+def parse(document: Mapping[str, Any], folder: Path, report: Report | None = None) -> Stack:
+    """The stack of these keys. Raises ValidationError with their problems after those of `report`."""
+    report, between = report or Report(), Report()
     config = read_section(StackConfig, report, document, "")
-    objects: tuple[Document, ...] = ()
-    if config is not None:
-        check(config, report)
-        objects = stack_objects(config, folder, report)
-    if report.problems:
-        raise ValidationError("Stack configuration", report.problems)
-    assert config is not None
+    assert config is not None, "a mapping is an object"
+    unread = [problem.path for problem in report.problems]
+    check(config, between)
+    all_read = not any(path.startswith(("nodeTemplates", "manifests")) for path in unread)
+    objects = stack_objects(config, folder, between, all_read=all_read)
+    # What a stand-in breaks is no problem of the user's.
+    follow = [each for each in between.problems if not any(_within(each.path, path) for path in unread)]
+    if unread or follow:
+        raise ValidationError("Stack configuration", [*report.problems, *follow])
     return Stack(config, objects)
+
+
+def _within(one: str, other: str) -> bool:
+    """Whether one key path is the other or leads to it."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and long[len(short) :][:1] in ("", ".", "[", " ")
 
 
 def _decoded(value: Any) -> Any:

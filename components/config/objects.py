@@ -22,8 +22,11 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 POOL, NODE_TEMPLATE, KINDS = V1ALPHA5.pool, V1ALPHA5.node_template, V1ALPHA5.kinds
 
 
-def stack_objects(config: StackConfig, folder: Path, report: Report) -> tuple[Document, ...]:
-    """Every object of the stack, templates first, each valid; problems go to `report`."""
+def stack_objects(config: StackConfig, folder: Path, report: Report, *, all_read: bool = True) -> tuple[Document, ...]:
+    """Every object of the stack, templates first, each valid; problems go to `report`.
+
+    `all_read`: every template could be read, so that a reference to another is a problem.
+    """
     placed = [
         *_configured(NODE_TEMPLATE, config.node_templates, "nodeTemplates"),
         *_configured(POOL, config.provisioners, "provisioners"),
@@ -33,9 +36,11 @@ def stack_objects(config: StackConfig, folder: Path, report: Report) -> tuple[Do
         for problem in KINDS[document["kind"]].validate(document):
             where, _, rest = problem.path.partition("spec")
             at = f"{path}.spec{rest}" if not where and problem.path else f"{path}.{problem.path}".rstrip(".")
-            report.add(at, problem.message, problem.remedy)
+            in_file = path.startswith("manifests")
+            report.add(at if in_file else at.replace(".metadata.", ".", 1), problem.message, problem.remedy)
     _check_names(placed, report)
-    _check_references(placed, report)
+    if all_read:
+        _check_references(placed, report)
     return tuple(sorted((d for _, d in placed), key=lambda d: (d["kind"], str(d["metadata"].get("name")))))
 
 

@@ -1,4 +1,4 @@
-"""The schema in Pulumi.yaml and the reference page, both written from the declarations of the keys."""
+"""Pulumi.yaml, and the reference page of all keys, which is written from their declarations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, get_args, get_origin
 
 import yaml
 
-from components.config.keys import KeyField, key_fields, plain
+from components.config.keys import key_fields, plain
 from components.config.schema import StackConfig
 from controller.core.api.frozen import FrozenMap
 
 _SIMPLE = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 PROJECT_HEADER = """# `pulumi up -s STACK` with stacks/Pulumi.STACK.yaml is the only step of an installation.
-# The block `config` is written by `uv run python scripts/stack_reference.py` from components/config.
+# There is no block `config`: by it the engine would refuse a value's type, one at a time, before the program can say
+# all that is wrong. Keys: docs/reference/stack-config.md. Written by `uv run python scripts/stack_reference.py`.
 """
 
 PROJECT = {
@@ -36,31 +37,9 @@ This page is written by `uv run python scripts/stack_reference.py`.
 """
 
 
-def pulumi_schema() -> dict[str, dict[str, Any]]:
-    """The `config` block of Pulumi.yaml.
-
-    The CLI checks whether a key is an object or a list; its shape is ours to check. A key without a default is
-    required there, hence the empty ones.
-    """
-    return {each.name: _entry(each) for each in key_fields(StackConfig)}
-
-
-def _entry(each: KeyField) -> dict[str, Any]:
-    hint = plain(each.hint)
-    entry: dict[str, Any] = {"description": each.rule.doc}
-    if get_origin(hint) is tuple:
-        member = get_args(hint)[0]
-        return {"type": "array", "items": {"type": _SIMPLE.get(member, "object")}, **entry, "default": []}
-    entry["type"] = _SIMPLE.get(hint, "object")
-    if not each.required:
-        entry["default"] = {}
-    return dict(sorted(entry.items(), key=lambda pair: ("type", "description", "default").index(pair[0])))
-
-
 def project_file() -> str:
     """Pulumi.yaml."""
-    document = {**PROJECT, "config": pulumi_schema()}
-    return PROJECT_HEADER + yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
+    return PROJECT_HEADER + yaml.safe_dump(PROJECT, sort_keys=False, width=110, allow_unicode=True)
 
 
 def page() -> str:

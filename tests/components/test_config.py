@@ -57,6 +57,36 @@ def test_all_problems_are_said_at_once_with_path_value_and_remedy() -> None:
     ]
 
 
+def test_a_missing_or_unreadable_key_hides_no_problem_of_the_others_and_makes_none() -> None:
+    said = problems(
+        {
+            "controller": {"build": {}, "image": "a", "namespace": "kube-system", "replicas": 9},
+            "identity": {"nodePolicyArns": ["policy/A"]},
+            "fargate": {"profiles": [{"name": "eks-a", "selectors": [{}]}]},
+            "provisioners": [3, {"spec": {"weight": 101, "providerRef": {"name": "default"}}}],
+            "nodeTemplates": "none",
+        }
+    )
+    assert [each.partition(": ")[0] for each in said] == [
+        "cluster",
+        "identity.nodePolicyArns[0]",
+        "fargate.profiles[0].selectors[0].namespace",
+        "controller.replicas",
+        "provisioners[0]",
+        "provisioners[1].name",
+        "nodeTemplates",
+        "controller.namespace",
+        "controller.image",
+        "fargate.profiles[0].name",
+        "provisioners[1].spec.weight",
+    ]
+
+
+def test_policies_of_aws_itself_are_taken_by_their_arns() -> None:
+    arn = "arn:aws:iam::aws:policy/CloudWatchAgentServerPolicy"
+    assert read(minimal(identity={"nodePolicyArns": [arn]})).config.identity.node_policy_arns == (arn,)
+
+
 def test_a_number_where_a_string_belongs_is_to_be_quoted() -> None:
     document = minimal(cluster={"name": "myeks", "create": {"version": 1.30, "subnetIds": ["subnet-0123abcd"] * 2}})
     assert problems(document) == ['cluster.create.version: must be a string, not 1.3; quote it: "1.3"']
@@ -86,6 +116,9 @@ def test_a_name_too_long_for_iam_says_which_key_shortens_it() -> None:
     [
         ({"controller": {}}, "controller.image"),
         ({"controller": {"image": "a", "build": {}}}, "controller.image"),
+        ({"controller": {"image": "a", "namespace": "kube-system"}}, "controller.namespace: 'kube-system' has other"),
+        ({"controller": {"image": "a", "namespace": "default"}}, "controller.namespace"),
+        ({"controller": {"image": "a", "namespace": "monitoring"}}, "controller.namespace"),
         ({"controller": {"image": "a", "placement": "nodeGroup"}}, "controller.nodeGroup"),
         ({"controller": {"image": "a", "nodeGroup": "ng"}}, "controller.nodeGroup"),
         ({"fargate": {"enabled": False}}, "controller.placement"),

@@ -126,6 +126,11 @@ def test_roles_that_are_none_are_refused_and_what_cannot_be_handed_on_is_said(
             declared(assumeRoles=text)
         assert next(each.message for each in caplog.records if each.levelname == "ERROR").startswith(problem)
     caplog.clear()
+    with pytest.raises(SystemExit):
+        run_stack("test", {"nodeless:cluster": '{"name": 1}', "aws:assumeRoles": "x"})
+    said = [each.message.partition(":")[0] for each in caplog.records if each.levelname == "ERROR"]
+    assert said == ["aws", "cluster.name", "controller"], "with all that is wrong elsewhere"
+    caplog.clear()
     declared(sharedConfigFiles='["/etc/aws"]')
     (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
     assert warning.startswith("aws:sharedConfigFiles is not handed to scripts/sweep.py and the kubeconfig")
