@@ -1,6 +1,6 @@
 """What a burst of identical launches costs in API calls, against the sandbox: the numbers of docs/adr/0005.
 
-uv run python scripts/launch_burst.py [--nodes 1000] [--workers 100] [--shapes 1] [--short 0] [--alone]
+uv run python scripts/launch_burst.py [--nodes 1000] [--workers 300] [--shapes 1] [--short 0] [--alone]
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TYPES = ("c6i.large", "c5.large", "m5.large")
 
 @click.command(help=__doc__)
 @click.option("--nodes", default=1000, show_default=True)
-@click.option("--workers", default=100, show_default=True, help="launches at a time, as the controller's")
-@click.option("--shapes", default=1, show_default=True, help="requests that differ: launches of one are merged")
+@click.option("--workers", default=300, show_default=True, help="launches at a time, as the controller's")
+@click.option("--shapes", default=1, show_default=True, help="requests that differ; those of one are merged")
 @click.option("--short", default=0, show_default=True, help="the cheapest spot type gives so many instances, then none")
 @click.option("--alone", is_flag=True, help="a call for each launch, as without merging")
 def main(nodes: int, workers: int, shapes: int, short: int, alone: bool) -> None:
@@ -41,7 +41,7 @@ def main(nodes: int, workers: int, shapes: int, short: int, alone: bool) -> None
         settings = Settings(CLUSTER, default_instance_profile=f"KarpenterNodeInstanceProfile-{CLUSTER}")
         quiet = structlog.wrap_logger(None, processors=[_drop])
         provider = AWSProvider(settings, make_clients(), SystemClock(), quiet)
-        requests = [_request(provider, index, alone, shapes) for index in range(nodes)]
+        requests = [_request(provider, index, alone, index * shapes // nodes) for index in range(nodes)]
         if short:
             name = requests[0].offerings[0].instance_type
             aws.faults.add_shortage(Shortage(instanceType=name, capacityType="spot", capacity=short))
@@ -69,10 +69,10 @@ def beyond(times: list[float], size: int, per_second: float) -> int:
     return refused
 
 
-def _request(provider: AWSProvider, index: int, alone: bool, shapes: int) -> LaunchRequest:
+def _request(provider: AWSProvider, index: int, alone: bool, shape: int) -> LaunchRequest:
     discovery = FrozenMap({"karpenter.sh/discovery": CLUSTER})
     template = AWSNodeTemplate(name="default", subnet_selector=discovery, security_group_selector=discovery)
-    provisioner = Provisioner(name=f"shape-{index % shapes}")
+    provisioner = Provisioner(name=f"shape-{shape}")
     types = {item.name: item for item in provider.instance_types(provisioner, template) if item.name in TYPES}
     offered = (
         PricedOffering(each.price, item.name, each.zone, each.capacity_type)

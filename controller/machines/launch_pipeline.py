@@ -6,6 +6,7 @@ handle refusals, outcomes and failures.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from controller.cloud.catalogs import template_of
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import Catalog, LaunchRequest
+from controller.core.cloud import Catalog, LaunchRequest, PricedOffering
 from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
 from controller.core.guards.spending import Guards, within_limits
 from controller.core.machines.launching import LaunchPolicy, launch_request, launch_token, tokens_in_use
@@ -84,7 +85,15 @@ def prepare(
                 continue
             request = launch_request(allotment, provisioner, template, types, token, policy.on_record)
             launches.append(Launch(node, request))
-    return Prepared(tuple(launches), tuple(refused), tuple(mixed))
+    return Prepared(alike_together(launches), tuple(refused), tuple(mixed))
+
+
+def alike_together(launches: Iterable[Launch]) -> tuple[Launch, ...]:
+    """Launches that the cloud may merge, one after the other: not all of a burst are under way at once."""
+    groups: defaultdict[tuple[PricedOffering, ...], list[Launch]] = defaultdict(list)
+    for launch in launches:
+        groups[launch.request.offerings].append(launch)
+    return tuple(launch for group in groups.values() for launch in group)
 
 
 def _launchable(name: str, snapshot: Snapshot) -> tuple[Provisioner, AWSNodeTemplate] | str:

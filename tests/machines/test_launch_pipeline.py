@@ -67,6 +67,18 @@ def test_every_node_of_a_provisioner_that_went_away_or_has_no_template_is_refuse
     assert refusal.pods == (POD.key,)
 
 
+def test_launches_that_the_cloud_may_merge_follow_each_other() -> None:
+    """Workers take them in order, and those of one moment become one call; the order of the plan is kept otherwise."""
+    pods = [factories.pending_pod(name=str(number)) for number in range(6)]
+    nodes = [
+        replace(planned(name), pods=(pod.key,))
+        for name, pod in zip(["m5.large", "m5.xlarge", "m5.2xlarge"] * 2, pods, strict=True)
+    ]
+    view = replace(snapshot(provisioner=FREE), pods=FrozenMap({pod.key: pod for pod in pods}))
+    launches = prepare(nodes, view, CATALOG, view.pods, LaunchPolicy()).launches
+    assert [launch.planned.pods[0][1] for launch in launches] == ["0", "3", "1", "4", "2", "5"]
+
+
 def test_nothing_is_launched_once_the_process_stops(world: World) -> None:
     stop = threading.Event()
     stop.set()

@@ -49,13 +49,15 @@ class Batcher(Generic[I, R]):
         run: Callable[[list[I]], Mapping[I, R | CloudError]],
         name: str = "",
         recorder: Recorder = SILENT,
+        admit: Callable[[], None] | None = None,
     ) -> None:
-        """`name` is what the batches are measured under."""
+        """`name`: what the batches are measured under. `admit` waits until a call may be made; its batch stays open."""
         self._name = name
         self._recorder = recorder
         self._clock = clock
         self._window = window
         self._run = run
+        self._admit = admit
         self._lock = threading.Lock()
         self._open: _Batch[I, R] | None = None
 
@@ -108,6 +110,8 @@ class Batcher(Generic[I, R]):
             count = len(batch.items)
             if self._clock.wait(batch.full, min(self._window.idle_seconds, left)):
                 break
+        if self._admit is not None:
+            self._admit()
         self._close(batch)
 
     def _close(self, batch: _Batch[I, R]) -> None:

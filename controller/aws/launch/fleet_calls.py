@@ -11,6 +11,7 @@ import structlog
 from controller.aws.api.aws_errors import FLEET_NOT_FOUND_CODES, TEMPLATE_NOT_FOUND_CODES
 from controller.aws.api.batcher import Window
 from controller.aws.api.cluster_facts import ClusterFacts
+from controller.aws.api.ttl_cache import Cache
 from controller.aws.launch.create_fleet import (
     FleetAnswer,
     FleetOverride,
@@ -62,7 +63,8 @@ class FleetCalls:
         self._log = logger
         self._parameters = parameters
         self._subnets = subnets
-        self._merger = FleetMerger(clock, self._create, pace.limited(window))
+        self._merger = FleetMerger(clock, self._create, pace.limited(window), pace.admit)
+        self._created: Cache[str, float | None] = Cache(clock, FRESH_SECONDS)
 
     def prepare(
         self, request: LaunchRequest, offerings: Sequence[PricedOffering], cluster: ClusterFacts
@@ -113,7 +115,7 @@ class FleetCalls:
         if not answer.fleet_id:
             return True
         try:
-            created = fleet_created(self._ec2, answer.fleet_id)
+            created = self._created.get(answer.fleet_id, lambda: fleet_created(self._ec2, answer.fleet_id))
         except CloudError as error:
             if error.code in FLEET_NOT_FOUND_CODES:
                 return unknown
@@ -122,14 +124,14 @@ class FleetCalls:
         return created is None or self._clock.now() - created <= FRESH_SECONDS
 
     def _create(self, request: FleetRequest, launch_token: str, token: str, instances: int) -> FleetAnswer:
-        """One call; a launch template that somebody deleted is created again, once."""
+        """One call, which was admitted; a launch template that somebody deleted is created again, once."""
         document = request.document(launch_token, token, instances)
-        self._pace.wait(instances)
+        self._pace.take(instances)
         try:
             return create_fleet(self._ec2, document, request.subject)
         except CloudError as error:
             names = {override.launch_template for override in request.overrides}
             if error.code not in TEMPLATE_NOT_FOUND_CODES or not self._parameters.restore(names):
                 raise
-        self._pace.wait(instances)
+        self._pace.admit()
         return create_fleet(self._ec2, document, request.subject)

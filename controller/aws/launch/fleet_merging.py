@@ -62,11 +62,13 @@ class _Call:
 class FleetMerger:
     """Safe for many threads."""
 
-    def __init__(self, clock: Clock, create: Create, window: Window) -> None:
-        """`create` makes the call; it raises CloudErrors, which reach every caller."""
+    def __init__(self, clock: Clock, create: Create, window: Window, admit: Callable[[], None]) -> None:
+        """`create` makes the call; it raises CloudErrors, which reach every caller. `admit` waits until a call may be
+        made; launches still join the one that waits, so that the fewer calls are allowed the more each launches."""
         self._clock = clock
         self._create = create
         self._window = window
+        self._admit = admit
         self._process = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._open: LRUCache[FleetRequest, Batcher[Ask, FleetAnswer]] = LRUCache(MAX_REQUESTS)
@@ -78,17 +80,21 @@ class FleetMerger:
             lost = self._lost.get(ask)
             batcher = self._open.get(request)
             if batcher is None:
-                batcher = Batcher(self._clock, self._window, lambda asks: self._call(request, asks))
+                batcher = Batcher(self._clock, self._window, lambda asks: self._call(request, asks), admit=self._admit)
                 self._open[request] = batcher
         return batcher.call(ask) if lost is None else self._again(lost, ask)
 
     def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
         """As `launch`, in a separate call, so that the instance has the launch token as a tag. Raises CloudErrors."""
+        self._admit()
+        return self._alone(request, ask)
+
+    def _alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
         return self._create(request, ask.launch_token, ask.client_token, 1)
 
     def _call(self, request: FleetRequest, asks: list[Ask]) -> dict[Ask, FleetAnswer | CloudError]:
         if len(asks) == 1:
-            return {asks[0]: self.launch_alone(request, asks[0])}
+            return {asks[0]: self._alone(request, asks[0])}
         ordered = tuple(sorted(asks))
         members = "\n".join([self._process, str(hash(request)), *(ask.client_token for ask in ordered)])
         call = _Call(request, hashlib.sha256(members.encode()).hexdigest(), ordered)
@@ -103,13 +109,17 @@ class FleetMerger:
     def _again(self, call: _Call, ask: Ask) -> FleetAnswer:
         """Repeat a call whose answer was lost, until it is answered or refused."""
         try:
-            answer = call.make(self._create)[ask]
+            answer = call.make(self._admitted)[ask]
         except CloudError as error:
             if not transient(error):
                 self._forget(ask)
             raise
         self._forget(ask)
         return answer
+
+    def _admitted(self, request: FleetRequest, launch_token: str, token: str, instances: int) -> FleetAnswer:
+        self._admit()
+        return self._create(request, launch_token, token, instances)
 
     def _forget(self, ask: Ask) -> None:
         with self._lock:

@@ -29,14 +29,19 @@ class LaunchPace:
         """The window in which calls are merged, with no more launches than the bucket ever has tokens."""
         return window if self._most is None else replace(window, max_items=min(window.max_items, self._most))
 
-    def wait(self, instances: int) -> None:
-        """Wait until a call for so many instances has its tokens."""
-        seconds = max(
-            self._requests.reserve() if self._requests else 0.0,
-            self._instances.reserve(instances) if self._instances else 0.0,
-        )
+    def admit(self) -> None:
+        """Wait until a call has its token of the bucket of requests."""
+        self._wait(self._requests.reserve() if self._requests else 0.0)
+
+    def take(self, instances: int) -> None:
+        """Wait until an admitted call has the tokens of so many instances; one that waited is admitted again."""
+        if self._wait(self._instances.reserve(instances) if self._instances else 0.0):
+            self.admit()
+
+    def _wait(self, seconds: float) -> bool:
         if seconds > 0:
             self._clock.wait(self._stop, seconds)
+        return seconds > 0
 
 
 def _bucket(sizes: tuple[int, float] | None, clock: Clock) -> TokenBucket | None:

@@ -52,8 +52,8 @@ from controller.runtime.loops import BackoffTimes, ItemBackoff
 from controller.runtime.metrics import HEADROOM_UNITS, SCHEDULING_DURATION
 from controller.telemetry.structured_logging import pod_names
 
-LAUNCH_WORKERS = 100
-"""Concurrent launches. The cloud provider may merge equal requests into one call."""
+LAUNCH_WORKERS = 300
+"""Concurrent launches, which mostly wait: the cloud provider merges equal requests into one call."""
 REGISTRATION_WORKERS = 30
 """Nodes that are created concurrently."""
 UNDER_WAY_SECONDS = 0.1

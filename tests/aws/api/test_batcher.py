@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -100,3 +100,26 @@ def test_a_batch_waits_for_the_idle_time_and_no_longer() -> None:
     batcher: Batcher[str, str] = Batcher(clock, Window(idle_seconds=0.1), lambda items: {item: item for item in items})
     batcher.call("a")
     assert clock.waits == [0.1]
+
+
+def test_calls_join_the_batch_that_waits_to_be_admitted() -> None:
+    """Two fill it, and whoever comes third leads the next: that one is admitted when the first batch is full."""
+    full, joining, batches = threading.Event(), list[Future[str]](), list[list[str]]()
+
+    def admit() -> None:
+        if joining:
+            full.set()
+            return
+        joining.extend(pool.submit(batcher.call, item) for item in ("b", "c"))
+        assert full.wait(10.0)
+
+    def run(items: list[str]) -> dict[str, str | CloudError]:
+        batches.append(items)
+        return dict.fromkeys(items, "answer")
+
+    batcher: Batcher[str, str] = Batcher(ManualClock(), Window(max_items=2), run, admit=admit)
+    with ThreadPoolExecutor(2) as pool:
+        assert batcher.call("a") == "answer"
+        assert [each.result(10.0) for each in joining] == ["answer", "answer"]
+    assert sorted(map(len, batches)) == [1, 2]
+    assert ["a"] not in batches

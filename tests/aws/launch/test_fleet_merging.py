@@ -165,6 +165,7 @@ def test_without_any_capacity_each_launch_is_told_so(
     answers = gathered(3).all(same(3))
     assert {type(answer) for answer in answers} == {InsufficientCapacityError}
     assert len({id(answer) for answer in answers}) == 3
+    assert cloud.calls("DescribeFleets") <= cloud.calls("CreateFleet"), "the age of a fleet is asked for once"
 
 
 @pytest.mark.parametrize(("given", "hands"), [(5, [1, 1, 1]), (3, [1, 1, 1]), (1, [1, 0, 0]), (0, [0, 0, 0])])

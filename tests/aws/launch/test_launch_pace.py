@@ -35,7 +35,8 @@ def test_no_call_exceeds_the_buckets_and_none_waits_longer_than_it_must(instance
     settings = Settings("c", create_fleet_bucket=(50, 5.0), launch_bucket=(100, 20.0))
     pace, taken, began = LaunchPace(settings, clock, threading.Event()), list[tuple[float, int]](), clock.monotonic()
     for _ in range(200):
-        pace.wait(instances)
+        pace.admit()
+        pace.take(instances)
         taken.append((clock.monotonic(), instances))
     assert exceeded([(at, 1) for at, _ in taken], 50, 5.0) == 0
     assert exceeded(taken, 100, 20.0) == 0
@@ -49,7 +50,8 @@ def test_merged_calls_ask_for_no_more_than_the_bucket_holds_and_no_bucket_is_no_
     assert small.limited(window).max_items == 300
     free = LaunchPace(Settings("c", create_fleet_bucket=None), clock, threading.Event())
     assert free.limited(window) is window
-    free.wait(10_000)
+    free.admit()
+    free.take(10_000)
     assert not clock.waits
 
 
