@@ -58,10 +58,10 @@ def family_class(instance_type: str) -> str:
     return "standard" if letters and letters[0] in STANDARD and letters not in NOT_STANDARD else ""
 
 
-def caller(session: boto3.Session | None = None) -> str:
+def caller(region: str) -> str:
     """The caller's ARN. Raises CloudError."""
     with translated("sts:GetCallerIdentity"):
-        identity: dict[str, Any] = (session or boto3.Session()).client("sts").get_caller_identity()
+        identity: dict[str, Any] = boto3.Session(region_name=region).client("sts").get_caller_identity()
     return str(identity["Arn"])
 
 

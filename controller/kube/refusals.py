@@ -58,7 +58,7 @@ def error_of_status(document: Mapping[str, Any], what: str, retry_after: str = "
     code = document.get("code")
     status = code if isinstance(code, int) else 0
     reason = str(document.get("reason") or "")
-    text = f"{what}: {document.get('message') or reason or 'no message'} (HTTP {status})"
+    text = f"{what}: {_message(document)} (HTTP {status})"
     if status == 409:
         kind = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
         return kind(text, status, reason)
@@ -66,18 +66,25 @@ def error_of_status(document: Mapping[str, Any], what: str, retry_after: str = "
         return TooManyRequestsError(text, status, reason, _seconds(retry_after, document))
     if reason == "Expired":
         return GoneError(text, status, reason)
-    if status == 403 and "NamespaceTerminating" in _causes(document):
+    if status == 403 and "NamespaceTerminating" in _causes(document, "reason"):
         return NamespaceTerminatingError(text, status, reason)
     if status >= 500 or status == 408:
         return UnavailableError(text, status, reason)
     return _BY_STATUS.get(status, KubeError)(text, status, reason)
 
 
-def _causes(document: Mapping[str, Any]) -> list[str]:
-    """The reasons under Status.details.causes."""
+def _message(document: Mapping[str, Any]) -> str:
+    """The message, with the causes that it does not tell: of a refused eviction they name the PodDisruptionBudget."""
+    message = str(document.get("message") or document.get("reason") or "no message")
+    untold = [text for text in _causes(document, "message") if text and text not in message]
+    return " ".join([message, *untold])
+
+
+def _causes(document: Mapping[str, Any], key: str) -> list[str]:
+    """One field of each of Status.details.causes."""
     details = document.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
-    return [str(cause.get("reason")) for cause in causes or () if isinstance(cause, Mapping)]
+    return [str(cause.get(key) or "") for cause in causes or () if isinstance(cause, Mapping)]
 
 
 def _seconds(retry_after: str, document: Mapping[str, Any]) -> float:

@@ -17,7 +17,7 @@ def test_a_budget_blocks_a_drain_and_lets_go(world: Scenario) -> None:
     (pod,) = world.running("web", 1)
     home = bound_to(pod)
     cluster.kubectl("delete", "node", home, "--wait=false")
-    told = "would violate the pod's disruption budget"
+    told = "The disruption budget web needs 1 healthy pods and has 1 currently"
     cluster.until(lambda: told in _events(world, "FailedDraining"), "the node says what it waits for")
     held = cluster.get(NODES, home)
     assert held is not None

@@ -16,6 +16,8 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.state.snapshot import Snapshot
 from sandbox.aws.faults import Fault
 from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
+from tests.factories import node as make_node
+from tests.factories import state_node
 
 
 @pytest.mark.parametrize(
@@ -33,8 +35,9 @@ def test_families_are_counted_as_service_quotas_counts_them(instance_type: str, 
 def looked(cloud: Cloud, loaded: AWSProvider, *, queue: str = "nowhere", **changes: object) -> dict[str, list[Finding]]:
     snapshot = Snapshot(provisioners={"default": provisioner()}, node_templates={"default": template(**changes)})
     settings = replace(SETTINGS, interruption_queue_name=queue)
+    asked = AwsCheck(cloud.clients, cloud.restarted(loaded, settings), settings, snapshot)
     by_subject: dict[str, list[Finding]] = {}
-    for each in collect(AwsCheck(cloud.clients, cloud.restarted(loaded, settings), settings, snapshot).checks()):
+    for each in (asked.identity(), *collect(asked.checks())):
         by_subject.setdefault(each.subject, []).append(each)
     return by_subject
 
@@ -48,6 +51,17 @@ def test_account_is_told_apart_by_what_works_and_what_does_not(cloud: Cloud, loa
     assert "nowhere" in findings["Queue"][0].text
     assert findings["Spot"][0].level is Level.WARNING
     assert "create-service-linked-role" in findings["Spot"][0].remedy
+
+
+def test_a_region_that_is_not_the_clusters_is_told_once(cloud: Cloud, loaded: AWSProvider) -> None:
+    node = state_node(node=make_node(labels=FrozenMap({keys.REGION: "eu-west-1"})))
+    found = AwsCheck(cloud.clients, loaded, SETTINGS, Snapshot(nodes={"n": node})).identity()
+    assert found == Finding(
+        Level.PROBLEM,
+        "AWS",
+        f"the region here is {cloud.clients.region}, and the cluster's nodes are in eu-west-1",
+        "name the cluster's: --region, AWS_REGION, or the region of AWS_PROFILE",
+    )
 
 
 def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, loaded: AWSProvider) -> None:

@@ -120,7 +120,8 @@ def test_eviction_of_the_very_pod(client: KubeClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budgets", "status", "words"), [(1, 429, "disruption budget"), (2, 500, "more than one PodDisruptionBudget")]
+    ("budgets", "status", "words"),
+    [(1, 429, r"disruption budget\. The disruption budget b0 "), (2, 500, "more than one PodDisruptionBudget")],
 )
 def test_an_eviction_that_budgets_forbid_is_raised_at_once(
     client: KubeClient, budgets: int, status: int, words: str

@@ -119,6 +119,12 @@ TRANSIENT_CODES = frozenset(
 _CREDENTIAL_ERRORS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
 
 
+CREDENTIALS_REMEDY = (
+    "set AWS_PROFILE, or sign in with `aws sso login`; in the cluster: an IRSA role or a Pod Identity association for "
+    "the controller's service account"
+)
+
+
 def error_code(error: BaseException) -> str:
     """The API's error code, or empty."""
     if isinstance(error, ClientError):
@@ -151,7 +157,7 @@ def translate(error: Exception, action: str, subject: str = "") -> CloudError:
     target = f"{action} for {subject}" if subject else action
     if not isinstance(error, ClientError):
         if isinstance(error, _CREDENTIAL_ERRORS):
-            return CloudUnauthorizedError(f"{target}: {error}; give the controller's pod AWS credentials (IRSA role)")
+            return CloudUnauthorizedError(f"{target}: {error}; {CREDENTIALS_REMEDY}")
         return CloudError(f"{target}: no answer from AWS: {error}; it is tried again")
     return by_code(code, f"{target}: {code}: {error.response.get('Error', {}).get('Message', '')}", action)
 

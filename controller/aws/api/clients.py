@@ -22,6 +22,8 @@ READ_TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 4
 """One call and three retries, as in Karpenter v0.27's SDK."""
 
+REGION_REMEDY = "set AWS_REGION, or AWS_PROFILE to a profile with a region (in the cluster: on the controller's pod)"
+
 MAX_CONNECTIONS = 50
 """Launches run in parallel; botocore's default of 10 connections would queue them."""
 
@@ -49,12 +51,12 @@ def pricing_region(region: str) -> str:
     return "us-east-1"
 
 
-def make_clients(session: boto3.Session | None = None, version: str = "") -> Clients:
-    """Clients of the session's region. Raises CloudUnauthorizedError when no region is configured."""
-    session = session or boto3.Session()
+def make_clients(session: boto3.Session | None = None, version: str = "", region: str = "") -> Clients:
+    """Clients of `region`, else of the session's. Raises CloudUnauthorizedError when no region is configured."""
+    session = session or boto3.Session(region_name=region or None)
     region = session.region_name
     if not region:
-        raise CloudUnauthorizedError("No AWS region is configured; set AWS_REGION on the controller's pod")
+        raise CloudUnauthorizedError(f"No AWS region is configured; {REGION_REMEDY}")
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
         read_timeout=READ_TIMEOUT_SECONDS,

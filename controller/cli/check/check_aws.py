@@ -14,7 +14,7 @@ from controller.aws.provider import AWSProvider
 from controller.cli.check.findings import Check, Finding, ok, problem, warning
 from controller.cli.formatting import count, percent
 from controller.cli.inputs.sources import live_provider
-from controller.core.api.labels import CAPACITY_TYPE, SPOT
+from controller.core.api.labels import CAPACITY_TYPE, REGION, SPOT
 from controller.core.api.provisioner import Provisioner
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot
@@ -40,9 +40,8 @@ class AwsCheck:
     snapshot: Snapshot
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """(subject, check), in the order to show."""
+        """(subject, check), in the order to show; they are worth asking once `identity` has an answer."""
         return (
-            ("AWS", self.identity),
             ("Permissions", self.permissions),
             ("Templates", self.templates),
             ("Queue", self.queue),
@@ -50,9 +49,14 @@ class AwsCheck:
             ("Quotas", self.quotas),
         )
 
-    def identity(self) -> Iterator[Finding]:
-        """The identity whose permissions are checked."""
-        yield ok("AWS", f"{caller()}, region {self.clients.region}: the checks below use its permissions")
+    def identity(self) -> Finding:
+        """The identity whose permissions are checked, and whether its region is the cluster's. Raises CloudError."""
+        region, elsewhere = self.clients.region, regions(self.snapshot) - {self.clients.region}
+        who = caller(region)
+        if elsewhere:
+            text = f"the region here is {region}, and the cluster's nodes are in {', '.join(sorted(elsewhere))}"
+            return problem("AWS", text, "name the cluster's: --region, AWS_REGION, or the region of AWS_PROFILE")
+        return ok("AWS", f"{who}, region {region}: the checks below use its permissions")
 
     def permissions(self) -> Iterator[Finding]:
         """The controller's permissions, tried by dry runs."""
@@ -126,9 +130,14 @@ class AwsCheck:
                 yield ok(subject, text)
 
 
-def connected(settings: Settings, snapshot: Snapshot) -> AwsCheck:
-    """The checks with the caller's credentials and region. Raises CloudUnauthorizedError without a region."""
-    clients = make_clients(version=controller.__version__)
+def regions(snapshot: Snapshot) -> frozenset[str]:
+    """The regions that the cluster's nodes are in, by their labels."""
+    return frozenset(each.node.labels[REGION] for each in snapshot.nodes.values() if REGION in each.node.labels)
+
+
+def connected(settings: Settings, snapshot: Snapshot, region: str) -> AwsCheck:
+    """The checks with the caller's credentials. Raises CloudUnauthorizedError without a region."""
+    clients = make_clients(version=controller.__version__, region=region)
     return AwsCheck(clients, live_provider(settings, clients), settings, snapshot)
 
 

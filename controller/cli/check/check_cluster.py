@@ -22,12 +22,15 @@ from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.lease import LEASE_NAME
 from controller.kube.resources import (
+    AWS_NODE_TEMPLATES,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     LEASES,
     MUTATING_WEBHOOKS,
+    PROVISIONERS,
     SERVICES,
     VALIDATING_WEBHOOKS,
+    Resource,
 )
 
 CRDS = ("provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws")
@@ -118,6 +121,26 @@ class ClusterCheck:
                 yield warning(f"Provisioner {name}", "has no limits", remedy)
             else:
                 yield ok(f"Provisioner {name}", "valid")
+        yield from self._conditions()
+
+    def _conditions(self) -> Iterator[Finding]:
+        """What the controller says of objects that are valid by themselves: AWS has no such subnet, for instance."""
+        for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
+            for each in self._listed(resource):
+                name = text(mapping(each.get("metadata")).get("name"))
+                if (resource.kind, name) in self.snapshot.invalid:
+                    continue
+                for condition in objects(mapping(each.get("status")).get("conditions")):
+                    if text(condition.get("type")) == "Active" and text(condition.get("status")) == "False":
+                        why = text(condition.get("message")).replace(" | ", "\n")
+                        remedy = "correct it; the controller looks again every 30 seconds"
+                        yield problem(f"{resource.kind} {name}", f"Active is False: {why}", remedy)
+
+    def _listed(self, resource: Resource) -> list[Document]:
+        try:
+            return list(self.kube.list(resource))
+        except NotFoundError:
+            return []  # no CRD, which is a finding of its own
 
     def lease(self) -> Iterator[Finding]:
         """A leader holds the Lease and renews it."""

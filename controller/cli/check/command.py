@@ -20,21 +20,23 @@ from controller.settings import Settings
 @click.command(cls=Command)
 @cluster_options
 @click.option("--namespace", default="karpenter", show_default=True, help="The controller's namespace.")
+@click.option("--region", default="", metavar="REGION", help="Region. [default: AWS_REGION, else the profile's]")
 @click.option("--skip-aws", is_flag=True, help="Check the cluster alone.")
 @output_option()
-def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: str) -> None:
+def check(kubeconfig: str, context: str, namespace: str, region: str, skip_aws: bool, form: str) -> None:
     """What is wrong with the installation, and how to fix it.
 
     The cluster: version, CRDs, settings, Provisioners and templates, leader, webhooks and their certificate, other
     autoscalers, budgets. AWS, by the caller's permissions (in the controller's pod: its role): permissions, subnets,
     security groups, images, queue, spot role, quotas.
 
-    Exit code: 0 no problem (warnings don't count), 3 a problem, 1 the cluster does not answer.
+    Exit code: 0 no problem (warnings don't count), 3 a problem (AWS that cannot be asked is one), 1 the cluster does
+    not answer.
     """
     from controller.cli.inputs.objects import kube_client
 
     with output.progress("Checking"):
-        results = tuple(run_checks(kube_client(kubeconfig, context), namespace, aws=not skip_aws))
+        results = tuple(run_checks(kube_client(kubeconfig, context), namespace, None if skip_aws else region))
     if form == "table":
         findings.show(results, output.console())
     else:
@@ -43,8 +45,9 @@ def check(kubeconfig: str, context: str, namespace: str, skip_aws: bool, form: s
         click.get_current_context().exit(output.FOUND)
 
 
-def run_checks(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Finding]:
-    """All findings. Raises KubeError when the cluster does not answer."""
+def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator[Finding]:
+    """All findings; `region`: empty for the caller's own, None to leave AWS out. Raises KubeError when the cluster does
+    not answer."""
     from controller.cli.check.check_cluster import ClusterCheck
     from controller.cli.inputs.objects import read_cluster
     from controller.cli.inputs.scenario import cluster_of
@@ -55,7 +58,7 @@ def run_checks(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Findi
     settings, finding = _settings(kube, namespace)
     yield from findings.collect([*of_cluster.checks()])
     yield finding
-    if not aws:
+    if region is None:
         return
     if settings is None:
         yield unknown("AWS", "not checked: the settings are needed for it")
@@ -63,11 +66,14 @@ def run_checks(kube: KubeClient, namespace: str, *, aws: bool) -> Iterator[Findi
     from controller.cli.check.check_aws import connected  # boto3 is slow to import
 
     try:
-        of_aws = connected(settings, snapshot)
+        of_aws = connected(settings, snapshot, region)
+        who = of_aws.identity()
     except CloudError as error:
-        yield unknown("AWS", str(error))
+        yield findings.problem("AWS", f"nothing of it was checked: {error}", "--skip-aws checks the cluster alone")
         return
-    yield from findings.collect(of_aws.checks())
+    yield who
+    if who.level is Level.OK:
+        yield from findings.collect(of_aws.checks())
 
 
 def _settings(kube: KubeClient, namespace: str) -> tuple[Settings | None, Finding]:

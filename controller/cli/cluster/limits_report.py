@@ -12,7 +12,7 @@ from controller.cli.formatting import money
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.quantity import format_quantity
+from controller.core.api.quantity import in_words
 from controller.core.decisions.fleet_cost import owned
 from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods
 from controller.core.guards.mix import mix_of
@@ -85,12 +85,8 @@ def _limit(owner: str, what: str, have: str, want: str, amount: float, most: flo
 
 
 def _amount(resource: str, amount: int) -> str:
-    """A quantity that compares well with another: thousands written out, Ki as Gi."""
-    text = format_quantity(resource, amount)
-    number, unit = text.rstrip("Kki"), text[len(text.rstrip("Kki")) :]
-    if unit == "Ki":
-        return f"{int(number) / 1024**2:.1f}Gi"
-    return f"{number}000" if unit == "k" else text
+    """A quantity beside the name of its resource: 382.97, 31.4 GiB."""
+    return in_words(resource, amount).removesuffix(" CPU").removesuffix(f" {resource}")
 
 
 def _of_all(cluster: ClusterView, now: float) -> Iterator[LimitStatus]:

@@ -14,7 +14,7 @@ from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.formatting import age, money, month, percent, tally
 from controller.cloud.catalogs import template_of
-from controller.core.api.quantity import format_quantity
+from controller.core.api.quantity import in_words
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import PricedOffering
 from controller.core.decisions.decision import Entry
@@ -27,6 +27,7 @@ from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.guards.mix import needed
+from controller.core.machines.draining import next_step
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import StateNode
@@ -53,6 +54,8 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
         sections.append(Section("Stays or goes", tuple(_removal(cluster, candidate, everyone, simulator, now))))
+    if node.leaving:
+        sections.append(Section("What it waits for", tuple(_draining(cluster, node, now))))
     sections += [decided, events]
     return Answer(f"Node {name}", _verdict(node, candidate), _facts(facts, cost), tuple(sections), cluster.price_notes)
 
@@ -85,7 +88,7 @@ def _facts(facts: NodeFacts, cost: PricedOffering | None) -> dict[str, str]:
     """`cost`: what the node costs in all, for the comparisons below."""
     price = facts.price_per_hour
     room = [
-        f"{name} {percent(facts.use(name))} of {format_quantity(name, amount)}"
+        f"{percent(facts.use(name))} of {in_words(name, amount)}"
         for name, amount in sorted(facts.allocatable.items())
         if facts.requested.get(name)
     ]
@@ -136,6 +139,15 @@ def _removal(
         yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
     yield f"drift: {_drift(cluster, candidate)}"
     yield f"consolidation: {_consolidation(candidate, everyone, simulator, gate)}"
+
+
+def _draining(cluster: ClusterView, node: StateNode, now: float) -> Iterator[str]:
+    """The pods that a leaving node still has, and the PodDisruptionBudgets that hold them."""
+    gate = Gate(cluster.snapshot, now)
+    for pod in next_step(node.pods, now).waiting:
+        refusal = None if pod.terminating else gate.eviction_refusal(pod)
+        state = "shuts down" if pod.terminating else "is to be evicted"
+        yield refusal.reason if refusal else f"pod {pod.namespace}/{pod.name} {state}"
 
 
 def _drift(cluster: ClusterView, candidate: Candidate) -> str:

@@ -13,7 +13,7 @@ from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.formatting import age, money
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
-from controller.core.api.quantity import format_quantity
+from controller.core.api.quantity import in_words
 from controller.core.provisioning import PlannedNode, SchedulingPlan
 from controller.core.provisioning.problem import opted_out, provisionable
 from controller.errors import NotFoundError
@@ -42,7 +42,7 @@ def _facts(pod: Pod, now: float) -> dict[str, str]:
         "phase": pod.phase,
         "age": age(now - pod.created) if pod.created else "",
         "owner": f"{owner.kind} {owner.name}" if owner else "",
-        "asks for": ", ".join(f"{key} {format_quantity(key, amount)}" for key, amount in sorted(spec.requests.items())),
+        "asks for": ", ".join(in_words(key, amount) for key, amount in sorted(spec.requests.items()) if key != "pods"),
         "node selector": ", ".join(f"{key}={value}" for key, value in sorted(spec.node_selector.items())),
         "spread over": ", ".join(f"{c.topology_key} (maxSkew {c.max_skew})" for c in spec.topology_spread),
         "claims of devices": ", ".join(_claims(pod)),

@@ -119,6 +119,32 @@ def format_quantity(resource: str, amount: int) -> str:
     return _suffixed(amount, 1000, _DECIMAL_NAMES)
 
 
+def in_words(resource: str, amount: int) -> str:
+    """An amount as people write it, rounded to two decimals of its unit (CPU is exact): 382.97 CPU, 31.4 GiB memory,
+    2 nvidia.com/gpu.
+    """
+    if resource == "cpu":
+        return f"{_decimals(amount / 1000, 3)} CPU"
+    if not in_bytes(resource):
+        return f"{amount:,} {resource}"
+    size, unit = float(amount), 0
+    while abs(size) >= 1024 and unit < len(_BINARY_NAMES) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{_decimals(size, 2)} {_BINARY_NAMES[unit]}B {resource}"
+
+
+def different(resource: str, one: int, other: int) -> tuple[str, str]:
+    """Two amounts in words; exactly, where rounding would make them the same."""
+    said = in_words(resource, one), in_words(resource, other)
+    if said[0] != said[1] or one == other:
+        return said
+    return f"{format_quantity(resource, one)} {resource}", f"{format_quantity(resource, other)} {resource}"
+
+
+def _decimals(value: float, most: int) -> str:
+    return f"{value:,.{most}f}".rstrip("0").rstrip(".")
+
+
 def in_bytes(resource: str) -> bool:
     """Whether a resource is counted in bytes."""
     return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")

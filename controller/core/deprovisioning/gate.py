@@ -97,16 +97,24 @@ class Gate:
 
     def _pods_refuse(self, pods: Iterable[Pod]) -> Refusal | None:
         for pod in pods:
-            name = f"{pod.namespace}/{pod.name}"
             if pod.annotations.get(V1ALPHA5.keys.do_not_evict) == "true":
+                name = f"{pod.namespace}/{pod.name}"
                 return Refusal("do-not-evict", f"pod {name} has annotation {V1ALPHA5.keys.do_not_evict}")
-            covering = [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
-            if len(covering) > 1:
-                names = ", ".join(sorted(f"{b.namespace}/{b.name}" for b in covering))
-                return Refusal("pdb", f"pod {name} has several PodDisruptionBudgets ({names}); it cannot be evicted")
-            for budget in covering:
-                if budget.disruptions_allowed <= 0:
-                    return Refusal("pdb", f"PodDisruptionBudget {budget.namespace}/{budget.name} allows no disruption")
+            if (held := self.eviction_refusal(pod)) is not None:
+                return held
+        return None
+
+    def eviction_refusal(self, pod: Pod) -> Refusal | None:
+        """Why the API server would refuse the pod's eviction now."""
+        name = f"{pod.namespace}/{pod.name}"
+        covering = [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
+        if len(covering) > 1:
+            names = ", ".join(sorted(f"{b.namespace}/{b.name}" for b in covering))
+            return Refusal("pdb", f"pod {name} has several PodDisruptionBudgets ({names}); it cannot be evicted")
+        for budget in covering:
+            if budget.disruptions_allowed <= 0:
+                of = f"{budget.namespace}/{budget.name}"
+                return Refusal("pdb", f"PodDisruptionBudget {of} allows no disruption; it holds pod {name}")
         return None
 
     def over_budget(self, candidates: Sequence[Candidate], reason: str) -> Refusal | None:

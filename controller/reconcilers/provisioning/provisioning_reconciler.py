@@ -390,11 +390,12 @@ class ProvisioningReconciler:
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
 
     def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
-        """Record, log and publish that these pods get no node now."""
+        """Record, log and publish that these pods get no node now; a pod that runs has its own when it is evicted."""
         record.skipped(pods, reason)
         self._plans.stay_pending(pods, reason)
         for pod in _known(snapshot, pods):
-            self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
+            if not pod.node_name:
+                self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
 
 
 def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,16 +30,18 @@ from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import (
+    AWS_NODE_TEMPLATES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     LEASES,
+    PROVISIONERS,
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
 from controller.webhook.certificates import issue
 from sandbox.apiserver import serve
-from tests.cli.conftest import CRDS, Run, answer, container
+from tests.cli.conftest import CRDS, TEMPLATE, Run, answer, container, provisioner
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC).timestamp()
 
@@ -261,14 +264,61 @@ def test_webhooks_that_nobody_installed_are_a_warning(kube: KubeClient) -> None:
 
 
 def test_settings_that_break_rules_are_told_with_every_key(kube: KubeClient) -> None:
-    (finding,) = [each for each in run_checks(kube, "default", aws=False) if each.subject == "Settings"]
+    (finding,) = [each for each in run_checks(kube, "default", None) if each.subject == "Settings"]
     assert (finding.level, finding.remedy) == (Level.PROBLEM, "create it in default, with aws.clusterName at least")
     data = {"batchMaxDuration": "soon", "aws.nodeNameConvention": "any"}
     kube.create(CONFIG_MAPS, {"metadata": {"name": "karpenter-global-settings"}, "data": data}, "default")
-    (finding,) = [each for each in run_checks(kube, "default", aws=False) if each.subject == "Settings"]
+    (finding,) = [each for each in run_checks(kube, "default", None) if each.subject == "Settings"]
     assert finding.level is Level.PROBLEM
     assert all(key in finding.text for key in ("batchMaxDuration", "aws.nodeNameConvention", "aws.clusterName"))
     assert finding.remedy == "correct ConfigMap default/karpenter-global-settings"
+
+
+@pytest.mark.parametrize(
+    ("region", "text"),
+    [
+        (
+            "",
+            "nothing of it was checked: No AWS region is configured; set AWS_REGION, or AWS_PROFILE to a profile with "
+            "a region (in the cluster: on the controller's pod)",
+        ),
+        (
+            "eu-west-1",
+            "nothing of it was checked: sts:GetCallerIdentity: Unable to locate credentials; set AWS_PROFILE, or sign "
+            "in with `aws sso login`; in the cluster: an IRSA role or a Pod Identity association for the controller's "
+            "service account",
+        ),
+    ],
+    ids=["no region", "no credentials"],
+)
+def test_aws_that_cannot_be_asked_is_one_problem_and_no_success(
+    run: Run, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, region: str, text: str
+) -> None:
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    nothing = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    for name, value in {**nothing, "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    result = run("check", "--kubeconfig", kubeconfig, "--region", region, "-o", "json")
+    assert result.exit_code == 3
+    assert [each for each in answer(result)["findings"] if each["subject"] == "AWS"] == [
+        {"level": "problem", "subject": "AWS", "text": text, "remedy": "--skip-aws checks the cluster alone"}
+    ]
+
+
+def test_what_the_controller_says_of_an_object_is_told_without_aws(kube: KubeClient) -> None:
+    for crd in crds():
+        kube.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+    kube.create(AWS_NODE_TEMPLATES, TEMPLATE)
+    kube.create(PROVISIONERS, provisioner("p"))
+    why = "AWSNodeTemplate default: subnetSelector matches no subnet"
+    condition = {"type": "Active", "status": "False", "message": why}
+    for resource, name in ((PROVISIONERS, "p"), (AWS_NODE_TEMPLATES, "default")):
+        kube.patch(resource, name, {"status": {"conditions": [condition]}}, subresource="status")
+    findings = looked(kube, Snapshot(provisioners={"p": Provisioner("p", provider_ref="default")}))
+    remedy = "correct it; the controller looks again every 30 seconds"
+    assert findings["Provisioner p"][-1] == Finding(Level.PROBLEM, "Provisioner p", f"Active is False: {why}", remedy)
+    assert findings["AWSNodeTemplate default"][-1].text == f"Active is False: {why}"
 
 
 def test_bundle_that_is_none_is_not_guessed() -> None:

@@ -210,8 +210,8 @@ def test_amounts_are_written_so_that_they_can_be_compared() -> None:
     odd = node("a")
     odd["status"] = {**odd["status"], "capacity": {"cpu": "4", "memory": "15938355Ki"}}
     cpu, memory = limit_statuses(cluster(odd, limits={"resources": {"cpu": "2000", "memory": "800Gi"}}), NOW)
-    assert (cpu.have, cpu.want) == ("4", "2000")
-    assert (memory.have, memory.want) == ("15.2Gi", "800Gi")
+    assert (cpu.have, cpu.want) == ("4", "2,000")
+    assert (memory.have, memory.want) == ("15.2 GiB", "800 GiB")
 
 
 def test_price_limits_count_by_the_clusters_price_book() -> None:

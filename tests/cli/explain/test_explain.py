@@ -149,6 +149,24 @@ def test_a_node_that_counts_as_no_room_says_so_and_so_does_a_pod_that_would_fit_
     assert [line.partition(":")[0] for line in waiting["reasons"]["Nodes that count as no room"]] == ["late", "sick"]
 
 
+def test_a_leaving_node_names_the_budget_that_holds_each_pod(run: Run, write: Write) -> None:
+    leaving = _unready_node("going", "11:00", "true")
+    leaving["metadata"] |= {"deletionTimestamp": "2026-03-01T11:59:00Z", "finalizers": ["karpenter.sh/termination"]}
+    held, free = _pod("held", nodeName="going"), _pod("free", nodeName="going")
+    held["metadata"]["labels"] = {"app": "held"}
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "never", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "held"}}},
+    }
+    objects = [TEMPLATE, provisioner("default", M5, ON_DEMAND), leaving, held, free, budget]
+    dump = write({"kind": "ClusterDump", "taken": "2026-03-01T12:00:00Z", "objects": objects})
+    assert answer(run("explain", "node", "going", "--from", dump, "-o", "json"))["reasons"]["What it waits for"] == [
+        "pod default/free is to be evicted",
+        "PodDisruptionBudget default/never allows no disruption; it holds pod default/held",
+    ]
+
+
 def _unready_node(name: str, at: str, initialized: str) -> dict[str, Any]:
     """Made and not Ready since `at`; all but one are too small for the pod that waits."""
     ours = {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": initialized}

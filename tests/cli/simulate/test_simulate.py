@@ -51,7 +51,7 @@ def test_pods_that_cannot_be_placed_say_why_and_set_the_exit_code(run: Run, writ
     result = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(replicas=2, cpu="900")))
     assert result.exit_code == 3
     assert "shop/web ×2" in result.stdout
-    assert "it asks for cpu 900" in result.stdout
+    assert "it asks for 900 CPU" in result.stdout
     assert run("simulate", write(TEMPLATE, provisioner("default", M5), deployment())).exit_code == 0
 
 

@@ -173,7 +173,9 @@ def test_pods_keep_a_node_only_while_it_is_ready() -> None:
         proposal = decide(view)
         assert removed(proposal) == expected
         assert [why for _, why in proposal.blocked] == (
-            [] if expected else ["PodDisruptionBudget default/web allows no disruption"]
+            []
+            if expected
+            else [f"PodDisruptionBudget default/web allows no disruption; it holds pod default/{pod.name}"]
         )
 
 

@@ -66,6 +66,11 @@ class Limits:
             allowed[rows] = (takes <= left[:, None]).all(axis=0)
         return allowed
 
+    def least(self, pool: int, rows: Bools) -> dict[str, float]:
+        """By limited resource, the least that a node of one of these node options (T flags) takes of it."""
+        chosen = self._takes[pool][:, rows[self._rows[pool]]]
+        return dict(zip(self._names[pool], chosen.min(axis=1).tolist(), strict=True)) if chosen.size else {}
+
     def copies(self, pool: int, option: int) -> int | None:
         """How many nodes of the node option the limits allow; None: any number."""
         if (self.left[pool] < 0).any():

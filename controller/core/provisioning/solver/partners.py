@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from controller.core.api import labels
-from controller.core.api.quantity import format_quantity
+from controller.core.api.quantity import in_words
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.offerings.snapshot_index import RunningPod
@@ -67,6 +67,6 @@ class Partners:
 
 def _lacks(space: ResourceSpace, short: Iterable[int], free: Floats) -> str:
     names = [(space.names[int(column)], float(free[int(column)])) for column in short]
-    said = [f"{name} {format_quantity(name, max(0, int(left)))} free" for name, left in names if not is_slot(name)]
+    said = [f"{in_words(name, max(0, int(left)))} free" for name, left in names if not is_slot(name)]
     said += ["a host port or volume attachment is taken" for name, _ in names if is_slot(name)][:1]
     return ", ".join(said) or "other rules of its pods keep it away"

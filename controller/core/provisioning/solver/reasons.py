@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from controller.core.api import labels
 from controller.core.api.labels import FIELD_NAME
-from controller.core.api.quantity import format_quantity
+from controller.core.api.quantity import different, in_words
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.label_masks import value_accepts
+from controller.core.provisioning.offerings.label_masks import LabelValue
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
-from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
-from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
+from controller.core.provisioning.offerings.option_table import OFFERING_LABELS, Pool
+from controller.core.provisioning.pods.relaxation import RelaxationLevel
 from controller.core.provisioning.pods.slots import is_slot
 from controller.core.provisioning.resource_space import Bools, Floats
 from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup, UnitRule
@@ -124,80 +124,192 @@ class Reasons:
         return f"Of the {count} existing nodes {allowed} would do, and none of those has room"
 
     def _pool(self, index: int, question: Question) -> str:
-        catalog = self.catalog
-        rows = catalog.pool_of == index
-        taint = untolerated(catalog.pools[index].provisioner.taints, question.level.tolerations)
-        if taint is not None:
-            return (
-                f"its taint {taint.key}={taint.value}:{taint.effect} is not tolerated; add a toleration, "
-                "or a Provisioner without the taint"
-            )
-        for terms in question.level.choices:
-            why = self._choice(rows, terms)
-            if why:
-                return why
+        """All that keeps the pod from new nodes of one Provisioner; empty if nothing but topology does."""
+        rows = self._admitted(index)
+        conflicts = [*self._taints(index, question), *self._labels(rows, question), *self._lacking(rows, question)]
+        if conflicts:
+            return "; ".join(conflicts)
         allowed = rows & (question.mask.bits != 0)
         if not allowed.any():
-            return "no instance type with an available offering meets all its requirements at once; relax one of them"
+            return self._nothing_at_once(rows, question)
         return self._resources(allowed, question) or self._limits(index, allowed, question)
 
-    def _choice(self, rows: Bools, terms: Choice) -> str:
-        if not terms:
-            return "an empty node selector term matches no node; remove it"
-        if any((self.catalog.term_bits(term)[rows] != 0).any() for term in terms):
-            return ""
-        said = [self._term(rows, term) for term in terms]
-        return said[0] if len(said) == 1 else "none of its affinity terms can be met: " + "; ".join(said)
+    def _admitted(self, index: int) -> Bools:
+        """T flags: the options of one Provisioner whose type its requirements allow, with or without capacity now."""
+        catalog = self.catalog
+        rows: Bools = catalog.pool_of == index
+        for key, requirement in catalog.pools[index].requirements.items():
+            if key not in OFFERING_LABELS and key in catalog.catalog_keys:
+                rows = rows & catalog.columns.accepts(requirement)
+        return rows
 
-    def _term(self, rows: Bools, term: Requirements) -> str:
+    def _taints(self, index: int, question: Question) -> Iterator[str]:
+        for taint in self.catalog.pools[index].provisioner.taints:
+            if untolerated((taint,), question.level.tolerations) is not None:
+                value = f"={taint.value}" if taint.value else ""
+                yield (
+                    f"its taint {taint.key}{value}:{taint.effect} is not tolerated; add a toleration, "
+                    "or a Provisioner without the taint"
+                )
+
+    def _labels(self, rows: Bools, question: Question) -> Iterator[str]:
+        """What each of the pod's choices asks for that no node of `rows` can have."""
+        for terms in question.level.choices:
+            if not terms:
+                yield "an empty node selector term matches no node; remove it"
+            elif len(terms) == 1:
+                yield from self._term(rows, terms[0])
+            else:
+                said = ["; ".join(self._term(rows, term)) for term in terms]
+                if all(said):
+                    yield f"none of its affinity terms can be met: {'; or '.join(said)}"
+
+    def _term(self, rows: Bools, term: Requirements) -> Iterator[str]:
         for key, requirement in term.items():
             if key in OFFERING_LABELS:
-                offered = sorted(
-                    {offering_key[0 if key.endswith("zone") else 1] for offering_key in self.catalog.offering_keys}
-                )
-                if not any(requirement.has(value) for value in offered):
-                    return f"{requirement} is asked for, and it offers {_some(offered)}"
+                offered = self._offered(rows, 0 if key == labels.ZONE else 1)
+                if offered and not any(requirement.has(value) for value in offered):
+                    yield f"{requirement} is asked for, and it offers {_some(offered)}"
             elif not self.catalog.columns.accepts(requirement)[rows].any():
-                return self._key(rows, requirement)
-        return f"no offering meets {term} at once"
+                yield self._key(rows, requirement)
+
+    def _offered(self, rows: Bools, part: int) -> list[str]:
+        """The zones (part 0) or capacity types (part 1) in which something of `rows` is available."""
+        some = int(np.bitwise_or.reduce(self.catalog.available[rows], initial=np.uint64(0)))
+        return sorted({key[part] for place, key in enumerate(self.catalog.offering_keys) if some >> place & 1})
 
     def _key(self, rows: Bools, requirement: Requirement) -> str:
         if requirement.key in (labels.HOSTNAME, FIELD_NAME):
             return f"{requirement} is asked for, and a new node has a name of its own"
         codes, cells = self.catalog.columns.column(requirement.key)
         held = [cells[code] for code in sorted(set(codes[rows].tolist()))]
-        values = sorted({str(cell) for cell in held if cell is not None and not value_accepts(cell, requirement)})
+        values = sorted({value for cell in held for value in _values(cell)})
         if not values:
             hint = near_key(requirement.key, self.catalog)
             return f"{requirement} is asked for, and its nodes have no label {requirement.key}{hint}"
         return f"{requirement} is asked for, and its nodes have {_some(values)}"
 
+    def _lacking(self, rows: Bools, question: Question) -> Iterator[str]:
+        """Resources that no type of the Provisioner has, and the families that have them."""
+        catalog = self.catalog
+        for column in question.columns:
+            name = catalog.space.names[column]
+            if is_slot(name) or not rows.any() or (catalog.capacity[column, rows] > 0).any():
+                continue
+            others = np.flatnonzero(catalog.capacity[column] > 0).tolist()
+            families = sorted({family for row in others for family in _family(catalog.types[row].requirements)})
+            if families:
+                yield (
+                    f"no instance type that it allows has {name}; allow a family that has it ({_some(families)}) in "
+                    "spec.requirements, here or in another Provisioner"
+                )
+            else:
+                yield f"no instance type on offer has {name}{self._near_resource(name)}"
+
+    def _near_resource(self, name: str) -> str:
+        known = sorted({each for kind in self.catalog.types for each in kind.capacity})
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        return f"; did you mean {near[0]}?" if near else "; check its name"
+
+    def _nothing_at_once(self, rows: Bools, question: Question) -> str:
+        """Every requirement can be met alone, all of them by nothing that is available."""
+        gone = self._sold_out(rows, question)
+        if gone:
+            return f"what would do has no capacity now ({_some(gone)}); it is tried again within minutes, or allow more"
+        terms = (term for choice in question.level.choices for term in choice)
+        asked = [str(requirement) for term in terms for requirement in term.values()]
+        return (
+            f"no instance type with an available offering meets all its requirements at once ({_some(asked)}); "
+            "relax one of them"
+        )
+
+    def _sold_out(self, rows: Bools, question: Question) -> list[str]:
+        """The types of `rows` with an offering that meets every choice of the pod and has no capacity at the moment."""
+        catalog, found = self.catalog, set[str]()
+        for row in np.flatnonzero(rows).tolist():
+            of_pool = catalog.pools[int(catalog.pool_of[row])].requirements
+            for offering in catalog.types[row].offerings:
+                has = {labels.ZONE: offering.zone, labels.CAPACITY_TYPE: offering.capacity_type}
+                if not offering.available and _has(of_pool, has):
+                    choices = question.level.choices
+                    if all(any(_has(term, has) and self._of_type(row, term) for term in terms) for terms in choices):
+                        found.add(catalog.types[row].name)
+        return sorted(found)
+
+    def _of_type(self, row: int, term: Requirements) -> bool:
+        """Whether the labels of a row's type, and those that its Provisioner sets, meet a term."""
+        asked = (requirement for key, requirement in term.items() if key not in OFFERING_LABELS)
+        return all(bool(self.catalog.columns.accepts(requirement)[row]) for requirement in asked)
+
     def _resources(self, allowed: Bools, question: Question) -> str:
         catalog = self.catalog
-        fits = (catalog.allocatable[:, allowed] >= question.request[:, None]) | (question.request == 0)[:, None]
+        fits = self._fits(question)[:, allowed]
         if fits.all(axis=0).any():
             return ""
         short = [column for column in question.columns if not fits[column].any()]
         if not short:
-            return "no one instance type has enough of every resource it asks for"
-        said = []
+            names = [catalog.space.names[column] for column in question.columns]
+            asked = zip(names, question.request[question.columns].tolist(), strict=True)
+            said = _some([in_words(name, int(amount)) for name, amount in asked if not is_slot(name)])
+            return f"no one instance type has all that it asks for ({said}); ask for less of one, or allow other types"
+        said_of = []
         for column in short:
             name = catalog.space.names[column]
             if is_slot(name):
-                said.append(_slot(name))
+                said_of.append(_slot(name))
                 continue
             most = max(0, int(np.max(catalog.allocatable[column, allowed])))
-            asked = format_quantity(name, int(question.request[column]))
-            said.append(f"it asks for {name} {asked}, and the largest type leaves {format_quantity(name, most)}")
-        return "; ".join(said) + ", daemons deducted; ask for less, or allow larger types"
+            asked_of, left = different(name, int(question.request[column]), most)
+            said_of.append(
+                f"it asks for {asked_of}, and the largest type leaves {left} beside DaemonSets; "
+                "ask for less, or allow larger types"
+            )
+        return "; ".join(said_of)
+
+    def _fits(self, question: Question) -> Bools:
+        """R x T flags: an empty node of the option has enough of the resource."""
+        enough = (self.catalog.allocatable >= question.request[:, None]) | (question.request == 0)[:, None]
+        return np.asarray(enough, dtype=np.bool_)
 
     def _limits(self, index: int, allowed: Bools, question: Question) -> str:
-        fits = (self.catalog.allocatable >= question.request[:, None]) | (question.request == 0)[:, None]
-        if (allowed & fits.all(axis=0) & self.limits.allows(len(allowed))).any():
+        """Which limit is reached: what it is, what is used and planned, and what the smallest node takes."""
+        fits = self._fits(question).all(axis=0) & allowed
+        if (fits & self.limits.allows(len(allowed))).any():
             return ""
-        left = zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True)
-        said = ", ".join(f"{name} {format_quantity(name, int(amount))}" for name, amount in left)
-        return f"its limits leave {said}, less than the smallest node that would do; raise spec.limits.resources"
+        pool, smallest = self.catalog.pools[index], self.limits.least(index, fits)
+        left = dict(zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True))
+        reached = [name for name, least in smallest.items() if least > left[name]] or sorted(left)
+        said = [self._limit(name, pool, int(left[name]), int(smallest[name])) for name in reached]
+        return f"{'; '.join(said)}; raise spec.limits.resources"
+
+    def _limit(self, name: str, pool: Pool, left: int, least: int) -> str:
+        limits: Mapping[str, int] = pool.provisioner.limits or {}
+        limit = limits.get(name, 0)
+        used = limit - pool.headroom.get(name, 0)
+        planned = limit - used - left
+        more = f" and {in_words(name, planned)} planned" if planned > 0 else ""
+        return (
+            f"its limit of {in_words(name, limit)} is reached: {in_words(name, used)} in use{more}, "
+            f"and the smallest node that would do has {in_words(name, least)}"
+        )
+
+
+def _values(cell: LabelValue) -> Iterable[str]:
+    """The values that a label may get, as far as they can be listed."""
+    if isinstance(cell, str):
+        return (cell,)
+    return () if cell is None or cell.complement else cell.values
+
+
+def _family(requirements: Requirements) -> Iterable[str]:
+    """The family of a type, where it is labelled."""
+    known = requirements.get(labels.INSTANCE_FAMILY)
+    return known.values if known is not None else ()
+
+
+def _has(requirements: Requirements, values: Mapping[str, str]) -> bool:
+    """Whether an offering's zone and capacity type meet the requirements on them."""
+    return all(key not in requirements or requirements[key].has(value) for key, value in values.items())
 
 
 def _some(values: list[str]) -> str:

@@ -109,7 +109,7 @@ def test_a_partner_that_was_bound_elsewhere_is_followed_into_its_zone() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({}, "default/cache on full (cpu 50m free)"),
+        ({}, "default/cache on full (0.05 CPU free)"),
         (
             {"taints": (Taint("dedicated", "x"),)},
             "default/cache on full, which its selectors or tolerations do not match",
