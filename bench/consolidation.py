@@ -187,7 +187,8 @@ def search(snapshot: Snapshot, types: tuple[InstanceType, ...]) -> Search:
         for command in commands:
             gate.grant(command.candidates)
         simulator = Simulator(snapshot, catalog, snapshot_index=SnapshotIndex(snapshot, tables))
-        outcome = find(candidates(snapshot, catalog, NOW), simulator, gate, cursor=cursor)
+        everyone = candidates(snapshot, catalog, NOW, beside=simulator.options.beside)
+        outcome = find(everyone, simulator, gate, cursor=cursor)
         seconds.append(time.process_time() - began)
         simulations += outcome.simulations
         commands += outcome.commands

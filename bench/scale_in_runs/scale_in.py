@@ -230,7 +230,9 @@ class Fleet:
         if not self.writes_a_minute:
             return
         snapshot = self.snapshot()
-        ranked = emptying_order(candidates(snapshot, self.catalog, self.now), Gate(snapshot, self.now))
+        ranked = emptying_order(
+            candidates(snapshot, self.catalog, self.now, beside=OPTIONS.beside), Gate(snapshot, self.now)
+        )
         for change in changes(snapshot, [each.name for each in ranked], self.now)[: self.writes_a_minute]:
             notes = {**change.pod.annotations, **change.annotations}
             kept = FrozenMap({key: value for key, value in notes.items() if value is not None})
@@ -250,7 +252,7 @@ class Fleet:
                 MethodInput(
                     simulator=simulator,
                     gate=Gate(snapshot, self.now),
-                    candidates=candidates(snapshot, self.catalog, self.now),
+                    candidates=candidates(snapshot, self.catalog, self.now, beside=OPTIONS.beside),
                     now=self.now,
                     monotonic=self.now,
                 )

@@ -106,6 +106,11 @@ class PricedOffering:
         return self.price + self.beside + self.surplus
 
     @property
+    def charged(self) -> float:
+        """$/hour that depend on the type: the price and surplus CPU."""
+        return self.price + self.surplus
+
+    @property
     def in_words(self) -> str:
         """The price, and what else the node costs."""
         text = f"${self.price:.4f}/h"

@@ -103,15 +103,16 @@ class OfferingChoice:
 def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) -> list[list[PricedOffering]]:
     """Split the offerings into lists of one capacity type each, in the order in which they are tried.
 
-    Spot before on-demand, but no spot that costs more than the cheapest on-demand; types with GPUs or accelerators and
-    bare metal after all others of both kinds (Karpenter v0.27 dropped them where others remained).
+    Spot before on-demand, but no spot that costs more than the cheapest on-demand, surplus CPU counted in; types with
+    GPUs or accelerators and bare metal after all others of both kinds (Karpenter v0.27 dropped them where others
+    remained).
     """
     in_order: list[list[PricedOffering]] = []
     for last in (False, True):
         group = [o for o in offerings if exotic(o.instance_type) == last]
         on_demand = [o for o in group if o.capacity_type == ON_DEMAND]
-        cheapest = min((o.price for o in on_demand), default=math.inf)
-        in_order += [[o for o in group if o.capacity_type == SPOT and o.price <= cheapest], on_demand]
+        cheapest = min((o.charged for o in on_demand), default=math.inf)
+        in_order += [[o for o in group if o.capacity_type == SPOT and o.charged <= cheapest], on_demand]
     return [tier for tier in in_order if tier]
 
 

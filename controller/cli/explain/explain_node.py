@@ -47,7 +47,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
     facts = node_facts(node, cluster.prices, now)
     types = {each.name: each for each in cluster.view.types.get(node.provisioner_name, ())}
     cost = node_cost(node, types.get(facts.instance_type), cluster.options.beside)
-    everyone = candidates(cluster.snapshot, cluster.view.types, now)
+    everyone = candidates(cluster.snapshot, cluster.view.types, now, beside=cluster.options.beside)
     candidate = next((each for each in everyone if each.name == name), None)
     simulator = Simulator(cluster.snapshot, cluster.view.types, skipped=cluster.view.problems, options=cluster.options)
     sections = [Section("Runs", tuple(tally(Counter(map(workload_of, node.pods)), "\n").splitlines()))]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from controller.core.cloud import Catalog, InstanceType, PricedOffering
+from controller.core.cloud import Catalog, CpuCredits, InstanceType, PricedOffering
 from controller.core.provisioning.plan import Beside
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -54,13 +54,24 @@ def node_cost(node: StateNode, instance_type: InstanceType | None, beside: Besid
     zone, capacity_type = labels.get(ZONE), labels.get(CAPACITY_TYPE)
     for offering in instance_type.offerings if instance_type else ():
         if (offering.zone, offering.capacity_type) == (zone, capacity_type) and offering.price and instance_type:
-            cpu = sum(pod.spec.requests.get("cpu", 0) for pod in node.pods) / 1000.0
-            surplus = instance_type.credits.surplus(beside.cpu_use * cpu) if instance_type.credits else 0.0
+            credits = instance_type.credits
+            surplus = credits.surplus(beside.cpu_use * _cpu_asked(node)) if credits else 0.0
             charges = beside.node + (offering.beside if beside.charges else 0.0)
             return PricedOffering(
                 offering.price, instance_type.name, offering.zone, offering.capacity_type, charges, surplus
             )
     return None
+
+
+def added_surplus(node: StateNode, credits: CpuCredits, cpu: float, cpu_use: float) -> float:
+    """$ an hour of surplus CPU that pods who request so many vCPUs add on the node."""
+    there = _cpu_asked(node)
+    return credits.surplus(cpu_use * (there + cpu)) - credits.surplus(cpu_use * there)
+
+
+def _cpu_asked(node: StateNode) -> float:
+    """vCPUs that the node's pods request."""
+    return sum(pod.spec.requests.get("cpu", 0) for pod in node.pods) / 1000.0
 
 
 def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Candidates: nodes of Provisioners that could be removed voluntarily, with their price and their disruption cost.
+"""Candidates: nodes of Provisioners that could be removed voluntarily, what they cost and what their removal disrupts.
 
 Rules and constants are those of Karpenter v0.27 (pkg/controllers/deprovisioning: candidate construction and disruption
 cost) with two exceptions: a Provisioner whose instance types cannot be listed affects its own nodes only, and a node of
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import Catalog, InstanceType
-from controller.core.decisions.fleet_cost import node_price
+from controller.core.cloud import Catalog, InstanceType, PricedOffering
+from controller.core.decisions.fleet_cost import node_cost
 from controller.core.deprovisioning.scale_in.deletion_costs import COST_ANNOTATION, written
+from controller.core.provisioning.plan import NOTHING_BESIDE, Beside
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -26,22 +27,33 @@ _MOST_POD_COST = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that could be removed. `price` in $ an hour, None when it is not known; `pods` would have to move.
+    """A node that could be removed; `pods` would have to move.
 
-    `cost`: disruption cost, the sum of its pods' costs times the share of its lifetime that is left.
+    `offering`: its own, with what the node costs beside the price and surplus CPU; None when its price is not known.
+    `disruption`: disruption cost, the sum of its pods' costs times the share of its lifetime that is left.
     """
 
     node: StateNode
     provisioner: Provisioner
     instance_type: InstanceType | None
-    price: float | None
+    offering: PricedOffering | None
     pods: tuple[Pod, ...]
-    cost: float
+    disruption: float
 
     @property
     def name(self) -> str:
         """The node's name."""
         return self.node.name
+
+    @property
+    def price(self) -> float | None:
+        """$ an hour of the instance; None when it is not known."""
+        return None if self.offering is None else self.offering.price
+
+    @property
+    def cost(self) -> float:
+        """$ an hour, all in all, as plans count it; 0 when the price is not known."""
+        return 0.0 if self.offering is None else self.offering.cost
 
     @property
     def capacity_type(self) -> str:
@@ -50,26 +62,33 @@ class Candidate:
 
 
 def candidates(
-    snapshot: Snapshot, catalog: Catalog, now: float, nodes: Iterable[StateNode] | None = None
+    snapshot: Snapshot,
+    catalog: Catalog,
+    now: float,
+    nodes: Iterable[StateNode] | None = None,
+    *,
+    beside: Beside = NOTHING_BESIDE,
 ) -> tuple[Candidate, ...]:
-    """Those of `nodes` (None: of all) that usable Provisioners own."""
+    """Those of `nodes` (None: of all) that usable Provisioners own. `beside`: what counts beside their prices."""
     owned = (
         (node, snapshot.provisioners.get(node.provisioner_name))
         for node in (snapshot.nodes.values() if nodes is None else nodes)
     )
     return tuple(
-        _candidate(node, owner, catalog.get(owner.name, ()), now)
+        _candidate(node, owner, catalog.get(owner.name, ()), now, beside)
         for node, owner in owned
         if owner is not None and owner.deleted_at is None
     )
 
 
-def _candidate(node: StateNode, provisioner: Provisioner, types: Iterable[InstanceType], now: float) -> Candidate:
+def _candidate(
+    node: StateNode, provisioner: Provisioner, types: Iterable[InstanceType], now: float, beside: Beside
+) -> Candidate:
     name = node.node.labels.get(INSTANCE_TYPE, "")
     instance_type = next((entry for entry in types if entry.name == name), None)
     pods = leaving_pods(node)
-    cost = sum(map(pod_cost, pods)) * lifetime_left(node, provisioner, now)
-    return Candidate(node, provisioner, instance_type, node_price(node, instance_type), pods, cost)
+    disruption = sum(map(pod_cost, pods)) * lifetime_left(node, provisioner, now)
+    return Candidate(node, provisioner, instance_type, node_cost(node, instance_type, beside), pods, disruption)
 
 
 def pod_cost(pod: Pod) -> float:

@@ -1,7 +1,7 @@
 """Search for removals that save money: nodes whose pods fit elsewhere, or on new nodes that cost less.
 
 Any number of nodes may be replaced by any number (Karpenter v0.27: by one at most), since a simulation is judged by its
-price alone. Empty nodes first. Then sets of one Provisioner's nodes, from the largest that the disruption budgets allow
+cost alone. Empty nodes first. Then sets of one Provisioner's nodes, from the largest that the disruption budgets allow
 down to pairs, of the nodes that waste most for what their removal disrupts. Then single nodes, first those that may
 save most. A removal that cannot be worth it is refused without a simulation (cost_screen.py). One pass makes a limited
 number of simulations, and the next continues where it ended, so that every node is judged in the end (Karpenter v0.27
@@ -127,19 +127,20 @@ def judge(
 def with_cool_down(candidate: Candidate, moves: Moves) -> Candidate:
     """The candidate at the disruption cost that it has while pods of it cool down."""
     resting = sum(max(0.0, pod_cost(pod)) for pod in candidate.pods if moves.rests(pod))
-    if not resting or candidate.cost <= 0:
+    if not resting or candidate.disruption <= 0:
         return candidate
     plain = sum(map(pod_cost, candidate.pods))
-    return replace(candidate, cost=candidate.cost * (1.0 + (REST_COST - 1.0) * resting / max(resting, plain)))
+    more = 1.0 + (REST_COST - 1.0) * resting / max(resting, plain)
+    return replace(candidate, disruption=candidate.disruption * more)
 
 
 class _SearchPass:
-    """One pass of a search. `least_prices`: the cost screen's answers, by names of the removed nodes."""
+    """One pass of a search. `least_costs`: the cost screen's answers, by names of the removed nodes."""
 
     def __init__(self, simulator: Simulator, gate: Gate, totals: Totals, most: int) -> None:
         self.simulator, self.gate, self.totals, self.most = simulator, gate, totals, most
         self.screen = CostScreen(simulator)
-        self.least_prices: dict[tuple[str, ...], float] = {}
+        self.least_costs: dict[tuple[str, ...], float] = {}
         self.simulations = 0
         self.commands: list[Command] = []
         self.kept: list[tuple[Candidate, str]] = []
@@ -194,8 +195,8 @@ class _SearchPass:
 
     def _by_possible_saving(self, candidate: Candidate) -> tuple[float, float, str]:
         """Sort first the nodes that may save most for what their removal disrupts."""
-        most = (candidate.price or 0.0) - self._least_price([candidate])
-        return (-most / max(0.1, candidate.cost), candidate.cost, candidate.name)
+        most = candidate.cost - self._least_cost([candidate])
+        return (-most / max(0.1, candidate.disruption), candidate.disruption, candidate.name)
 
     def _take_best_set(self, members: Sequence[Candidate]) -> None:
         """Take the set that is worth most, if any is: nodes whose pods fit in the others' room, and dear ones."""
@@ -240,7 +241,7 @@ class _SearchPass:
 
     def _fits(self, removed: Sequence[Candidate]) -> bool:
         """Whether all their pods fit on nodes that stay, by the first plan alone."""
-        if self._least_price(removed) > 0:
+        if self._least_cost(removed) > 0:
             return False
         self.simulations += 1
         quick = replace(self.simulator, options=replace(self.simulator.options, budget_seconds=0.0))
@@ -282,17 +283,17 @@ class _SearchPass:
 
     def _screened(self, removed: Sequence[Candidate]) -> str:
         """Why the removal is not worth it at best; empty when it may be."""
-        return best_case_refusal(removed, self._least_price(removed), self.totals)
+        return best_case_refusal(removed, self._least_cost(removed), self.totals)
 
     def _without_taken(self, simulator: Simulator) -> Simulator:
         taken = {candidate.name for command in self.commands for candidate in command.candidates}
         return replace(simulator, going=simulator.going | taken)
 
-    def _least_price(self, removed: Sequence[Candidate]) -> float:
+    def _least_cost(self, removed: Sequence[Candidate]) -> float:
         names = tuple(candidate.name for candidate in removed)
-        if names not in self.least_prices:
-            self.least_prices[names] = self.screen.least_price(removed)
-        return self.least_prices[names]
+        if names not in self.least_costs:
+            self.least_costs[names] = self.screen.least_cost(removed)
+        return self.least_costs[names]
 
     def _take(self, command: Command) -> None:
         self.commands.append(command)
@@ -317,8 +318,8 @@ def _command(removed: Sequence[Candidate], judged: Worth) -> Command:
 
 def _by_waste(candidate: Candidate) -> tuple[float, float, str]:
     """Sort first the nodes whose unused share costs most for what their removal disrupts."""
-    waste = (candidate.price or 0.0) * (1.0 - used_share(candidate))
-    return (-waste / max(0.1, candidate.cost), candidate.cost, candidate.name)
+    waste = candidate.cost * (1.0 - used_share(candidate))
+    return (-waste / max(0.1, candidate.disruption), candidate.disruption, candidate.name)
 
 
 def _halves(count: int) -> list[int]:

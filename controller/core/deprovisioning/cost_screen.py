@@ -1,15 +1,15 @@
-"""A lower bound on the price of the new nodes that a removal needs, without a simulation.
+"""A lower bound on the cost of the new nodes that a removal needs, without a simulation.
 
-Most nodes of a well-packed fleet are ruled out by it: a removal that is not worth it at this price is not worth it.
+Most nodes of a well-packed fleet are ruled out by it: a removal that is not worth it at this cost is not worth it.
 
 Counted are resource requests, and which existing nodes are open to a pod by node selector, required node affinity,
-bound volumes and taints. Everything else (topology, DaemonSets, limits, room that other moves take) is left out, so the
-bound is never above what a simulation finds. It is the maximum of
+bound volumes and taints. Everything else (topology, DaemonSets, limits, room that other moves take, surplus CPU)
+is left out, so the bound is never above what a simulation finds. It is the maximum of
 
 - the cheapest instance that holds a pod, for each pod that exceeds the room on existing nodes; infinite for a pod that
   must run on a node of a given hostname;
 - the requests that exceed the room on existing nodes, times dual prices: $ an hour for a unit of each resource, by
-  which no instance costs less than what it holds. For one resource it is the price where that resource is cheapest;
+  which no instance costs less than what it holds. For one resource it is the cost where that resource is cheapest;
   for cpu and memory together the prices belong to the edges of a convex hull.
 """
 
@@ -29,6 +29,7 @@ from controller.core.cloud import Catalog
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning.offerings.option_table import NEW_HOSTNAME
+from controller.core.provisioning.plan import Beside
 from controller.core.provisioning.pods.relaxation import Choice, required_choices
 from controller.core.provisioning.pods.volume_needs import Volumes
 from controller.core.provisioning.resource_space import Bools, Floats, ResourceSpace
@@ -45,19 +46,19 @@ class _PodClass:
     """Pods with equal requests and equal rules about nodes.
 
     `requests`: R (resources of the space). `slots`: nodes; how many pods of the class each existing node has room for.
-    `price`: $ an hour of the cheapest new node for one of them.
+    `cost`: $ an hour of the cheapest new node for one of them.
     """
 
     requests: Floats
     slots: Floats
-    price: float
+    cost: float
 
 
 class CostScreen:
     """The lower bound for removals on one snapshot. Not thread-safe.
 
     Arrays: `_free` is R x nodes, free room on the nodes that stay or may be removed; `_places` their places in the
-    snapshot's index; `_capacities` R x types and `_prices` types, of the instance types on offer; each of `_duals` R.
+    snapshot's index; `_capacities` R x types and `_costs` types, of the instance types on offer; each of `_duals` R.
     """
 
     def __init__(self, simulator: Simulator) -> None:
@@ -67,13 +68,13 @@ class CostScreen:
         self._columns = {node.name: column for column, node in enumerate(nodes)}
         self._places = np.array([index.place[node.name] for node in nodes], dtype=np.int64)
         self._free = index.free(self._space)[:, self._places].clip(min=0.0)
-        self._capacities, self._prices = _offered_types(simulator.catalog, self._space)
+        self._capacities, self._costs = _offered_types(simulator.catalog, self._space, simulator.options.beside)
         self._duals = self._dual_prices()
         self._cluster_nodes = index.cluster_nodes
         self._volume_choices = _volume_choices(simulator.snapshot, nodes)
         self._classes: dict[Hashable, _PodClass] = {}
 
-    def least_price(self, removed: Sequence[Candidate]) -> float:
+    def least_cost(self, removed: Sequence[Candidate]) -> float:
         """The least $ an hour of new nodes if these are removed together; infinite: no type holds some pod."""
         counts = Counter(self._class_of(pod) for candidate in removed for pod in candidate.pods)
         if not counts:
@@ -89,7 +90,7 @@ class CostScreen:
             exceeding += over * pods.requests
             usable |= pods.slots > 0
             if over > 0:
-                least = max(least, pods.price)
+                least = max(least, pods.cost)
         usable[own] = False
         room: Floats = self._free[:, usable].sum(axis=1)
         on_new_nodes = np.maximum(exceeding, requests - room)
@@ -118,9 +119,8 @@ class CostScreen:
         if asked.any() and open_to.any():
             room = self._free[np.ix_(asked, open_to)] / amounts[asked, None]
             slots[open_to] = np.floor(room).min(axis=0).clip(min=0.0)
-        prices = self._prices[np.all(self._capacities >= amounts[:, None], axis=0)]
-        price = float(prices.min()) if may_be_new and len(prices) else math.inf
-        return _PodClass(amounts, slots, price)
+        costs = self._costs[np.all(self._capacities >= amounts[:, None], axis=0)]
+        return _PodClass(amounts, slots, float(costs.min()) if may_be_new and len(costs) else math.inf)
 
     def _open_to(self, pod: Pod) -> tuple[Bools, bool]:
         """Which existing nodes (nodes) labels, taints and volumes leave the pod, and whether a new one may be."""
@@ -137,9 +137,9 @@ class CostScreen:
         """Prices of resources (R each), in $ an hour of a unit, by which no instance costs less than what it holds."""
         names = self._space.column
         duals = [np.zeros(len(names))]
-        if not len(self._prices) or self._prices.min() <= 0:
+        if not len(self._costs) or self._costs.min() <= 0:
             return duals
-        per_dollar = self._capacities / self._prices  # R x types
+        per_dollar = self._capacities / self._costs  # R x types
         for row, most in enumerate(per_dollar.max(axis=1).tolist()):
             if most > 0:
                 duals.append(np.zeros(len(names)))
@@ -168,20 +168,21 @@ def _may_be_new(terms: Choice) -> bool:
     return any(all(term[key].accepts(NEW_HOSTNAME) for key in (HOSTNAME, FIELD_NAME) if key in term) for term in terms)
 
 
-def _offered_types(catalog: Catalog, space: ResourceSpace) -> tuple[Floats, Floats]:
-    """Of each instance type with an available offering: its allocatable (R x types), and its least price (types)."""
+def _offered_types(catalog: Catalog, space: ResourceSpace, beside: Beside) -> tuple[Floats, Floats]:
+    """Of each instance type with an available offering: its allocatable (R x types), and its least cost (types)."""
     capacities: list[Resources] = []
-    prices: list[float] = []
+    costs: list[float] = []
     for kind in (each for types in catalog.values() for each in types):
         asked = [
-            offering.price if offering.commitment is None else min(offering.price, offering.commitment.otherwise)
+            (offering.price if offering.commitment is None else min(offering.price, offering.commitment.otherwise))
+            + (offering.beside if beside.charges else 0.0)
             for offering in kind.offerings
             if offering.available
         ]
         if asked:
             capacities.append(kind.allocatable)
-            prices.append(min(asked))
-    return space.matrix(capacities), np.array(prices, dtype=np.float64)
+            costs.append(min(asked) + beside.node)
+    return space.matrix(capacities), np.array(costs, dtype=np.float64)
 
 
 def _hull_edge_prices(points: Iterable[Sequence[float]]) -> list[tuple[float, float]]:

@@ -12,8 +12,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.api.pod import Pod, PodKey
-from controller.core.cloud import Catalog
+from controller.core.cloud import Catalog, CpuCredits
+from controller.core.decisions.fleet_cost import added_surplus
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolvedProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
@@ -28,7 +30,8 @@ MOST_NAMED = 5
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a removal leads to: `replacements` are new nodes for the removed nodes' pods, `targets` names of existing
-    nodes that take some of them. `problem` says why the removal is impossible now; empty when it is possible."""
+    nodes that take some of them, `surplus` in $ an hour what that adds there beyond the baselines of burstable and flex
+    types. `problem` says why the removal is impossible now; empty when it is possible."""
 
     replacements: tuple[PlannedNode, ...] = ()
     targets: tuple[str, ...] = ()
@@ -36,10 +39,12 @@ class Outcome:
     solved: SolvedProblem | None = field(default=None, compare=False, repr=False)
     """The problem and plan of the replacements."""
 
+    surplus: float = 0.0
+
     @property
-    def price(self) -> float:
-        """$ an hour of the replacements."""
-        return sum(node.offering.price for node in self.replacements)
+    def cost(self) -> float:
+        """$ an hour that come in the place of the removed nodes' cost."""
+        return sum(node.offering.cost for node in self.replacements) + self.surplus
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +75,13 @@ class Simulator:
             return Outcome()
         names = frozenset(node.name for node in removed)
         others = self._pods_of_other_leaving_nodes(names)
-        keys = {pod.key for pod in own}
+        by_key = {pod.key: pod for pod in own}
         solved = self._solve([*own, *others, *self.snapshot_index.pending], names)
-        if self.snapshot_index.pending and _shares_new_node(solved.plan, keys):
+        if self.snapshot_index.pending and _shares_new_node(solved.plan, by_key):
             solved = self._solve([*own, *others], names)
-        if _shares_new_node(solved.plan, keys):
+        if _shares_new_node(solved.plan, by_key):
             return Outcome(problem="its pods would share a new node with those of another command; that one goes first")
-        return self._outcome(solved, keys)
+        return self._outcome(solved, by_key)
 
     def _pods_of_other_leaving_nodes(self, removed: AbstractSet[str]) -> list[Pod]:
         names = {node.name for node in self.snapshot_index.leaving} | self.going
@@ -88,15 +93,15 @@ class Simulator:
         problem = build(self.snapshot, self.catalog, pods=pods, without_nodes=without, skipped=self.skipped)
         return SolvedProblem(problem, solve(problem, self.options, self.snapshot_index))
 
-    def _outcome(self, solved: SolvedProblem, keys: AbstractSet[PodKey]) -> Outcome:
-        """What the plan says of the pods in `keys`."""
+    def _outcome(self, solved: SolvedProblem, own: Mapping[PodKey, Pod]) -> Outcome:
+        """What the plan says of these pods."""
         plan = solved.plan
-        replacements = tuple(node for node in plan.new_nodes if any(key in keys for key in node.pods))
-        targets = tuple(sorted({p.node for p in plan.existing if any(key in keys for key in p.pods)}))
-        unplaced = [pod for pod in plan.unplaced if pod.pod in keys]
+        replacements = tuple(node for node in plan.new_nodes if any(key in own for key in node.pods))
+        targets = tuple(sorted({p.node for p in plan.existing if any(key in own for key in p.pods)}))
+        unplaced = [pod for pod in plan.unplaced if pod.pod in own]
         placed = {key for node in plan.new_nodes for key in node.pods}
         placed.update(key for target in plan.existing for key in target.pods)
-        ignored = sorted(keys - placed - {pod.pod for pod in unplaced})
+        ignored = sorted(own.keys() - placed - {pod.pod for pod in unplaced})
         starting = [name for name in targets if not _takes_pods(self.snapshot.nodes[name])]
         problems = [_unplaced_text(unplaced)] if unplaced else []
         if ignored:
@@ -104,10 +109,24 @@ class Simulator:
             problems.append(f"pods that ask not to be served would have no place: {named}")
         if starting:
             problems.append(f"not all pods fit: target {', '.join(starting[:MOST_NAMED])} is not initialized")
-        return Outcome(replacements, targets, "; ".join(problems), solved)
+        return Outcome(replacements, targets, "; ".join(problems), solved, self._surplus(plan, own))
+
+    def _surplus(self, plan: SchedulingPlan, own: Mapping[PodKey, Pod]) -> float:
+        """$ an hour of surplus CPU that these pods add on existing nodes."""
+        more = 0.0
+        for placed in plan.existing if self.options.cpu_use else ():
+            asked = sum(own[key].spec.requests.get("cpu", 0) for key in placed.pods if key in own)
+            node = self.snapshot.nodes[placed.node]
+            if asked and (credits := self._credits(node)) is not None:
+                more += added_surplus(node, credits, asked / 1000.0, self.options.cpu_use)
+        return more
+
+    def _credits(self, node: StateNode) -> CpuCredits | None:
+        name, types = node.node.labels.get(INSTANCE_TYPE), self.catalog.get(node.provisioner_name, ())
+        return next((entry.credits for entry in types if entry.name == name), None)
 
 
-def _shares_new_node(plan: SchedulingPlan, keys: AbstractSet[PodKey]) -> bool:
+def _shares_new_node(plan: SchedulingPlan, keys: Collection[PodKey]) -> bool:
     """Whether some new node holds pods in `keys` and others."""
     ours = ([key in keys for key in node.pods] for node in plan.new_nodes)
     return any(any(each) and not all(each) for each in ours)

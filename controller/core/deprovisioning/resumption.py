@@ -31,7 +31,7 @@ def planned_again(command: RecordedCommand, simulator: Simulator, now: float) ->
         return Outcome(problem=outcome.problem)
     if command.record.method != CONSOLIDATION:
         return outcome
-    everyone = candidates(before.snapshot, before.catalog, now)
+    everyone = candidates(before.snapshot, before.catalog, now, beside=before.options.beside)
     names = {node.name for node in command.carriers}
     removed = [candidate for candidate in everyone if candidate.name in names]
     judged = worth(removed, outcome, totals_of(everyone), before.catalog)

@@ -1,9 +1,10 @@
 """Whether consolidation saves enough for what it disrupts.
 
-The score of a removal is the share of the nodes' price that it saves over the share of their disruption cost that it
+The score of a removal is the share of the nodes' cost that it saves over the share of their disruption cost that it
 causes: saving 10 % by moving 10 % of the pods scores 1. A removal below the threshold is not made. Karpenter v0.27
-consolidates for any saving, so that fully used nodes are replaced for cents; the opt-in policy `Balanced` of later
-versions weighs the same two shares.
+consolidates for any saving of price, so that fully used nodes are replaced for cents; the opt-in policy `Balanced` of
+later versions weighs the same two shares. Cost is all that plans minimise: the price, what a node costs beside it,
+surplus CPU, so that no removal takes back what a plan has chosen.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ not end in the rarest ones. 15 is the number of later Karpenter versions (SpotTo
 class Totals:
     """$ an hour and disruption cost of all nodes whose Provisioner enables consolidation: shares are taken of them."""
 
-    price: float
     cost: float
+    disruption: float
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """`saved` in $ an hour, and the score. `refusal` says why the removal is not worth it; empty when it is.
+    """`saved` in $ of cost an hour, and the score. `refusal` says why the removal is not worth it; empty when it is.
 
     `replacements`: those of the outcome, without alternative offerings that would cost too much.
     """
@@ -52,7 +53,7 @@ class Worth:
 def totals_of(candidates: Iterable[Candidate]) -> Totals:
     """Totals over the candidates."""
     counted = [candidate for candidate in candidates if candidate.provisioner.disruption.consolidation]
-    return Totals(sum(c.price or 0.0 for c in counted), sum(max(0.0, c.cost) for c in counted))
+    return Totals(sum(c.cost for c in counted), sum(max(0.0, c.disruption) for c in counted))
 
 
 def threshold(provisioner: Provisioner) -> float:
@@ -61,28 +62,28 @@ def threshold(provisioner: Provisioner) -> float:
     return DEFAULT_THRESHOLD if own is None else own
 
 
-def score(saved: float, cost: float, totals: Totals) -> float:
-    """Share of the price saved over share of the disruption cost; infinite when nothing is disrupted."""
-    if cost <= 0 or totals.cost <= 0:
+def score(saved: float, disruption: float, totals: Totals) -> float:
+    """Share of the cost saved over share of the disruption cost; infinite when nothing is disrupted."""
+    if disruption <= 0 or totals.disruption <= 0:
         return math.inf
-    return (saved / totals.price) / (cost / totals.cost) if totals.price > 0 else 0.0
+    return (saved / totals.cost) / (disruption / totals.disruption) if totals.cost > 0 else 0.0
 
 
-def best_case_refusal(removed: Sequence[Candidate], least_price: float, totals: Totals) -> str:
-    """Why removing these is not worth it even if new nodes cost only `least_price` ($ an hour); empty when it may be.
+def best_case_refusal(removed: Sequence[Candidate], least_cost: float, totals: Totals) -> str:
+    """Why removing these is not worth it even if new nodes cost only `least_cost` ($ an hour); empty when it may be.
 
-    Refuses nothing that `worth` accepts for an outcome of that price or more.
+    Refuses nothing that `worth` accepts for an outcome of that cost or more.
     """
-    before = sum(candidate.price or 0.0 for candidate in removed)
-    if math.isinf(least_price):
+    before = sum(candidate.cost for candidate in removed)
+    if math.isinf(least_cost):
         return "not all pods fit elsewhere: no other node may take them, and no new one would hold them"
-    need = f"what its pods need beside other nodes' room costs ${least_price:.4f} an hour at least"
-    if least_price > 0 and before - least_price <= 0:
+    need = f"what its pods need beside other nodes' room costs ${least_cost:.4f} an hour at least"
+    if least_cost > 0 and before - least_cost <= 0:
         return need
-    reached = score(before - least_price, sum(candidate.cost for candidate in removed), totals)
+    reached = score(before - least_cost, sum(candidate.disruption for candidate in removed), totals)
     least = max(threshold(candidate.provisioner) for candidate in removed)
     if reached < least:
-        what = need if least_price > 0 else f"saves ${before:.4f} an hour at most"
+        what = need if least_cost > 0 else f"saves ${before:.4f} an hour at most"
         return f"{what}, a score of {reached:.2f} at most for the pods that move; the threshold is {least:g}"
     return ""
 
@@ -91,22 +92,24 @@ def worth(removed: Sequence[Candidate], outcome: Outcome, totals: Totals, catalo
     """Judge a removal by its outcome, which has no problem."""
     if unpriced := [candidate.name for candidate in removed if candidate.price is None]:
         return Worth(refusal=f"the price of {', '.join(unpriced[:5])} is not known")
-    before = sum(candidate.price or 0.0 for candidate in removed)
-    cost = sum(candidate.cost for candidate in removed)
+    before = sum(candidate.cost for candidate in removed)
+    disruption = sum(candidate.disruption for candidate in removed)
     least = max(threshold(candidate.provisioner) for candidate in removed)
     if _keeps_one(removed, outcome.replacements):
         return Worth(refusal="a replacement would be no cheaper than one of the nodes that it replaces")
-    saved = before - outcome.price
-    reached = score(saved, cost, totals)
+    saved = before - outcome.cost
+    reached = score(saved, disruption, totals)
     if outcome.replacements and saved <= 0:
         return Worth(saved, reached, refusal="no cheaper replacement exists")
     if reached < least:
         what = f"saves ${saved:.4f} an hour, a score of {reached:.2f} for the pods that move"
         return Worth(saved, reached, refusal=f"{what}; the threshold is {least:g}")
-    least_saved = least * cost / totals.cost * totals.price if totals.cost > 0 and cost > 0 else 0.0
-    most = before - least_saved
+    disrupts = totals.disruption > 0 and disruption > 0
+    least_saved = least * disruption / totals.disruption * totals.cost if disrupts else 0.0
+    most, new = before - least_saved, outcome.cost - outcome.surplus
     cheap = tuple(
-        _without_dear_alternatives(node, most / outcome.price, strict=most >= before) for node in outcome.replacements
+        _without_dear_alternatives(node, (most - outcome.surplus) / new, strict=most >= before)
+        for node in outcome.replacements
     )
     if (refusal := _spot_refusal(removed, outcome.replacements, cheap, catalog)) != "":
         return Worth(saved, reached, refusal=refusal)
@@ -127,10 +130,10 @@ def _without_dear_alternatives(node: PlannedNode, factor: float, *, strict: bool
 
     EC2 may pick any offering that it is given: whichever it picks, the removal has to be worth it.
     """
-    limit = node.offering.price * factor
+    limit = node.offering.cost * factor
 
     def fits(offering: PricedOffering) -> bool:
-        return offering.price < limit or (not strict and offering.price == limit)
+        return offering.cost < limit or (not strict and offering.cost == limit)
 
     return replace(node, alternatives=tuple(filter(fits, node.alternatives)))
 

@@ -19,8 +19,8 @@ class Flexibility:
     """How far from the cheapest price a fleet request goes for more offerings."""
 
     price_spread: float = 0.25
-    """Share of the cheapest price. Offerings beyond it are left out, or EC2 could undo what the plan saves; when the
-    cheap ones run out of capacity, the next request names dearer ones."""
+    """Share of the cheapest price, surplus CPU counted in. Offerings beyond it are left out, or EC2 could undo what the
+    plan saves; when the cheap ones run out of capacity, the next request names dearer ones."""
     spot_offerings: int = 5
     """Offerings that a spot request names if they exist within twice the spread. 5 is the number of instance types
     below which Karpenter v0.27 warns of a narrow choice."""
@@ -30,13 +30,13 @@ class Flexibility:
         up to twice the spread until there are `spot_offerings`."""
         if not offerings:
             return []
-        cheapest = min(offering.price for offering in offerings)
+        cheapest = min(offering.charged for offering in offerings)
         limit = cheapest * (1 + self.price_spread)
-        spot = sorted(offering.price for offering in offerings if offering.capacity_type == SPOT)
+        spot = sorted(offering.charged for offering in offerings if offering.capacity_type == SPOT)
         if spot and self.spot_offerings > 1:
             last = spot[min(self.spot_offerings, len(spot)) - 1]
             limit = max(limit, min(last, cheapest * (1 + 2 * self.price_spread)))
-        return [offering for offering in offerings if offering.price <= limit]
+        return [offering for offering in offerings if offering.charged <= limit]
 
     def expected_price(self, planned: PricedOffering, alternatives: Sequence[PricedOffering]) -> float:
         """$/hour that the node is expected to cost: on demand the planned price, for spot the mean of those named.

@@ -52,7 +52,8 @@ class DeletionCostReconciler:
         if not self._settings.current.pod_deletion_cost:
             return removals(snapshot)
         view, now = self._catalogs.view(snapshot), self._clock.now()
-        order = emptying_order(candidates(snapshot, view.types, now), Gate(snapshot, now))
+        beside = self._settings.current.solve_options().beside
+        order = emptying_order(candidates(snapshot, view.types, now, beside=beside), Gate(snapshot, now))
 
         def known(change: CostChange) -> bool:
             """False where a mark would go because prices cannot be read at the moment."""

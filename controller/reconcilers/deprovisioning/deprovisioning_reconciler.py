@@ -87,11 +87,11 @@ class DeprovisioningReconciler:
         if self._launcher.settle(snapshot, self._planning.launching) or self._launcher.held_back():
             return self._times.step_seconds
         self._executor.remove_stale_annotations(snapshot)
-        now = self._clock.now()
+        now, simulator = self._clock.now(), self._executor.simulator(snapshot, view)
         given = MethodInput(
-            simulator=self._executor.simulator(snapshot, view),
+            simulator=simulator,
             gate=Gate(snapshot, now, self._settings.current.disruption_budgets),
-            candidates=candidates(snapshot, view.types, now),
+            candidates=candidates(snapshot, view.types, now, beside=simulator.options.beside),
             now=now,
             monotonic=self._clock.monotonic(),
             required=needed(snapshot),

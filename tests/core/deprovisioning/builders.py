@@ -19,6 +19,7 @@ from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.removal_simulation import Simulator
+from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
 
@@ -91,10 +92,14 @@ ROOM = keeping_apart("z", "c5.2xlarge", "100m", provisioner="")
 """Not ours, with room that no pod of the others may use."""
 
 
-def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET) -> Any:
+PRICES_ALONE = SolveOptions().of_prices_alone()
+
+
+def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET, options: SolveOptions | None = None) -> Any:
     """Candidates, simulator and gate."""
     catalog = dict.fromkeys(view.provisioners, types)
-    return candidates(view, catalog, NOW), Simulator(view, catalog), Gate(view, NOW)
+    simulator = Simulator(view, catalog, options=options or SolveOptions())
+    return candidates(view, catalog, NOW, beside=simulator.options.beside), simulator, Gate(view, NOW)
 
 
 def method_input(view: Snapshot, types: tuple[InstanceType, ...] = MARKET, **fields: Any) -> MethodInput:
@@ -110,11 +115,12 @@ def look(
     cursor: Cursor = BEGIN,
     most: int = 24,
     moves: Moves = NO_MOVES,
+    options: SolveOptions | None = None,
     **fields: Any,
 ) -> SearchResult:
     """One look of a search for savings."""
     view = factories.snapshot(nodes=nodes, provisioners=provisioners or [owner()], **fields)
-    everyone, simulator, gate = parts(view, types)
+    everyone, simulator, gate = parts(view, types, options)
     return find(everyone, simulator, gate, moves, cursor, most)
 
 

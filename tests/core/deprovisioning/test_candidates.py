@@ -42,7 +42,7 @@ def test_a_node_near_its_expiry_is_cheap_to_remove(age: float, expected: float) 
         nodes=[factories.state_node(node=node, pods=pods)],
         provisioners=[factories.provisioner(disruption=DisruptionPolicy(expire_after_seconds=100))],
     )
-    assert [candidate.cost for candidate in candidates(view, TYPES, NOW)] == [expected]
+    assert [candidate.disruption for candidate in candidates(view, TYPES, NOW)] == [expected]
 
 
 def test_prices_are_those_of_the_nodes_own_offering_sold_out_or_not() -> None:

@@ -20,9 +20,10 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.cost_screen import CostScreen
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.deprovisioning.worth import best_case_refusal, totals_of, worth
+from controller.core.provisioning.plan import SolveOptions
 from controller.core.state.snapshot import StateNode
 from tests import factories
-from tests.core.deprovisioning.builders import FREELY, MARKET, look, owner, parts, standing, types_of
+from tests.core.deprovisioning.builders import FREELY, MARKET, PRICES_ALONE, look, owner, parts, standing, types_of
 from tests.examples import examples
 
 MIXED = (
@@ -93,10 +94,10 @@ NODES = st.lists(
 def judged(removed: tuple[Candidate, ...], simulator: Simulator, everyone: tuple[Candidate, ...]) -> tuple[bool, bool]:
     """Whether the screen leaves the removal open, and whether a simulation finds it worth it."""
     totals = totals_of(everyone)
-    least = CostScreen(simulator).least_price(removed)
+    least = CostScreen(simulator).least_cost(removed)
     outcome = simulator.simulate([candidate.node for candidate in removed])
     accepted = not outcome.problem and not worth(removed, outcome, totals, simulator.catalog).refusal
-    assert outcome.problem or outcome.price >= least, f"costs {outcome.price}, and {least} was said to be the least"
+    assert outcome.problem or outcome.cost >= least, f"costs {outcome.cost}, and {least} was said to be the least"
     return not best_case_refusal(removed, least, totals), accepted
 
 
@@ -137,9 +138,9 @@ def test_the_screen_never_rules_out_what_a_simulation_accepts(
 def test_what_it_costs_at_least(pods: list[dict[str, str]], least: float) -> None:
     """Beside a node with 900m free; a cpu costs $0.05 an hour, and no instance less than $0.1."""
     nodes = [standing("a", "c5.2xlarge", *pods), standing("b", "c5.large", {"cpu": "1100m"})]
-    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]), MARKET, PRICES_ALONE)
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
-    assert CostScreen(simulator).least_price([removed]) == pytest.approx(least)
+    assert CostScreen(simulator).least_cost([removed]) == pytest.approx(least)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,11 @@ def test_room_on_a_node_that_the_pod_may_not_use_is_none(where: dict[str, Any], 
     """Beside a node with room for it; a pod that asks for a host by its name finds no new one either."""
     pod = factories.running_pod(node="a", requests={"cpu": "400m"}, **where)
     nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", {"cpu": "100m"})]
-    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()], **DISKS))
+    everyone, simulator, _ = parts(
+        factories.snapshot(nodes=nodes, provisioners=[owner()], **DISKS), MARKET, PRICES_ALONE
+    )
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
-    assert CostScreen(simulator).least_price([removed]) == pytest.approx(least)
+    assert CostScreen(simulator).least_cost([removed]) == pytest.approx(least)
 
 
 @pytest.mark.parametrize(("tolerations", "least"), [((), 0.1), ((Toleration("mine", "Exists"),), 0.0)])
@@ -188,9 +191,9 @@ def test_room_on_a_tainted_node_is_for_those_that_tolerate_it(
 ) -> None:
     pod = factories.running_pod(node="a", requests={"cpu": "400m"}, tolerations=tolerations)
     nodes = [standing("a", "c5.large", pods=[pod]), standing("b", "c5.large", taints=[Taint("mine")])]
-    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]), MARKET, PRICES_ALONE)
     (removed,) = (candidate for candidate in everyone if candidate.name == "a")
-    assert CostScreen(simulator).least_price([removed]) == pytest.approx(least)
+    assert CostScreen(simulator).least_cost([removed]) == pytest.approx(least)
 
 
 def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
@@ -198,11 +201,11 @@ def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
     search = look(nodes, MARKET)
     assert search.simulations == 0
     assert {candidate.name for candidate, _ in search.kept} == {node.name for node in nodes}
-    assert "costs $0.1000 an hour at least" in search.kept[0][1]
+    assert "costs $0.1200 an hour at least" in search.kept[0][1]
 
 
 def test_what_a_commitment_covers_is_counted_at_its_price() -> None:
-    everyone, simulator, _ = parts(
-        factories.snapshot(nodes=[standing("a", "m5.xlarge", {"cpu": "3"}, types=MIXED)], provisioners=[owner()]), MIXED
-    )
-    assert CostScreen(simulator).least_price(everyone) == pytest.approx(0.05), "a c5.xlarge"
+    view = factories.snapshot(nodes=[standing("a", "m5.xlarge", {"cpu": "3"}, types=MIXED)], provisioners=[owner()])
+    for options, least in ((PRICES_ALONE, 0.05), (SolveOptions(node_cost_per_hour=0.03), 0.08)):
+        everyone, simulator, _ = parts(view, MIXED, options)
+        assert CostScreen(simulator).least_cost(everyone) == pytest.approx(least), "a c5.xlarge"

@@ -14,15 +14,16 @@ from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod
 from controller.core.api.v1alpha5 import V1ALPHA5
-from controller.core.cloud import InstanceType
+from controller.core.cloud import CpuCredits, InstanceType
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation_search import find
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.removal_simulation import Simulator
-from controller.core.provisioning.plan import PlannedNode
+from controller.core.provisioning.plan import PlannedNode, SolveOptions
+from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import StateNode
 from tests import factories
-from tests.core.deprovisioning.builders import owner
+from tests.core.deprovisioning.builders import owner, parts
 from tests.core.provisioning.plans import near, solved, spread
 from tests.examples import examples
 
@@ -67,20 +68,23 @@ def launched(number: int, planned: PlannedNode, pods: dict[Any, Pod], types: Seq
     return up(name, kind, {**planned.labels, **where}, [bound(pods[key], name) for key in planned.pods])
 
 
-def undone(pods: Sequence[Pod], standing: Sequence[StateNode] = ()) -> list[str]:
+def undone(
+    pods: Sequence[Pod], standing: Sequence[StateNode] = (), market: tuple[InstanceType, ...] = MARKET
+) -> list[str]:
     """What consolidation would do to the nodes that a plan for these pods adds to the standing ones."""
-    plan = solved(factories.problem(pending=pods, provisioners=[OWNER], catalog=MARKET, nodes=standing))
+    plan = solved(factories.problem(pending=pods, provisioners=[OWNER], catalog=market, nodes=standing))
     assert plan.unplaced == ()
     by_key = {pod.key: pod for pod in pods}
-    nodes = [launched(number, planned, by_key, MARKET) for number, planned in enumerate(plan.new_nodes)]
+    nodes = [launched(number, planned, by_key, market) for number, planned in enumerate(plan.new_nodes)]
     taken = {placed.node: [bound(by_key[key], placed.node) for key in placed.pods] for placed in plan.existing}
     fuller = [replace(node, pods=(*node.pods, *taken.get(node.name, ()))) for node in standing]
     view = factories.snapshot(nodes=[*nodes, *fuller], provisioners=[OWNER])
-    catalog = {OWNER.name: MARKET}
-    looked = candidates(view, catalog, NOW)
+    catalog = {OWNER.name: market}
+    simulator = Simulator(view, catalog)
+    looked = candidates(view, catalog, NOW, beside=simulator.options.beside)
     added = {node.name for node in nodes}
     assert {candidate.name for candidate in looked} >= added
-    search = find(looked, Simulator(view, catalog), Gate(view, NOW))
+    search = find(looked, simulator, Gate(view, NOW))
     judged = {candidate.name for candidate, _ in search.kept}
     assert judged >= added or search.commands
     return [command.because for command in search.commands]
@@ -138,6 +142,73 @@ def waiting(mix: list[tuple[int, str, str]]) -> list[Pod]:
 @examples(8)
 def test_nor_in_a_fresh_cluster_of_any_mix(mix: list[tuple[int, str, str]]) -> None:
     assert undone(waiting(mix)) == []
+
+
+BURSTING = tuple(
+    replace(
+        factories.instance_type(name=f"t3.{size}", cpu=cpu, memory=f"{cpu * 2}Gi", price=0.02 * cpu, pods=58),
+        credits=CpuCredits(baseline=0.1 * cpu, surplus_price=0.1),
+    )
+    for size, cpu in SIZES[:2]
+)
+"""Half the price of a c5. What their pods use beyond a tenth of their CPU costs as much again."""
+
+
+def test_what_a_plan_pays_for_is_not_undone_for_a_lower_price() -> None:
+    """Plans minimise the whole cost: a burstable type of half the price does not take the place of the plan's node."""
+    market = tuple(
+        replace(kind, offerings=tuple(o for o in kind.offerings if o.capacity_type == keys.ON_DEMAND))
+        for kind in (*MARKET, *BURSTING)
+    )
+    pods = factories.pending_pods(4, requests={"cpu": "900m", "memory": "1700Mi"})
+    posed = factories.problem(pending=pods, provisioners=[OWNER], catalog=market)
+    cheapest = solve(posed, SolveOptions().of_prices_alone())
+    assert cheapest.price_per_hour < 0.85 * solve(posed, SolveOptions()).price_per_hour
+    assert undone(pods, market=market) == []
+
+
+def test_what_a_plan_would_not_pay_for_is_replaced_though_its_price_is_lower() -> None:
+    """Eight nodes by one of their price together; a filled burstable node by one of twice its price."""
+    little = factories.instance_type(name="c6.large", cpu="2", memory="4Gi", price=0.05)
+    big = factories.instance_type(name="c6.4xlarge", cpu="16", memory="32Gi", price=0.4, pods=58)
+    dear, burst = (next(t for t in (*MARKET, *BURSTING) if t.name == name) for name in ("c5.xlarge", "t3.xlarge"))
+
+    def removed(market: tuple[InstanceType, ...], count: int, pods: int, cpu: str) -> tuple[int, list[str]]:
+        kind, where = market[0], {keys.ZONE: factories.ZONES[0], keys.CAPACITY_TYPE: keys.ON_DEMAND}
+        nodes = [
+            up(name, kind, where, [factories.running_pod(node=name, requests={"cpu": cpu}) for _ in range(pods)])
+            for name in (f"n{number}" for number in range(count))
+        ]
+        everyone, simulator, gate = parts(factories.snapshot(nodes=nodes, provisioners=[OWNER]), market)
+        (command,) = find(everyone, simulator, gate).commands
+        return len(command.candidates), [node.offering.instance_type for node in command.replacements]
+
+    assert removed((little, big), 8, 1, "2") == (8, ["c6.4xlarge"])
+    assert removed((burst, dear), 1, 4, "900m") == (1, ["c5.xlarge"])
+
+
+@given(MIXES)
+@examples(4)
+def test_nor_where_burstable_types_are_on_offer(mix: list[tuple[int, str, str]]) -> None:
+    assert undone(waiting(mix), market=(*MARKET, *BURSTING)) == []
+
+
+def test_surplus_cpu_that_moved_pods_would_cause_on_a_burstable_node_counts() -> None:
+    """Its room is free of charge up to its baseline; beyond that the small node that would go is cheaper."""
+
+    def removed(moving: str, already: str) -> list[str]:
+        large, burst = (next(t for t in (*MARKET, *BURSTING) if t.name == name) for name in ("c5.large", "t3.xlarge"))
+        moves = factories.running_pod(node="small", requests={"cpu": moving})
+        stays = {V1ALPHA5.keys.do_not_evict: "true"}
+        there = factories.running_pod(node="burst", requests={"cpu": already}, annotations=stays)
+        where = {keys.ZONE: factories.ZONES[0], keys.CAPACITY_TYPE: keys.ON_DEMAND}
+        nodes = [up("small", large, where, [moves]), up("burst", burst, where, [there])]
+        view = factories.snapshot(nodes=nodes, provisioners=[OWNER])
+        everyone, simulator, gate = parts(view, (large, burst))
+        return [each.name for command in find(everyone, simulator, gate).commands for each in command.candidates]
+
+    assert removed("200m", "100m") == ["small"]
+    assert removed("1800m", "2") == []
 
 
 @given(MIXES, FILLED)

@@ -55,6 +55,12 @@ class TestNamed:
         offerings = [on_demand(0.1), on_demand(0.2, "r5.large")]
         assert Flexibility(0.5, 3).named(offerings) == offerings[:1]
 
+    def test_surplus_cpu_counts_with_the_price(self) -> None:
+        """A burstable type of a low price neither sets the limit nor is named where its surplus makes it dear."""
+        filled = replace(spot(0.1, "t3.large"), surplus=0.2)
+        offerings = [spot(0.2), filled, spot(0.25, zone="b")]
+        assert Flexibility(0.25, 1).named(offerings) == [offerings[0], offerings[2]]
+
     def test_of_no_offerings_none_is_named(self) -> None:
         assert Flexibility(0.25, 1).named([]) == []
 

@@ -28,7 +28,7 @@ _PASSING = ("pdb", "nominated")
 def emptying_order(candidates: Iterable[Candidate], gate: Gate) -> list[Candidate]:
     """The nodes that consolidation may empty, the first to be emptied first; at most MOST_RANKED."""
     nodes = [each for each in candidates if each.pods and each.price is not None and _may_go(each, gate)]
-    nodes.sort(key=lambda each: (-(each.price or 0.0), each.name))
+    nodes.sort(key=lambda each: (-each.cost, each.name))
     return [nodes[number] for number in _greedy(nodes)]
 
 

@@ -19,7 +19,7 @@ from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.problem import build
 
 MOVE_SHARE = 1.5
-"""In the order, moving a pod counts as so much of the fleet's price for a pod: where nodes cost the same for their
+"""In the order, moving a pod counts as so much of the fleet's cost for a pod: where nodes cost the same for their
 size, those with fewer pods go first."""
 PLAN_OVER_BOUND = 1.1
 """New nodes cost about so many times the bound, since pods are not divisible."""
@@ -36,12 +36,12 @@ class RemovalOrder:
         return threshold(candidate.provisioner) * self._share(candidate)
 
     def by_room(self, members: Sequence[Candidate]) -> list[Candidate]:
-        """The nodes whose price is worth moving their pods, first those that save most for the room they take up."""
-        worthy = [each for each in members if (each.price or 0.0) >= self.move_price(each)]
+        """The nodes whose cost is worth moving their pods, first those that save most for the room they take up."""
+        worthy = [each for each in members if each.cost >= self.move_price(each)]
         value = self._screen.value_of_rooms(worthy)
 
         def rank(candidate: Candidate) -> tuple[float, str]:
-            saves = (candidate.price or 0.0) - MOVE_SHARE * self._share(candidate)
+            saves = candidate.cost - MOVE_SHARE * self._share(candidate)
             return (-saves / max(1e-9, value[candidate.name]), candidate.name)
 
         return sorted(worthy, key=rank)
@@ -52,22 +52,22 @@ class RemovalOrder:
         over: list[tuple[float, Candidate]] = []
         for each in members:
             elsewhere = PLAN_OVER_BOUND * sum(worth.get(_kind(pod), 0.0) for pod in each.pods)
-            surplus = (each.price or 0.0) - elsewhere - self.move_price(each)
+            surplus = each.cost - elsewhere - self.move_price(each)
             if surplus > 0:
-                over.append((surplus / max(0.1, each.cost), each))
+                over.append((surplus / max(0.1, each.disruption), each))
         return [each for _, each in sorted(over, key=lambda entry: (-entry[0], entry[1].name))]
 
     def _share(self, candidate: Candidate) -> float:
-        """The share of the fleet's price that is the node's by its disruption cost."""
-        return max(0.0, candidate.cost) / self._totals.cost * self._totals.price if self._totals.cost > 0 else 0.0
+        """The share of the fleet's cost that is the node's by its disruption cost."""
+        totals = self._totals
+        return max(0.0, candidate.disruption) / totals.disruption * totals.cost if totals.disruption > 0 else 0.0
 
     def _pod_worth(self, pods: list[Pod]) -> dict[object, float]:
         """$ an hour that a pod of each kind adds to a fleet of new nodes for all of them."""
         snapshot = self._simulator.snapshot
         everywhere = frozenset(snapshot.nodes)
         problem = build(snapshot, self._simulator.catalog, pods, everywhere, self._simulator.skipped)
-        options = self._simulator.options.of_prices_alone()
-        found = bound(problem, options, snapshot_index=self._simulator.snapshot_index)
+        found = bound(problem, self._simulator.options, snapshot_index=self._simulator.snapshot_index)
         by_key = {pod.key: pod for pod in pods}
         return {_kind(by_key[key]): worth for key, worth in found.pod_worth if key in by_key}
 
