@@ -7,8 +7,9 @@ import pulumi
 
 from components.config.checks import warnings
 from components.config.load import load
+from components.config.objects import image_warnings
 from components.credentials import credential_warnings
-from components.lookup import look_up
+from components.lookup import kubernetes_version, look_up
 from components.platform import Platform
 from controller.errors import ValidationError
 
@@ -24,7 +25,10 @@ def main() -> None:
         stack = load(FOLDER)
         for warning in [*warnings(stack.config), *credential_warnings()]:
             pulumi.log.warn(warning)
-        outputs = Platform(stack, look_up(stack.config, stack_tag), FOLDER, stack_tag).declare()
+        there = look_up(stack.config, stack_tag)
+        for warning in image_warnings(stack.objects, kubernetes_version(stack.config, there)):
+            pulumi.log.warn(warning)
+        outputs = Platform(stack, there, FOLDER, stack_tag).declare()
     except ValidationError as error:
         for problem in error.problems:
             pulumi.log.error(str(problem))

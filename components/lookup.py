@@ -61,6 +61,13 @@ class Surroundings:
     """The spot service-linked role exists, and this stack did not make it."""
 
 
+def kubernetes_version(config: StackConfig, there: Surroundings) -> str:
+    """Major.minor of the cluster, new or existing."""
+    if config.cluster.create is not None:
+        return config.cluster.create.version
+    return there.cluster.version if there.cluster is not None else ""
+
+
 def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     """Ask AWS. Raises ValidationError with everything that does not fit the configuration."""
     report = Report()

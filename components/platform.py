@@ -32,7 +32,7 @@ from components.documents.webhook import GUARD_SINCE, webhook_configurations, we
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
-from components.lookup import STACK_TAG, Surroundings
+from components.lookup import STACK_TAG, Surroundings, kubernetes_version
 from components.nodes import NodeAccess, NodeIdentity
 from components.provisioning import Provisioning
 from components.role import Role
@@ -340,8 +340,7 @@ class Platform:
         return {"webhook-secret": webhook_secret(namespace), **webhook_configurations(namespace), **guard}
 
     def _kubernetes_version(self) -> tuple[int, int]:
-        create, there = self.config.cluster.create, self.there.cluster
-        major, minor = (create.version if create else there.version if there else "").split(".")
+        major, minor = kubernetes_version(self.config, self.there).split(".")
         return int(major), int(minor)
 
     def _provisioning(self, opts: pulumi.ResourceOptions) -> None:

@@ -20,7 +20,7 @@ GROUP_FORM: Final = "a security group's id, such as sg-0123456789abcdef0"
 class NewCluster:
     """A cluster that the stack creates: no node groups, an OIDC issuer, access entries."""
 
-    version: str = key("Kubernetes version.", pattern=r"1\.\d\d", form='major.minor in quotes, such as "1.33"')
+    version: str = key("Kubernetes version.", pattern=r"1\.\d\d", form='major.minor in quotes, such as "1.35"')
     subnet_ids: tuple[str, ...] = key(
         "Subnets of the control plane and the pods, in two zones at least; private ones with a way out (NAT or VPC "
         "endpoints for EC2, ECR, EKS, S3, SQS, SSM and STS).",

@@ -16,6 +16,7 @@ from components.config.keys import Document
 from components.config.schema import StackConfig
 from controller.core.api.front_end import ApiKind
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.nodetemplate import has_al2
 from controller.core.api.strict import Report, did_you_mean, kind_of
 from controller.core.api.v1alpha5 import V1ALPHA5
 
@@ -42,6 +43,19 @@ def stack_objects(config: StackConfig, folder: Path, report: Report, *, all_read
     if all_read:
         _check_references(placed, report)
     return tuple(sorted((d for _, d in placed), key=lambda d: (d["kind"], str(d["metadata"].get("name")))))
+
+
+def image_warnings(objects: Iterable[Document], version: str) -> list[str]:
+    """Node templates whose AMI family has no images for the cluster's Kubernetes version."""
+    return [
+        f"AWSNodeTemplate {each['metadata']['name']}: EKS has no AL2 image for Kubernetes {version}, so that it "
+        "launches nothing; set spec.amiFamily to AL2023, or set spec.amiSelector"
+        for each in objects
+        if each["kind"] == NODE_TEMPLATE.name
+        and each["spec"].get("amiFamily") == "AL2"
+        and not (each["spec"].get("amiSelector") or each["spec"].get("launchTemplate"))
+        and not has_al2(version)
+    ]
 
 
 def _configured(kind: ApiKind[Any], objects: Iterable[ObjectConfig], path: str) -> list[tuple[str, Document]]:

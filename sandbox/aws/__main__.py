@@ -23,7 +23,6 @@ import click
 @click.option("--speed", default=1.0, show_default=True, help="How many times as fast as real time its clock runs.")
 @click.option("--empty", is_flag=True, help="Don't fill the account.")
 @click.option("--cluster-only", is_flag=True, help="Fill it with a network and a cluster: a stack makes the rest.")
-@click.option("--real-image-lifetimes", is_flag=True, help="No AL2 images after 1.32, no Ubuntu 20.04 after 1.29.")
 def main(
     port: int,
     region: str,
@@ -33,7 +32,6 @@ def main(
     speed: float,
     empty: bool,
     cluster_only: bool,
-    real_image_lifetimes: bool,
 ) -> None:
     """Run an AWS on this machine: EC2, EKS, IAM, SSM, SQS, EventBridge, STS and the price list."""
     began = time.monotonic()
@@ -41,13 +39,7 @@ def main(
     from sandbox.aws.server import serve
     from sandbox.aws.world import AwsSettings
 
-    settings = AwsSettings(
-        region=region,
-        cluster=cluster,
-        kubernetes_version=kubernetes_version,
-        seed=seed,
-        real_image_lifetimes=real_image_lifetimes,
-    )
+    settings = AwsSettings(region=region, cluster=cluster, kubernetes_version=kubernetes_version, seed=seed)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

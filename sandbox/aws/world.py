@@ -35,7 +35,7 @@ _ANY_REGION = {"pricing"}
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    """What kind of AWS. `real_image_lifetimes`: AL2 images end with 1.32, Ubuntu 20.04's with 1.29, as they do.
+    """What kind of AWS.
 
     `instance_types`: the region sells these alone, so that a controller that starts often reads little; empty: all.
     """
@@ -45,7 +45,6 @@ class AwsSettings:
     kubernetes_version: str = "1.34"
     seed: int = 42
     delays: Delays = field(default_factory=Delays)
-    real_image_lifetimes: bool = False
     instance_types: frozenset[str] = frozenset()
 
 
@@ -60,7 +59,7 @@ class World:
         self.faults = Faults(now)
         self.catalog = Catalog(settings.region, settings.instance_types)
         self.market = Market(PriceList.load(settings.region), self.seeded, now())
-        self.images = Images(settings.region, account, self.seeded, real_lifetimes=settings.real_image_lifetimes)
+        self.images = Images(settings.region, account, self.seeded)
         self.parameters = PublicParameters(settings.region, self.images.parameters())
         self.network = Network(account, settings.region)
         self.instances = Instances(settings.delays, self.network.release)

@@ -60,6 +60,11 @@ def template(**fields: Any) -> AWSNodeTemplate:
     )
 
 
+def al2_template(**fields: Any) -> AWSNodeTemplate:
+    """A template of AL2, by the images of the last version that has some."""
+    return template(ami_family="AL2", ami_selector=FrozenMap({"aws::name": "amazon-eks-node-1.32-v*"}), **fields)
+
+
 def provisioner(**fields: Any) -> Provisioner:
     """A Provisioner with a label of its own."""
     return Provisioner(**{"name": "default", "labels": FrozenMap({"team": "a"})} | fields)

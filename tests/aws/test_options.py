@@ -15,12 +15,13 @@ from controller.aws.provider import AWSProvider
 from controller.aws.provisioner_advice import advice
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.cloud import CloudInstance, PricedOffering
 from controller.core.price_rules import PriceBook, PriceRule
 from controller.settings import Settings
 from sandbox.aws.faults import Shortage
-from tests.aws.conftest import SETTINGS, Cloud, by_name, make_due, provisioner, request, template
+from tests.aws.conftest import SETTINGS, Cloud, al2_template, by_name, make_due, provisioner, request, template
 from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 
@@ -53,9 +54,16 @@ class TestPrefixDelegation:
         for name in ("t3.micro", "m5.large"):
             instance = provider.create(request(types, names=(name,)))
             assert instance.labels[keys.INSTANCE_PODS] == str(by_name(types)[name].capacity["pods"])
-        assert sorted("--max-pods=34" in text for text in cloud.user_data()) == [False, True]
-        assert sorted("--max-pods=110" in text for text in cloud.user_data()) == [False, True]
-        assert all("--use-max-pods false" in text for text in cloud.user_data())
+        assert sorted("maxPods: 34\n" in text for text in cloud.user_data()) == [False, True]
+        assert sorted("maxPods: 110\n" in text for text in cloud.user_data()) == [False, True]
+
+    def test_al2s_bootstrap_script_counts_no_addresses_of_its_own(self, cloud: Cloud, loaded: AWSProvider) -> None:
+        provider = configured(cloud, loaded, enable_prefix_delegation=True)
+        types = provider.instance_types(provisioner(), al2_template())
+        provider.create(request(types, names=("m5.large",), template=al2_template()))
+        (written,) = cloud.user_data()
+        assert "--max-pods=110" in written
+        assert "--use-max-pods false" in written
 
 
 class TestInstanceStore:
@@ -71,12 +79,13 @@ class TestInstanceStore:
         assert built["m5d.large"].overhead["ephemeral-storage"] == 2**30 + 75 * 10**8
         assert built["m5.large"] == plain["m5.large"]
 
-    @pytest.mark.parametrize(("family", "text"), [("AL2", "--local-disks raid0"), ("AL2023", "strategy: RAID0")])
+    @pytest.mark.parametrize(
+        ("chosen", "text"), [(al2_template(), "--local-disks raid0"), (template(), "strategy: RAID0")]
+    )
     def test_the_node_is_told_to_make_one_array(
-        self, cloud: Cloud, loaded: AWSProvider, family: str, text: str
+        self, cloud: Cloud, loaded: AWSProvider, chosen: AWSNodeTemplate, text: str
     ) -> None:
         provider = configured(cloud, loaded, instance_store_policy="RAID0")
-        chosen = template(ami_family=family)
         types = provider.instance_types(provisioner(), chosen)
         provider.create(request(types, names=("m5d.large",), template=chosen))
         assert text in cloud.user_data()[0]

@@ -208,7 +208,7 @@ class TestStatus:
     def test_images_are_those_that_nodes_may_run_now(self, provider: AWSProvider, types: Types) -> None:
         instance = provider.create(request(types, names=("m5.large",)))
         assert instance.image_id in provider.image_ids(template())
-        assert instance.image_id not in provider.image_ids(template(ami_family="AL2023"))
+        assert instance.image_id not in provider.image_ids(template(ami_family="Bottlerocket"))
 
 
 class TestStartUpCheck:

@@ -25,7 +25,7 @@ TEMPLATE: dict[str, Any] = {
     "apiVersion": "karpenter.k8s.aws/v1alpha1",
     "kind": "AWSNodeTemplate",
     "metadata": {"name": "default"},
-    "spec": {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}},
+    "spec": {"amiFamily": "AL2023", "subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}},
 }
 
 

@@ -176,7 +176,7 @@ USUAL: dict[str, Any] = {
     "aws:eks/getClusters:getClusters": {"names": ["myeks", "nodeless-demo"], "id": "r"},
     "aws:eks/getCluster:getCluster": {
         "name": "myeks",
-        "version": "1.30",
+        "version": "1.34",
         "endpoint": "https://EXAMPLE.gr7.ap-northeast-2.eks.amazonaws.com",
         "certificateAuthorities": [{"data": "Y2E="}],
         "identities": [{"oidcs": [{"issuer": ISSUER}]}],

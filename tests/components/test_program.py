@@ -328,6 +328,21 @@ def test_a_wide_scope_of_termination_is_said_at_preview(caplog: pytest.LogCaptur
     assert warned(terminateScope="owned") == warned() == []
 
 
+def test_al2_is_said_at_preview_where_eks_has_no_image_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    selectors = {each: {"karpenter.sh/discovery": "myeks"} for each in ("subnetSelector", "securityGroupSelector")}
+
+    def warned(version: str, **spec: Any) -> list[str]:
+        caplog.clear()
+        templates = [{"name": "old", "spec": {**selectors, **spec}}]
+        run_stack("test", config(nodeTemplates=templates), Cloud(answers=cluster(version=version)), preview=True)
+        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+    (said,) = warned("1.33", amiFamily="AL2")
+    assert said.startswith("AWSNodeTemplate old: EKS has no AL2 image for Kubernetes 1.33")
+    assert warned("1.32", amiFamily="AL2") == warned("1.34", amiFamily="AL2023") == warned("1.34") == []
+    assert warned("1.34", amiFamily="AL2", amiSelector={"aws-ids": "ami-0123456789abcdef0"}) == []
+
+
 def test_the_vpc_cni_has_a_role_of_its_own_and_the_nodes_lose_its_policy() -> None:
     def policies(run: Run, role: str) -> set[str]:
         attached = run.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")

@@ -6,7 +6,7 @@ from controller.aws.amifamily.al2023 import AL2023
 from controller.aws.amifamily.bottlerocket import BOTTLEROCKET
 from controller.aws.amifamily.eks_bootstrap import AL2, UBUNTU
 from controller.aws.amifamily.family import AMIFamily, Bootstrap
-from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.nodetemplate import AWSNodeTemplate, default_ami_family
 from controller.errors import NodeTemplateError
 
 
@@ -18,12 +18,15 @@ def _custom_user_data(bootstrap: Bootstrap) -> str:
 CUSTOM = AMIFamily(name="Custom", aliases=(), user_data=_custom_user_data, ignored_kubelet_fields=("*",))
 """An image of the user's own, named by spec.amiSelector."""
 FAMILIES = {family.name: family for family in (AL2, AL2023, BOTTLEROCKET, UBUNTU, CUSTOM)}
-DEFAULT_FAMILY = AL2.name
 
 
-def family_of(template: AWSNodeTemplate) -> AMIFamily:
-    """The template's family. Raises NodeTemplateError for one that is not supported."""
-    name = template.ami_family or DEFAULT_FAMILY
+def family_of(template: AWSNodeTemplate, version: str = "") -> AMIFamily:
+    """The template's family. Raises NodeTemplateError for one that is not supported.
+
+    A template that names none has the default of the cluster's Kubernetes version. Nodes of AL2 and AL2023 have the
+    same devices and capacity: who asks about those alone needs no version.
+    """
+    name = template.ami_family or default_ami_family(version)
     family = FAMILIES.get(name)
     if family is None:
         why = "Windows nodes are not run by this controller" if name.startswith("Windows") else "it is not supported"

@@ -14,7 +14,7 @@ from controller.aws.api.ttl_cache import Cache
 from controller.aws.api.type_info import ARCHITECTURES
 from controller.aws.network.selector_filters import shown
 from controller.core.api import labels as keys
-from controller.core.api.nodetemplate import ID_KEYS, AWSNodeTemplate, comma_list
+from controller.core.api.nodetemplate import ID_KEYS, AWSNodeTemplate, comma_list, has_al2
 from controller.core.cloud import InstanceType
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.errors import NodeTemplateError
@@ -60,8 +60,9 @@ class Images:
         types = tuple(instance_types)
         ids = {item.name: image.id for item in types if (image := first_match(images, item.requirements)) is not None}
         if not ids:
+            family = family_of(template, version).name
             raise NodeTemplateError(
-                f"AWSNodeTemplate {template.name}: no image of family {family_of(template).name} is for instance types "
+                f"AWSNodeTemplate {template.name}: no image of family {family} is for instance types "
                 f"{', '.join(sorted(item.name for item in types)[:5])}; allow other types in the Provisioner, "
                 "or name images for them in spec.amiSelector"
             )
@@ -74,7 +75,7 @@ class Images:
         parameters for the Kubernetes version. Raises NodeTemplateError when there is none, and other CloudErrors.
         """
         if not template.ami_selector:
-            return self._by_alias(template, family_of(template), version)
+            return self._by_alias(template, family_of(template, version), version)
         key = tuple(sorted(template.ami_selector.items()))
         images = self._selected.get(key, lambda: self._describe(template))
         if not images:
@@ -96,9 +97,10 @@ class Images:
         )
         if not images:
             missing = family.aliases[0].parameters[0].format(version=version)
+            other = "AL2023" if family.name == "AL2" and not has_al2(version) else "another one"
             raise NodeTemplateError(
                 f"AWSNodeTemplate {template.name}: AWS publishes no {family.name} image for Kubernetes {version} "
-                f"(SSM parameter {missing} does not exist); choose another spec.amiFamily or set spec.amiSelector"
+                f"(SSM parameter {missing} does not exist); set spec.amiFamily to {other}, or set spec.amiSelector"
             )
         return images
 

@@ -115,7 +115,7 @@ class NodeParameters:
         cluster: ClusterFacts,
     ) -> LaunchParameters:
         template, provisioner = request.template, request.provisioner
-        family = family_of(template)
+        family = family_of(template, cluster.kubernetes_version)
         subject = f"AWSNodeTemplate {template.name}"
         bootstrap = Bootstrap(
             subject=subject,

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from controller.core.api.document import Document, mapping, objects, text
-from controller.core.api.nodetemplate import ID_KEYS, comma_list
+from controller.core.api.nodetemplate import ID_KEYS, comma_list, default_ami_family
 from controller.core.api.v1alpha5.disruption_rules import (
     ANNOTATION_KEYS,
     GRACE_PERIOD_ANNOTATION,
@@ -146,7 +146,11 @@ class ToV1(Conversion):
     def _class(self, name: str, spec: Document, kubelet: Any) -> dict[str, Any]:
         own = f"AWSNodeTemplate {name}"
         class_spec: dict[str, Any] = {}
-        family = text(spec.get("amiFamily")) or "AL2"
+        family = text(spec.get("amiFamily"))
+        if not family:
+            family = default_ami_family("")
+            what = f"amiFamily that is not set, which is AL2 up to Kubernetes 1.32: {family} is written"
+            self.lose(own, what, "write `alias: al2@latest`, or `amiFamily: AL2`, for a cluster of 1.32 or before")
         selector = mapping(spec.get("amiSelector"))
         if selector:
             class_spec["amiFamily"] = family

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 
 ID_KEYS = ("aws-ids", "aws::ids")
 """Keys of a selector whose value is a comma list of ids, as opposed to tags."""
+AL2_LAST: Final = (1, 32)
+"""The last Kubernetes version for which EKS publishes AL2 images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,17 @@ class AWSNodeTemplate:
     detailed_monitoring: bool | None = None
     deleted_at: float | None = None
     resource_version: str = field(default="", compare=False)
+
+
+def has_al2(version: str) -> bool:
+    """Whether EKS publishes AL2 images for a Kubernetes version such as 1.32; False for one that cannot be read."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) <= AL2_LAST
+
+
+def default_ami_family(version: str) -> str:
+    """The family of a template that names none: AL2, as in Karpenter v0.27, where EKS has it, else AL2023."""
+    return "AL2" if has_al2(version) else "AL2023"
 
 
 def comma_list(text: str) -> list[str]:

@@ -19,7 +19,10 @@ from sandbox.aws.paging import page
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.wire import AwsError, Params
 
-VERSIONS = tuple(f"1.{minor}" for minor in range(24, 35))
+AL2_LAST_MINOR, FOCAL_LAST_MINOR = 32, 29
+"""The last minor versions of Kubernetes for which there are images of AL2 and of Ubuntu 20.04."""
+_UBUNTU_RELEASES = (("20.04", "focal", "gp2"), ("22.04", "jammy", "gp2"), ("24.04", "noble", "gp3"))
+VERSIONS = tuple(f"1.{minor}" for minor in range(24, 36))
 EKS_OWNER, BOTTLEROCKET_OWNER, CANONICAL_OWNER = "602401143452", "092701018921", "099720109477"
 _NEWEST, _PREVIOUS = dt.datetime(2025, 11, 12, tzinfo=dt.UTC), dt.datetime(2025, 10, 16, tzinfo=dt.UTC)
 _ARCHITECTURES = ("x86_64", "arm64")
@@ -58,13 +61,12 @@ class Image:
 
 
 class Images:
-    """The AMIs of one region. `real_lifetimes`: stop publishing a family where its vendor did."""
+    """The AMIs of one region. A family ends where its vendor stopped publishing it."""
 
-    def __init__(self, region: str, account: str, seeded: Seeded, *, real_lifetimes: bool) -> None:
+    def __init__(self, region: str, account: str, seeded: Seeded) -> None:
         self._account = account
         self._seeded = seeded
-        published = [image for image in _published(region) if not (real_lifetimes and _retired(image))]
-        self.by_id: dict[str, Image] = {image.id: image for image in published}
+        self.by_id: dict[str, Image] = {image.id: image for image in _published(region)}
 
     def parameters(self) -> dict[str, str]:
         """SSM parameter name -> value, for all published images."""
@@ -173,18 +175,10 @@ def _entry(image: Image) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _retired(image: Image) -> bool:
-    minor = next(
-        (int(v.partition(".")[2]) for v in reversed(VERSIONS) if f"{v}-" in image.name or f"_{v}/" in image.name), 0
-    )
-    if image.name.startswith(("amazon-eks-node-1", "amazon-eks-gpu-node", "amazon-eks-arm64-node")):
-        return minor > 32
-    return "ubuntu-focal" in image.name and minor > 29
-
-
 def _published(region: str) -> Iterator[Image]:
     for version in VERSIONS:
-        yield from _amazon_linux_2(region, version)
+        if int(version.partition(".")[2]) <= AL2_LAST_MINOR:
+            yield from _amazon_linux_2(region, version)
         yield from _amazon_linux_2023(region, version)
         yield from _bottlerocket(region, version)
         yield from _ubuntu(region, version)
@@ -227,7 +221,9 @@ def _bottlerocket(region: str, version: str) -> Iterator[Image]:
 
 
 def _ubuntu(region: str, version: str) -> Iterator[Image]:
-    for release, codename, volume in (("20.04", "focal", "gp2"), ("22.04", "jammy", "gp2"), ("24.04", "noble", "gp3")):
+    for release, codename, volume in _UBUNTU_RELEASES:
+        if release == "20.04" and int(version.partition(".")[2]) > FOCAL_LAST_MINOR:
+            continue
         for architecture, debian in (("x86_64", "amd64"), ("arm64", "arm64")):
             base = f"/aws/service/canonical/ubuntu/eks/{release}/{version}/stable/current/{debian}/hvm/ebs-{volume}"
             name = f"ubuntu-eks/k8s_{version}/images/hvm-ssd/ubuntu-{codename}-{release}-{debian}-server-{{date}}"

@@ -213,8 +213,11 @@ class TestCustom:
 
 
 class TestFamilyOf:
-    def test_al2_is_the_default(self) -> None:
-        assert family_of(AWSNodeTemplate(name="t")).name == "AL2"
+    def test_the_default_is_al2_where_eks_has_it_and_al2023_from_then_on(self) -> None:
+        versions = ("1.27", "1.32", "1.33", "1.100", "2.1", "")
+        defaults = [family_of(AWSNodeTemplate(name="t"), version).name for version in versions]
+        assert defaults == ["AL2", "AL2", "AL2023", "AL2023", "AL2023", "AL2023"]
+        assert family_of(AWSNodeTemplate(name="t", ami_family="AL2"), "1.34").name == "AL2"
 
     @pytest.mark.parametrize(
         ("family", "why"), [("Windows2022", "Windows nodes are not run"), ("AL3", "not supported")]

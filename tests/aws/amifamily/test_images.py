@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from controller.aws.amifamily import FAMILIES
 from controller.aws.amifamily.images import Image, Images, image_filters, newest_only, parse_image
@@ -18,6 +20,8 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.errors import CloudUnauthorizedError, NodeTemplateError
 from sandbox.aws.faults import Fault
 from tests.aws.conftest import Cloud, Types, provisioner, template
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -42,14 +46,16 @@ def names(cloud: Cloud, image_ids: dict[str, str]) -> dict[str, str]:
 
 class TestBySsm:
     @pytest.mark.parametrize(
-        ("family", "expected"),
+        ("family", "version", "expected"),
         [
-            ("AL2", ("amazon-eks-node-1.34", "amazon-eks-arm64-node-1.34", "amazon-eks-gpu-node-1.34", None)),
-            ("AL2023", ("amazon-eks-node-al2023-x86_64-standard", "amazon-eks-node-al2023-arm64-standard",
-                        "amazon-eks-node-al2023-x86_64-nvidia", "amazon-eks-node-al2023-arm64-nvidia")),
-            ("Bottlerocket", ("bottlerocket-aws-k8s-1.34-x86_64", "bottlerocket-aws-k8s-1.34-arm64",
+            ("AL2", "1.32", ("amazon-eks-node-1.32", "amazon-eks-arm64-node-1.32", "amazon-eks-gpu-node-1.32", None)),
+            (None, "1.32", ("amazon-eks-node-1.32", "amazon-eks-arm64-node-1.32", "amazon-eks-gpu-node-1.32", None)),
+            *((name, "1.34", ("amazon-eks-node-al2023-x86_64-standard", "amazon-eks-node-al2023-arm64-standard",
+                        "amazon-eks-node-al2023-x86_64-nvidia", "amazon-eks-node-al2023-arm64-nvidia"))
+              for name in ("AL2023", None)),
+            ("Bottlerocket", "1.34", ("bottlerocket-aws-k8s-1.34-x86_64", "bottlerocket-aws-k8s-1.34-arm64",
                               "bottlerocket-aws-k8s-1.34-nvidia-x86_64", "bottlerocket-aws-k8s-1.34-nvidia-arm64")),
-            ("Ubuntu", ("ubuntu-eks",) * 4),
+            ("Ubuntu", "1.34", ("ubuntu-eks",) * 4),
         ],
     )  # fmt: skip
     def test_each_kind_of_type_gets_its_image_and_those_without_one_are_left_out(
@@ -57,19 +63,29 @@ class TestBySsm:
         cloud: Cloud,
         images: Images,
         kinds: dict[str, InstanceType],
-        family: str,
+        family: str | None,
+        version: str,
         expected: tuple[str | None, ...],
     ) -> None:
         wanted = ("m5.large", "m6g.large", "g4dn.xlarge", "g5g.xlarge")
-        chosen = names(cloud, images.by_type(template(ami_family=family), "1.34", [kinds[name] for name in wanted]))
+        chosen = names(cloud, images.by_type(template(ami_family=family), version, [kinds[name] for name in wanted]))
         prefixes = {name: prefix for name, prefix in zip(wanted, expected, strict=True) if prefix is not None}
         assert set(chosen) == set(prefixes)
         for name, prefix in prefixes.items():
             assert chosen[name].startswith(prefix)
 
     def test_a_version_without_images_names_the_parameter_and_what_else_to_do(self, images: Images) -> None:
-        with pytest.raises(NodeTemplateError, match=r"no AL2 image for Kubernetes 1\.99.*amazon-linux-2/recommended"):
+        with pytest.raises(NodeTemplateError, match=r"no AL2023 image for Kubernetes 1\.99.*2023/x86_64.*another one"):
             images.of(template(), "1.99")
+        with pytest.raises(NodeTemplateError, match=r"no AL2 image for Kubernetes 1\.33.*set spec.amiFamily to AL2023"):
+            images.of(template(ami_family="AL2"), "1.33")
+
+    def test_al2023_has_images_for_the_newest_version_that_the_stacks_name(self, images: Images) -> None:
+        config = yaml.safe_load((ROOT / "stacks" / "Pulumi.prod.yaml").read_text())["config"]
+        version = config["nodeless:cluster"]["create"]["version"]
+        for entry in config["nodeless:nodeTemplates"]:
+            chosen = template(ami_family=entry["spec"]["amiFamily"])
+            assert len(images.of(chosen, version)) == len(FAMILIES["AL2023"].aliases)
 
     def test_ubuntu_falls_back_to_the_release_that_has_images(self, cloud: Cloud, images: Images) -> None:
         loaded = FAMILIES["Ubuntu"].aliases[0].parameters[0].format(version="1.34")

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from controller.aws.provider import AWSProvider
 from controller.core.api import labels as keys
@@ -383,7 +384,12 @@ class TestWhatTheNodeGets:
         launched = cloud.aws.world.instances.get(instance.id)
         assert launched is not None
         user_data = base64.b64decode(launched.user_data).decode()
-        assert "--register-with-taints=dedicated=x:NoSchedule,cilium=:NoExecute" in user_data
+        (document,) = [part for part in user_data.split("\n\n") if part.startswith("apiVersion: node.eks.aws/")]
+        kubelet = yaml.safe_load(document.partition("\n--")[0])["spec"]["kubelet"]
+        assert kubelet["config"]["registerWithTaints"] == [
+            {"key": "dedicated", "value": "x", "effect": "NoSchedule"},
+            {"key": "cilium", "value": "", "effect": "NoExecute"},
+        ]
         assert "--node-labels=karpenter.sh/capacity-type=spot,karpenter.sh/provisioner-name=default,team=a" in user_data
 
     def test_no_instance_profile_anywhere_is_refused_with_the_remedy(

@@ -76,6 +76,13 @@ def test_defaults_that_the_versions_do_not_share_are_written_out() -> None:
     assert keys["karpenter.k8s.aws/instance-category"] == ["c", "m", "r"]
 
 
+def test_a_family_that_is_not_set_is_written_as_al2023_and_said() -> None:
+    spec = {key: value for key, value in TEMPLATE["spec"].items() if key != "amiFamily"}
+    converted = ToV1("nodes").convert([{**TEMPLATE, "spec": spec}])
+    assert by_kind(converted.objects, "EC2NodeClass")[0]["spec"]["amiSelectorTerms"] == [{"alias": "al2023@latest"}]
+    assert "AL2 up to Kubernetes 1.32" in converted.losses[0]
+
+
 def test_what_v1_leaves_open_stays_open() -> None:
     made = by_kind(FromV1().convert([CLASS, POOL]).objects, "Provisioner")[0]
     requirements = {each.key: each for each in V1ALPHA5.pool.parse(made).requirements}

@@ -45,7 +45,7 @@ class Sandbox:
         ]
         self.subnets = {s["AvailabilityZone"]: s["SubnetId"] for s in subnets}
 
-    def image(self, path: str = "amazon-linux-2") -> str:
+    def image(self, path: str = "amazon-linux-2023/x86_64/standard") -> str:
         name = f"/aws/service/eks/optimized-ami/1.34/{path}/recommended/image_id"
         value: str = self.aws.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
         return value
