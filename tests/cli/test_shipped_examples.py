@@ -13,6 +13,7 @@ from controller.cli.check.check_cluster import ClusterCheck
 from controller.cli.check.findings import Level
 from controller.cli.inputs.files import read_files
 from controller.cli.inputs.scenario import cluster_of
+from controller.cli.inputs.stack_file import stack_objects
 from controller.core.api.strict import Report
 from controller.kube.client import KubeClient
 from tests.cli.conftest import Run, Write, answer, container, deployment
@@ -46,7 +47,10 @@ def gpu_workload() -> dict[str, Any]:
 @pytest.mark.parametrize("name", [*FLEETS, *GUIDES])
 def test_check_finds_nothing_wrong_and_nodes_are_of_al2023(name: str, write: Write) -> None:
     report = Report()
-    cluster, _ = cluster_of(read_files(fleet(name, write), report))
+    located = read_files(fleet(name, write), report)
+    if name.startswith("Pulumi."):
+        located = tuple(stack_objects(located[0], report))
+    cluster, _ = cluster_of(located)
     assert not report.problems
     snapshot = cluster.snapshot()
     findings = [*ClusterCheck(cast("KubeClient", None), snapshot, "karpenter", 0.0).objects()]
@@ -70,6 +74,8 @@ def test_simulate_places_its_workloads(name: str, run: Run, write: Write) -> Non
     report = answer(result)
     pods = {pod for node in report["nodes"] for pod in node["pods"]}
     assert pods
+    if name.startswith("Pulumi."):
+        assert all(node["zone"].startswith("ap-northeast-2") for node in report["nodes"])
     if name in ("gpu.md", "Pulumi.prod.yaml"):
         assert {"shop/trainer-0", "shop/trainer-1"} <= pods
         types = {node["instanceType"] for node in report["nodes"] if node["provisioner"] == "gpu"}

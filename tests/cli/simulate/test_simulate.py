@@ -149,13 +149,6 @@ def test_autoscaler_decides_where_no_replicas_are_declared(run: Run, write: Writ
     assert answer(run("simulate", file, "-o", "json"))["summary"]["pods"] == 5
 
 
-@pytest.mark.parametrize("stack", ["dev", "prod", "local"])
-def test_committed_stacks_can_be_simulated(run: Run, write: Write, stack: str) -> None:
-    report = answer(run("simulate", str(STACKS / f"Pulumi.{stack}.yaml"), write(deployment()), "-o", "json"))
-    assert report["summary"]["unplaced"] == 0
-    assert all(node["zone"].startswith("ap-northeast-2") for node in report["nodes"])
-
-
 def test_five_pods_on_the_dev_stack_are_said_to_be_packed_optimally(run: Run, write: Write) -> None:
     stack, pods = str(STACKS / "Pulumi.dev.yaml"), write(deployment(replicas=5))
     summary = answer(run("simulate", stack, pods, "-o", "json"))["summary"]
