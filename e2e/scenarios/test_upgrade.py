@@ -60,7 +60,7 @@ def test_an_upgrade_and_its_rollback_with_pods_pending_and_a_removal_half_done(w
 
 
 def _roll_out(cluster: Cluster, sources: Path | None, settings: Obj) -> None:
-    """Replace both replicas, with the settings of their stack, and wait until one of the new ones acts.
+    """Replace both replicas, with the settings of their stack, and wait until they lead or stand by.
 
     The earlier controller does not start with keys that it does not know; its own stack did not write them.
     """
@@ -70,11 +70,15 @@ def _roll_out(cluster: Cluster, sources: Path | None, settings: Obj) -> None:
     cluster.kubectl("patch", "configmap", SETTINGS, "--namespace", NAMESPACE, "--type=merge", "--patch", patch)
     logged = cluster.replicas.mark()
     cluster.replicas.roll_out(sources)
-    cluster.until(
-        lambda: any(line["message"] == "Acts" for line in cluster.replicas.lines(logged)),
-        "one of the new replicas leads",
-        LEADER_SECONDS,
-    )
+    cluster.until(lambda: _ready(cluster, logged), "one of the new replicas leads, the other stands by", LEADER_SECONDS)
+
+
+def _ready(cluster: Cluster, logged: dict[str, int]) -> bool:
+    """Both have read their settings: the next ones may be written."""
+    said = {message: {line["replica"] for line in cluster.replicas.lines(logged) if line["message"] == message}
+            for message in ("Acts", "Standing by: another process leads")}  # fmt: skip
+    acts, stands_by = said.values()
+    return bool(acts) and len(acts | stands_by) == len(cluster.replicas.by_name)
 
 
 def _node_of(world: Scenario, app: str) -> Obj:

@@ -30,7 +30,7 @@ from controller.core.provisioning.planned_ahead import NONE_UNTRIED, room_proble
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
-from controller.core.state.snapshot import Snapshot
+from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     CloudError,
     InsufficientCapacityError,
@@ -80,6 +80,14 @@ class ProvisioningTimes:
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedPod:
+    """A planned pod, and the node that the last plan has it on: its name, or that of its stand-in."""
+
+    key: PodKey
+    node: str
+
+
 class ProvisioningReconciler:
     """Plan when the caches are synced and `adopted` is set. A plan counts on the nodes of launches under way; it is
     held back only by an instance whose Node could not be created."""
@@ -102,6 +110,8 @@ class ProvisioningReconciler:
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._count, self._bound_at, self._planned_at, self._nominated_at = 0, -math.inf, -math.inf, -math.inf
         """How many pods were to be planned for; when they became fewer, were planned for and nominated last."""
+        self._elsewhere = self._tied = False
+        """Whether a planned pod was bound to another node than planned; whether pods of the plan depend on others."""
         self._plans = PlanLog(self.name)
         self._guards = GuardEvents(self._events, self._ledger.recorder)
         self._headroom_at = self._clock.monotonic()
@@ -113,8 +123,8 @@ class ProvisioningReconciler:
         registrations = context.executors.executor("register", REGISTRATION_WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, launches, context.stop, registrations)
         self._under_way = LaunchesUnderWay(context.launcher)
-        self._expected: dict[str, str] = {}
-        """uids of planned pods, with the name of the node (or its stand-in) that the last plan has them on."""
+        self._expected: dict[str, ExpectedPod] = {}
+        """Planned pods that are not bound yet, by uid."""
         self._judge = PlanJudge(self.name, context.recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -176,27 +186,34 @@ class ProvisioningReconciler:
         if count < self._count:
             self._bound_at = now
         self._count = count
-        if not self._expected:
-            return set()
         binding = now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
         names = set(self._under_way.names)
         for node in snapshot.nodes.values():
             if node.takes_pods and (binding or not node.initialized):
-                names.update((node.name, stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, ""))))
+                names.update(_names_of(node))
         if binding and now - self._nominated_at >= BINDING_SECONDS:
             self._nominated_at = now
             self._renew_nominations(snapshot)
-        return {uid for uid, name in self._expected.items() if name in names}
+        if self._bound_elsewhere(snapshot) and self._tied and not binding:
+            self._expected.clear()
+        return {uid for uid, each in self._expected.items() if each.node in names}
+
+    def _bound_elsewhere(self, snapshot: Snapshot) -> bool:
+        """Forget the pods that are bound. Whether one was bound to another node than it was planned for: affinity,
+        spread or a volume may now exclude the nodes that others were planned for."""
+        for uid, each in list(self._expected.items()):
+            pod = snapshot.pods.get(each.key)
+            if pod is None or pod.uid != uid or pod.node_name:
+                del self._expected[uid]
+                node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
+                self._elsewhere |= node is not None and each.node not in _names_of(node)
+        return self._elsewhere
 
     def _renew_nominations(self, snapshot: Snapshot) -> None:
         """Let the nodes of the last plan stay nominated: the scheduler may bind any of the pods to any of them."""
-        planned = set(self._expected.values())
+        planned = {each.node for each in self._expected.values()}
         waiting = [pod for pod in snapshot.unbound if pod.uid in self._expected]
-        names = [
-            node.name
-            for node in snapshot.nodes.values()
-            if node.name in planned or stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, "")) in planned
-        ]
+        names = [node.name for node in snapshot.nodes.values() if not planned.isdisjoint(_names_of(node))]
         until = self._clock.now() + self._nomination_seconds()
         self._informers.submit(partial(_nominate_nodes, names=names, until=until, pods=waiting[:1]))
 
@@ -276,7 +293,10 @@ class ProvisioningReconciler:
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(snapshot, record, pods, reason)
-        self._expected = {pod.uid: each.node for each in plan.existing for pod in _known(snapshot, each.pods)}
+        self._expected, self._elsewhere = {}, False
+        self._tied = any(map(depends_on_pods, {id(pod.spec): pod for pod in problem.pending}.values()))
+        for each in plan.existing:
+            self._expect(snapshot, each.node, each.pods)
         for placement in plan.existing:
             self._plans.have_room(placement.node, placement.pods)
             if placement.node in snapshot.nodes:  # else it is a stand-in, which is nominated once it is a Node
@@ -332,11 +352,13 @@ class ProvisioningReconciler:
             self._guards.mixed(provisioner, before, mixed)
         self._guards.refused(guards, fresh)
         for launch in prepared.launches:
-            name = stand_in_name(launch.request.token)
-            self._expected.update((pod.uid, name) for pod in _known(snapshot, launch.planned.pods))
+            self._expect(snapshot, stand_in_name(launch.request.token), launch.planned.pods)
         jobs = self._pipeline.begin(prepared.launches, partial(self._launched, snapshot, record))
         self._under_way.add(prepared.launches, jobs, now, partial(self._launch_failed, snapshot, record))
         self._under_way.settle()  # without threads, all have ended
+
+    def _expect(self, snapshot: Snapshot, node: str, pods: Sequence[PodKey]) -> None:
+        self._expected.update((pod.uid, ExpectedPod(pod.key, node)) for pod in _known(snapshot, pods))
 
     def _launched(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, outcome: LaunchOutcome) -> None:
         planned, provisioner = launch.planned, launch.request.provisioner
@@ -351,7 +373,7 @@ class ProvisioningReconciler:
         """Report the failure; where capacity was lacking, the pods that were to run there are retried at once."""
         planned, provisioner = launch.planned, launch.request.provisioner
         name = stand_in_name(launch.request.token)
-        pods = [uid for uid, node in self._expected.items() if node == name]
+        pods = [uid for uid, each in self._expected.items() if each.node == name]
         for uid in pods:
             del self._expected[uid]
         if not isinstance(error, NodelessError):
@@ -413,6 +435,18 @@ def _without(held_back: Collection[PodKey], snapshot: Snapshot) -> Snapshot:
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
     return [snapshot.pods[key] for key in keys if key in snapshot.pods and not is_unit(key)]
+
+
+def _names_of(node: StateNode) -> tuple[str, str]:
+    """A node's name, and the name of the stand-in that it was planned under."""
+    return node.name, stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, ""))
+
+
+def depends_on_pods(pod: Pod) -> bool:
+    """Whether where the pod may run, or others may, depends on where other pods run."""
+    spec = pod.spec
+    spread = any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread)
+    return bool(spread or spec.required_pod_affinity or spec.required_pod_anti_affinity or pod.volumes)
 
 
 def _version(provisioner: Provisioner) -> tuple[str, int]:

@@ -8,6 +8,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pytest
+
 from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
@@ -137,3 +139,28 @@ def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -
     assert bursts.plans == 1
     bursts.pass_for(20.0)
     assert bursts.plans > 1
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_pods_that_depend_on_others_are_planned_for_again_when_one_is_bound_elsewhere(tied: bool) -> None:
+    """While their node still boots: kube-scheduler may never bind them to it. Pods that do not depend on it wait."""
+    bursts = Bursts()
+    term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "partner"}}}
+    near = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}} if tied else {}
+    pods = [
+        factories.pod_object(name="partner", labels={"app": "partner"}),
+        factories.pod_object(name="follower", spec=near),
+    ]
+    bursts.show("Pod", pods)
+    bursts.pass_for(12.0)
+    assert bursts.plans == 1
+    (booting,) = bursts.informers.snapshot().nodes.values()
+    kept = {"uid": booting.node.uid, "annotations": dict(booting.node.annotations), "resourceVersion": "100"}
+    nodes = [
+        factories.node_object(name=booting.name, labels=dict(booting.node.labels), **kept),
+        factories.node_object(name="elsewhere", labels={"topology.kubernetes.io/zone": factories.ZONES[1]}),
+    ]
+    bursts.show("Node", nodes)
+    bursts.show("Pod", [changed(pods[0], spec={**pods[0]["spec"], "nodeName": "elsewhere"}), pods[1]])
+    bursts.pass_for(20.0)
+    assert bursts.plans == (2 if tied else 1)
