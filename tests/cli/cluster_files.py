@@ -10,9 +10,11 @@ from controller.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
+    ENDPOINT_SLICES,
     NODES,
     PODS,
     PROVISIONERS,
+    SERVICES,
     Resource,
 )
 from tests.cli.conftest import TEMPLATE, container, provisioner
@@ -68,6 +70,22 @@ def fill(kube: KubeClient, crds: list[dict[str, Any]]) -> None:
     _pod(kube, "waiting", cpu="7500m")
     _pod(kube, "stuck", nodeSelector={"topology.kubernetes.io/zone": "us-east-9z"})
     _pod(kube, "gated", schedulingGates=[{"name": "example.com/hold"}], status={})
+    _hinted(kube)
+
+
+def _hinted(kube: KubeClient) -> None:
+    """A Service that asks for topology hints: four endpoints, three of them Ready, one with a hint."""
+    annotations = {"service.kubernetes.io/topology-mode": "Auto"}
+    spec = {"selector": {"app": "hinted"}, "ports": [{"port": 80}]}
+    kube.create(SERVICES, {"metadata": {"name": "hinted", "annotations": annotations}, "spec": spec}, "default")
+    endpoints: list[dict[str, Any]] = [
+        {"addresses": [f"10.0.0.{number}"], "conditions": {"ready": number < 3}, "zone": f"{REGION}a"}
+        for number in range(4)
+    ]
+    endpoints[0]["hints"] = {"forZones": [{"name": f"{REGION}b"}]}
+    metadata = {"name": "hinted-1", "labels": {"kubernetes.io/service-name": "hinted"}}
+    document = {"metadata": metadata, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints}
+    kube.create(ENDPOINT_SLICES, document, "default")
 
 
 def _daemon() -> dict[str, Any]:

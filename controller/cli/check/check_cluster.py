@@ -12,12 +12,14 @@ import yaml
 
 from controller.cli.check.findings import Check, Finding, ok, problem, unknown, warning
 from controller.cli.cluster.node_facts import NODE_POOL
+from controller.cli.cluster.service_report import present_services
 from controller.cli.formatting import age, count
 from controller.core.api.document import Document, items, mapping, objects, text, timestamp, whole
 from controller.core.api.labels import PROVISIONER_NAME
 from controller.core.api.workloads import PodDisruptionBudget
 from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot
+from controller.core.zones.services import Service
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.lease import LEASE_NAME
@@ -50,6 +52,7 @@ class ClusterCheck:
     snapshot: Snapshot
     namespace: str
     now: float
+    services: tuple[Service, ...] = ()
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
         """(subject, check), in the order to show."""
@@ -61,6 +64,7 @@ class ClusterCheck:
             ("Webhooks", self.webhooks),
             ("Other autoscalers", self.others),
             ("Disruption", self.budgets),
+            ("Services", self.zones),
         )
 
     def version(self) -> Iterator[Finding]:
@@ -254,6 +258,18 @@ class ClusterCheck:
             yield warning("Disruption", f"PodDisruptionBudgets that allow nothing now: {listed}", remedy)
         else:
             yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none blocks a node")
+
+    def zones(self) -> Iterator[Finding]:
+        """Services that ask for traffic inside zones get it."""
+        judged = present_services(self.snapshot, self.services)
+        for each in judged:
+            subject = f"Service {'/'.join(each.service.key)}"
+            if each.kept:
+                yield ok(subject, each.verdict)
+            else:
+                yield warning(subject, each.verdict, "; ".join(each.remedies))
+        if not judged:
+            yield ok("Services", "none asks for topology hints or a traffic distribution")
 
     def _holds(self, budget: PodDisruptionBudget) -> bool:
         """Whether pods of the budget run on a Provisioner's node."""

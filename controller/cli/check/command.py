@@ -27,8 +27,8 @@ def check(kubeconfig: str, context: str, namespace: str, region: str, skip_aws: 
     """What is wrong with the installation, and how to fix it.
 
     The cluster: version, CRDs, settings, Provisioners and templates, leader, webhooks and their certificate, other
-    autoscalers, budgets. AWS, by the caller's permissions (in the controller's pod: its role): permissions, subnets,
-    security groups, images, queue, spot role, quotas.
+    autoscalers, budgets, Services that ask for topology hints. AWS, by the caller's permissions (in the controller's
+    pod: its role): permissions, subnets, security groups, images, queue, spot role, quotas.
 
     Exit code: 0 no problem (warnings don't count), 3 a problem (AWS that cannot be asked is one), 1 the cluster does
     not answer.
@@ -52,9 +52,10 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
     from controller.cli.inputs.objects import read_cluster
     from controller.cli.inputs.scenario import cluster_of
 
-    cluster, _ = cluster_of([each for each in read_cluster(kube).located if each.kind != "ConfigMap"])
+    read = read_cluster(kube)
+    cluster, _ = cluster_of([each for each in read.located if each.kind != "ConfigMap"])
     snapshot = cluster.snapshot()
-    of_cluster = ClusterCheck(kube, snapshot, namespace, time.time())
+    of_cluster = ClusterCheck(kube, snapshot, namespace, time.time(), read.services)
     settings, finding = _settings(kube, namespace)
     yield from findings.collect([*of_cluster.checks()])
     yield finding

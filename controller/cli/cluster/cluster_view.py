@@ -15,6 +15,7 @@ from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
+from controller.core.zones.services import Service
 from controller.errors import CloudError, ValidationError
 from controller.kube.client import KubeClient
 from controller.runtime.executors import ThreadExecutors
@@ -42,6 +43,7 @@ class ClusterView:
     source: Source
     view: CatalogView
     kube: KubeClient | None
+    services: tuple[Service, ...] = ()
 
     @property
     def price_notes(self) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ def build_cluster_view(
     with ThreadExecutors() as executors:
         view = Catalogs(source.types, executors.executor("catalog", CATALOG_WORKERS)).view(snapshot)
     add_instance_types(cluster, view)
-    return ClusterView(cluster.snapshot(), settings, source, view, kube)
+    return ClusterView(cluster.snapshot(), settings, source, view, kube, objects.services)
 
 
 def add_instance_types(cluster: Cluster, view: CatalogView) -> None:

@@ -15,6 +15,7 @@ from controller.core.provisioning.bound.gap import Gap, explain_gap
 from controller.core.provisioning.bound.lower_bound import Bound, bound
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import build
+from controller.core.zones.services import Service
 from controller.runtime.executors import ThreadExecutors
 
 
@@ -35,6 +36,7 @@ class Simulation:
     """Types of planned nodes by (Provisioner, type name)."""
     gap: Gap | None = None
     notes: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
 
     @property
     def price_per_hour(self) -> float:
@@ -77,6 +79,7 @@ def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0
         types=_planned_types(problem, plan),
         gap=explain_gap(problem, plan, options, index) if gap else None,
         notes=scenario.notes,
+        services=scenario.services,
     )
 
 

@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from controller.cli.cluster import service_report
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent, tally, titled_table
 from controller.core.api.pod import Pod, PodKey
@@ -34,6 +35,7 @@ def document(simulation: Simulation) -> dict[str, Any]:
             for each in simulation.plan.existing
         ],
         "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in simulation.plan.unplaced],
+        "services": [service_report.document(each) for each in service_report.planned_services(simulation)],
         "notes": list(simulation.notes),
     }
 
@@ -150,10 +152,22 @@ def _parts(simulation: Simulation, *, wide: bool) -> Iterable[RenderableType]:
     if simulation.plan.unplaced:
         yield Text()
         yield _unplaced_table(simulation)
+    yield from _services(simulation)
     yield Text()
     yield Text.from_markup(_closing(simulation))
     for each in simulation.notes:
         yield Text(f"Note: {each}", style="dim")
+
+
+def _services(simulation: Simulation) -> Iterable[RenderableType]:
+    """A line for each Service that asks for traffic inside zones."""
+    judged = service_report.planned_services(simulation)
+    if judged:
+        yield Text()
+        yield Text("Services, with this plan", style="bold")
+    for each in judged:
+        yield Text(f"{'/'.join(each.service.key)} {each.verdict}", style="" if each.kept else "yellow")
+        yield from (Text(f"  → {remedy}", style="italic") for remedy in each.remedies)
 
 
 def _distance(simulation: Simulation) -> str:

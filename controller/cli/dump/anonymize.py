@@ -16,6 +16,7 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
 from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
 from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION
+from controller.core.zones.services import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
 ANNOTATIONS = (
     V1ALPHA5.keys.do_not_evict,
@@ -27,6 +28,8 @@ ANNOTATIONS = (
     BASE_ANNOTATION,
     PERCENTAGE_ANNOTATION,
     HEADROOM_ANNOTATION,
+    TOPOLOGY_MODE,
+    TOPOLOGY_AWARE_HINTS,
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
@@ -68,6 +71,7 @@ class Anonymizer:
             "StorageClass": self._storage_class,
             "CSINode": self._csi_node,
             "Namespace": lambda _: {},
+            "Service": self._service,
         }
         make = makers.get(text(document.get("kind")))
         if make is None:
@@ -186,6 +190,13 @@ class Anonymizer:
             "spec": {"selector": self._pods.selector(mapping(budget.get("spec")).get("selector"))},
             "status": {key: status[key] for key in counted if key in status},
         }
+
+    def _service(self, service: Document) -> dict[str, Any]:
+        spec = mapping(service.get("spec"))
+        kept = {key: spec[key] for key in ("type", "trafficDistribution") if key in spec}
+        if spec.get("clusterIP") == "None":
+            kept["clusterIP"] = "None"
+        return {"spec": {**kept, "selector": self._pods.labels(spec.get("selector"))}}
 
     def _claim(self, claim: Document) -> dict[str, Any]:
         spec, alias = mapping(claim.get("spec")), self.names.alias

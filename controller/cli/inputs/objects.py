@@ -14,10 +14,11 @@ from controller.cli.inputs.stack_file import stack_objects, stack_region
 from controller.core.api.document import Document, mapping, objects, timestamp
 from controller.core.api.labels import REGION
 from controller.core.api.strict import Report
+from controller.core.zones.services import Service, parse_service
 from controller.errors import ForbiddenError, NotFoundError
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
-from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, DEVICES
+from controller.kube.resources import CLUSTER_STATE, CONFIG_MAPS, DEVICES, SERVICES
 from controller.kube.served_devices import served_devices
 from controller.settings import CONFIG_MAP, Settings
 
@@ -50,6 +51,11 @@ class Objects:
         return tuple(each for each in self.located if not configures(each))
 
     @property
+    def services(self) -> tuple[Service, ...]:
+        """Services, sorted by namespace and name."""
+        return services_of(self.located)
+
+    @property
     def region(self) -> str:
         """The region of most nodes; empty when no node has the label."""
         metadata = (mapping(each.document.get("metadata")) for each in self.located if each.kind == "Node")
@@ -60,6 +66,12 @@ def region_of(labels: Iterable[Mapping[str, Any]]) -> str:
     """The region that the labels of most nodes name; empty when none does."""
     counts = Counter(str(own[REGION]) for own in labels if own.get(REGION))
     return counts.most_common(1)[0][0] if counts else ""
+
+
+def services_of(located: Iterable[LocatedObject]) -> tuple[Service, ...]:
+    """The Services among objects, sorted by namespace and name."""
+    parsed = (parse_service(each.document) for each in located if each.kind == SERVICES.kind)
+    return tuple(sorted(parsed, key=lambda service: service.key))
 
 
 def configures(each: LocatedObject) -> bool:
@@ -113,18 +125,20 @@ def kube_client(kubeconfig: str, context: str) -> KubeClient:
 
 
 def read_cluster(kube: KubeClient) -> Objects:
-    """List every kind that planning reads, without those that the cluster lacks or, of DRA, the user may not list.
+    """List every kind that planning reads, and Services, without those that the cluster lacks.
+
+    Services and the kinds of DRA are left out where the user may not list them.
 
     Raises KubeError.
     """
     located: list[LocatedObject] = []
-    for resource in (*CLUSTER_STATE, *served_devices(kube)):
+    for resource in (*CLUSTER_STATE, SERVICES, *served_devices(kube)):
         try:
             listing = kube.list_all(resource)
         except NotFoundError:
             continue
         except ForbiddenError:
-            if resource.group != DEVICES:
+            if resource.group != DEVICES and resource is not SERVICES:
                 raise
             continue  # pods with claims are said to be refused, which need not stop anything else
         for document in listing.items:

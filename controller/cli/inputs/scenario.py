@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.cli.inputs.files import LocatedObject
-from controller.cli.inputs.objects import parse_settings
+from controller.cli.inputs.objects import parse_settings, services_of
 from controller.cli.inputs.workload_pods import WORKLOADS, ExpandedWorkloads, ReplicaOverrides, expand
 from controller.core.api.document import Document, mapping, text
 from controller.core.api.strict import Report, did_you_mean
@@ -21,10 +21,11 @@ from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
 from controller.core.state.kinds import KINDS
 from controller.core.state.snapshot import Snapshot
+from controller.core.zones.services import Service
 from controller.errors import ValidationError
 from controller.settings import CONFIG_MAP, Settings
 
-READ_TOO = ("HorizontalPodAutoscaler", "ConfigMap")
+READ_TOO = ("HorizontalPodAutoscaler", "ConfigMap", "Service")
 EBS = "ebs.csi.aws.com"
 SIMULATED = "simulated"
 
@@ -37,6 +38,7 @@ class Scenario:
     snapshot: Snapshot
     settings: Settings
     notes: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
 
 
 def scenario(
@@ -55,7 +57,7 @@ def scenario(
         return None
     documents = _documents(located, running, expanded)
     notes = (*_assume_classes(documents), *_not_looked_at(located))
-    return Scenario(name, _cluster(documents, settings).snapshot(), settings, notes)
+    return Scenario(name, _cluster(documents, settings).snapshot(), settings, notes, services_of(located))
 
 
 def cluster_of(located: Sequence[LocatedObject]) -> tuple[Cluster, Settings]:

@@ -248,9 +248,9 @@ def test_compressed_lists_of_objects_are_read(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_has_no_influence_is_named(run: Run, write: Write) -> None:
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
-    output = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(), service)).stdout
-    assert "Ignored, without influence on nodes: 1 Service" in output
+    ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web"}}
+    output = run("simulate", write(TEMPLATE, provisioner("default", M5), deployment(), ingress)).stdout
+    assert "Ignored, without influence on nodes: 1 Ingress" in output
 
 
 def test_plan_is_the_controllers_own(write: Write) -> None:

@@ -1,0 +1,72 @@
+"""How Services stand among zones: of a cluster as it is, and of one with a plan's nodes and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from controller.cli.cluster.simulation import Simulation
+from controller.core.api.labels import ZONE
+from controller.core.api.pod import Pod
+from controller.core.state.snapshot import Snapshot
+from controller.core.zones.hints import ZoneCPU, zone_cpu
+from controller.core.zones.service_zones import ServiceZones, service_zones
+from controller.core.zones.services import Routing, Service, endpoint_zones
+
+
+def present_cpu(snapshot: Snapshot) -> ZoneCPU:
+    """The CPU of the zones, Fargate's nodes included."""
+    return zone_cpu(node.node for node in snapshot.nodes.values())
+
+
+def ready_pods(snapshot: Snapshot) -> Iterator[tuple[Pod, str]]:
+    """Every Ready pod with the zone of its node ("": none)."""
+    for node in snapshot.nodes.values():
+        zone = node.node.labels.get(ZONE, "")
+        yield from ((pod, zone) for pod in node.pods if pod.ready)
+
+
+def present_services(snapshot: Snapshot, services: Iterable[Service]) -> tuple[ServiceZones, ...]:
+    """The Services that ask for traffic inside zones, with their Ready pods as endpoints."""
+    asking = [each for each in services if each.routing in (Routing.BY_CPU, Routing.CLOSE)]
+    zones, pods = present_cpu(snapshot), list(ready_pods(snapshot)) if asking else []
+    return tuple(service_zones(each, zones, endpoint_zones(each, pods)) for each in asking if each.selector)
+
+
+def planned_services(simulation: Simulation) -> tuple[ServiceZones, ...]:
+    """The same once the plan's nodes and all pods that it places are Ready."""
+    asking = [each for each in simulation.services if each.routing in (Routing.BY_CPU, Routing.CLOSE) and each.selector]
+    if not asking:
+        return ()
+    zones, placed = _planned_cpu(simulation), list(_placed(simulation))
+    return tuple(service_zones(each, zones, endpoint_zones(each, placed)) for each in asking)
+
+
+def _planned_cpu(simulation: Simulation) -> ZoneCPU:
+    new = ((each.offering.zone, simulation.allocatable(each).get("cpu", 0)) for each in simulation.plan.new_nodes)
+    return present_cpu(simulation.problem.snapshot).plus(new)
+
+
+def _placed(simulation: Simulation) -> Iterator[tuple[Pod, str]]:
+    nodes, pending = simulation.problem.snapshot.nodes, simulation.pods
+    for node in nodes.values():
+        yield from ((pod, node.node.labels.get(ZONE, "")) for pod in node.pods)
+    for on in simulation.plan.existing:
+        yield from ((pending[key], nodes[on.node].node.labels.get(ZONE, "")) for key in on.pods if on.node in nodes)
+    for planned in simulation.plan.new_nodes:
+        yield from ((pending[key], planned.offering.zone) for key in planned.pods)
+
+
+def document(each: ServiceZones) -> dict[str, Any]:
+    """One Service as JSON values."""
+    return {
+        "service": "/".join(each.service.key),
+        "routing": each.service.setting,
+        "kept": each.kept,
+        "verdict": each.verdict,
+        "endpoints": dict(each.endpoints),
+        "lent": [
+            {"from": loan.from_zone, "to": loan.to_zone, "endpoints": loan.endpoints} for loan in each.outcome.loans
+        ],
+        "remedies": list(each.remedies),
+    }

@@ -1,0 +1,92 @@
+"""Explain a Service: whether its traffic stays in its zones, why not, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.cli.cluster.cluster_view import ClusterView
+from controller.cli.cluster.service_report import present_cpu, ready_pods
+from controller.cli.explain.answer import Answer, Section
+from controller.cli.explain.history import events_section
+from controller.cli.formatting import percent
+from controller.core.api.quantity import format_quantity
+from controller.core.zones.hints import ZoneCPU
+from controller.core.zones.service_zones import ServiceZones, service_zones, zones_in_words
+from controller.core.zones.services import (
+    SERVICE_NAME,
+    Routing,
+    Service,
+    SliceEndpoints,
+    endpoint_zones,
+    slice_endpoints,
+)
+from controller.errors import ForbiddenError, NotFoundError
+from controller.kube.client import KubeClient
+from controller.kube.resources import ENDPOINT_SLICES
+
+
+def explain_service(cluster: ClusterView, namespace: str, name: str, now: float) -> Answer:
+    """Explain a Service by its EndpointSlices, or by its Ready pods where they cannot be read. Raises NotFoundError."""
+    service = next((each for each in cluster.services if each.key == (namespace, name)), None)
+    if service is None:
+        raise NotFoundError(f"There is no Service {namespace}/{name}; -n NAMESPACE looks in another namespace")
+    slices = _slices(cluster.kube, service)
+    endpoints = slices.ready if slices is not None else endpoint_zones(service, ready_pods(cluster.snapshot))
+    zones = present_cpu(cluster.snapshot)
+    judged = service_zones(service, zones, endpoints)
+    sections = (
+        Section("Zones", tuple(_zones(judged, zones))),
+        Section("Lent endpoints", tuple(_loans(judged))),
+        Section("Hints there are", tuple(_hints(slices, service))),
+        Section("What would help", judged.remedies),
+        events_section(cluster.kube, "Service", name, namespace, now),
+    )
+    notes = () if slices is not None else ("Endpoints are its Ready pods: EndpointSlices cannot be read",)
+    return Answer(f"Service {namespace}/{name}", judged.verdict, _facts(service, judged), sections, notes)
+
+
+def _slices(kube: KubeClient | None, service: Service) -> SliceEndpoints | None:
+    if kube is None:
+        return None
+    try:
+        slices = kube.list(ENDPOINT_SLICES, service.namespace, label_selector=f"{SERVICE_NAME}={service.name}")
+    except (ForbiddenError, NotFoundError):
+        return None
+    return slice_endpoints(slices)
+
+
+def _facts(service: Service, judged: ServiceZones) -> dict[str, str]:
+    return {
+        "routing": f"{service.routing.value}{f' ({service.setting})' if service.setting else ''}",
+        "selects": ", ".join(f"{key}={value}" for key, value in sorted(service.selector.items())),
+        "Ready endpoints": zones_in_words(judged.endpoints),
+    }
+
+
+def _zones(judged: ServiceZones, zones: ZoneCPU) -> Iterator[str]:
+    """One line a zone: its share of CPU, its endpoints, and what is due to it."""
+    total = sum(judged.endpoints.values())
+    by_cpu = judged.service.routing is Routing.BY_CPU
+    for zone in sorted({*zones.shares, *judged.endpoints}):
+        share, have = zones.shares.get(zone, 0.0), judged.endpoints.get(zone, 0)
+        cpu = f"{percent(share)} of the CPU ({format_quantity('cpu', zones.cpu.get(zone, 0))})"
+        due = f", {share * total:.1f} due" if by_cpu and total else ""
+        least = f", at least {judged.outcome.minimum[zone]}" if zone in judged.outcome.minimum else ""
+        yield f"{zone or 'no zone'}: {cpu}, {have} Ready endpoints{due}{least}"
+
+
+def _loans(judged: ServiceZones) -> Iterator[str]:
+    for each in judged.outcome.loans:
+        yield f"{each.endpoints} of {each.from_zone} serve {each.to_zone}"
+
+
+def _hints(slices: SliceEndpoints | None, service: Service) -> Iterator[str]:
+    """What the EndpointSlices say now; kube-controller-manager keeps hints while no zone is short of its minimum."""
+    if slices is None or service.routing not in (Routing.BY_CPU, Routing.CLOSE):
+        return
+    for (own, zone), number in slices.hinted.items():
+        yield f"{number} endpoints of {own or 'no zone'}: for {zone}"
+    if slices.unhinted:
+        yield f"{slices.unhinted} endpoints without a hint" + (
+            ": kube-proxy uses all endpoints" if slices.hinted else ""
+        )
