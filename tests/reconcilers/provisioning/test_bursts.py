@@ -155,7 +155,11 @@ def test_pods_that_depend_on_others_are_planned_for_again_when_one_is_bound_else
     bursts.pass_for(12.0)
     assert bursts.plans == 1
     (booting,) = bursts.informers.snapshot().nodes.values()
-    kept = {"uid": booting.node.uid, "annotations": dict(booting.node.annotations), "resourceVersion": "100"}
+    kept: dict[str, Any] = {
+        "uid": booting.node.uid,
+        "annotations": dict(booting.node.annotations),
+        "resourceVersion": "100",
+    }
     nodes = [
         factories.node_object(name=booting.name, labels=dict(booting.node.labels), **kept),
         factories.node_object(name="elsewhere", labels={"topology.kubernetes.io/zone": factories.ZONES[1]}),
