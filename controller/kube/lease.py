@@ -73,6 +73,8 @@ class LeaderElector:
         self._namespace = namespace
         self.clock = clock
         self._observed: _Observed | None = None
+        self._held: dict[str, Any] | None = None
+        """The lease as this process wrote it last."""
         self._renewed_at = self._renewal_tried_at = 0.0
         self._leading = False
         self.follows_a_crash = False
@@ -180,13 +182,21 @@ class LeaderElector:
         return held
 
     def _take(self) -> bool:
+        """Write the lease that this process holds, by one request; read it before if another may have written it."""
+        if self._held is not None:
+            try:
+                held = self._held["spec"]
+                self._write(self._held, held.get("leaseTransitions") or 0, held.get("acquireTime"))
+                return True
+            except (ConflictError, NotFoundError):
+                self._held = None
         try:
             lease = self.client.get(LEASES, LEASE_NAME, self._namespace)
         except NotFoundError:
             spec = self._spec(transitions=0, acquired=self._now())
             metadata = {"name": LEASE_NAME, "namespace": self._namespace}
             document = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-            self._observe(self.client.create(LEASES, document, self._namespace))
+            self._hold(self.client.create(LEASES, document, self._namespace))
             return True
         self._observe(lease)
         spec = lease.get("spec") or {}
@@ -196,9 +206,16 @@ class LeaderElector:
         self.follows_a_crash |= own and not self._leading
         transitions = int(spec.get("leaseTransitions") or 0) + (0 if own else 1)
         acquired = spec.get("acquireTime") if own else None
-        lease["spec"] = {**spec, **self._spec(transitions, acquired or self._now())}
-        self._observe(self.client.update(LEASES, lease, self._namespace))
+        self._write(lease, transitions, acquired)
         return True
+
+    def _write(self, lease: dict[str, Any], transitions: int, acquired: str | None) -> None:
+        spec = {**(lease.get("spec") or {}), **self._spec(transitions, acquired or self._now())}
+        self._hold(self.client.update(LEASES, {**lease, "spec": spec}, self._namespace))
+
+    def _hold(self, lease: dict[str, Any]) -> None:
+        self._held = lease
+        self._observe(lease)
 
     def _observe(self, lease: dict[str, Any]) -> None:
         spec = lease.get("spec") or {}

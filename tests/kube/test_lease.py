@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -237,3 +238,26 @@ def test_stopping_ends_candidacy(client: KubeClient, clock: ManualClock, first: 
 def test_times_that_cannot_work_are_refused() -> None:
     with pytest.raises(ValueError, match="longer"):
         LeaseOptions(lease_duration_seconds=5, renew_deadline_seconds=10)
+
+
+def test_a_renewal_is_one_request_unless_another_may_have_written_the_lease(
+    client: KubeClient, first: LeaderElector
+) -> None:
+    """Each request is a chance to miss the deadline while the API server or this machine is busy."""
+    assert first.acquire(NEVER)
+    reads, read = list[object](), first.client.get
+
+    def counted(*args: Any) -> Any:
+        reads.append(args)
+        return read(*args)
+
+    first.client.get = counted  # type: ignore[method-assign]
+    before = spec(client)
+    assert first.renew_once()
+    assert reads == []
+    lease = client.get(LEASES, LEASE_NAME, NAMESPACE)
+    client.update(LEASES, {**lease, "metadata": {**lease["metadata"], "labels": {"touched": "yes"}}})
+    assert first.renew_once()
+    assert len(reads) == 1
+    assert spec(client)["acquireTime"] == before["acquireTime"]
+    assert spec(client)["leaseTransitions"] == 0
