@@ -8,6 +8,8 @@ is left out, so the bound is never above what a simulation finds. It is the maxi
 
 - the cheapest instance that holds a pod, for each pod that exceeds the room on existing nodes; infinite for a pod that
   must run on a node of a given hostname;
+- for each class of pods, those that exceed the room, times the least cost for one of them of any instance that they
+  fill: so nothing is cheaper than a full node at that cost;
 - the requests that exceed the room on existing nodes, times dual prices: $ an hour for a unit of each resource, by
   which no instance costs less than what it holds. For one resource it is the cost where that resource is cheapest;
   for cpu and memory together the prices belong to the edges of a convex hull.
@@ -46,12 +48,14 @@ class _PodClass:
     """Pods with equal requests and equal rules about nodes.
 
     `requests`: R (resources of the space). `slots`: nodes; how many pods of the class each existing node has room for.
-    `cost`: $ an hour of the cheapest new node for one of them.
+    `cost`: $ an hour of the cheapest new node for one of them; `share`: the least of any new node for each of the pods
+    that fill it.
     """
 
     requests: Floats
     slots: Floats
     cost: float
+    share: float
 
 
 class CostScreen:
@@ -90,7 +94,7 @@ class CostScreen:
             exceeding += over * pods.requests
             usable |= pods.slots > 0
             if over > 0:
-                least = max(least, pods.cost)
+                least = max(least, pods.cost, over * pods.share)
         usable[own] = False
         room: Floats = self._free[:, usable].sum(axis=1)
         on_new_nodes = np.maximum(exceeding, requests - room)
@@ -119,8 +123,14 @@ class CostScreen:
         if asked.any() and open_to.any():
             room = self._free[np.ix_(asked, open_to)] / amounts[asked, None]
             slots[open_to] = np.floor(room).min(axis=0).clip(min=0.0)
-        costs = self._costs[np.all(self._capacities >= amounts[:, None], axis=0)]
-        return _PodClass(amounts, slots, float(costs.min()) if may_be_new and len(costs) else math.inf)
+        holds = np.all(self._capacities >= amounts[:, None], axis=0)
+        if not may_be_new or not holds.any():
+            return _PodClass(amounts, slots, math.inf, math.inf)
+        fill = np.full(int(holds.sum()), UNLIMITED)
+        if asked.any():
+            fill = np.floor((self._capacities[np.ix_(asked, holds)] / amounts[asked, None]).min(axis=0) / ROUNDING)
+        costs = self._costs[holds]
+        return _PodClass(amounts, slots, float(costs.min()), float((costs / fill).min()))
 
     def _open_to(self, pod: Pod) -> tuple[Bools, bool]:
         """Which existing nodes (nodes) labels, taints and volumes leave the pod, and whether a new one may be."""

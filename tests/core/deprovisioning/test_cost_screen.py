@@ -204,6 +204,15 @@ def test_a_fleet_of_full_nodes_is_left_alone_without_a_simulation() -> None:
     assert "costs $0.1200 an hour at least" in search.kept[0][1]
 
 
+@pytest.mark.parametrize(("cpu", "simulated"), [("1500m", False), ("1100m", True)])
+def test_a_full_node_at_the_least_price_per_pod_is_not_searched(cpu: str, simulated: bool) -> None:
+    """Two of 1500m fill 4 cpus as they do no other type better, though a quarter of the cpus is free; three of 1100m
+    fill a type that costs less than the two nodes they would save."""
+    types = types_of(("c5.xlarge", "4", "8Gi", 0.2), ("c5.2xlarge", "8", "16Gi", 0.5))
+    full = [standing(f"n{number}", "c5.xlarge", {"cpu": cpu}, {"cpu": cpu}, types=types) for number in range(6)]
+    assert bool(look(full, types).simulations) == simulated
+
+
 def test_what_a_commitment_covers_is_counted_at_its_price() -> None:
     view = factories.snapshot(nodes=[standing("a", "m5.xlarge", {"cpu": "3"}, types=MIXED)], provisioners=[owner()])
     for options, least in ((PRICES_ALONE, 0.05), (SolveOptions(node_cost_per_hour=0.03), 0.08)):
