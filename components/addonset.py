@@ -87,7 +87,7 @@ class _Addons:
         values = addons.load_balancer_values(
             name, self.account.region, vpc_id, role.arn, on_fargate=self.config.fargate.enabled
         )
-        self._chart("load-balancer-controller", chosen.version, values, chosen.values)
+        self._chart("load-balancer-controller", chosen.version, values, chosen.values, role)
 
     def external_dns(self) -> None:
         chosen = self.config.addons.external_dns
@@ -97,7 +97,7 @@ class _Addons:
         policies = {f"external-dns-{self.config.cluster.name}": policy}
         role = self._role("external-dns", "kube-system", "external-dns", policies=policies)
         values = addons.external_dns_values(chosen, self.config.cluster.name, self.account.region, role.arn)
-        self._chart("external-dns", chosen.version, values, chosen.values)
+        self._chart("external-dns", chosen.version, values, chosen.values, role)
 
     def monitoring(self, dashboards: Path) -> None:
         chosen = self.config.addons
@@ -115,7 +115,7 @@ class _Addons:
             return
         placeholders = chosen.overprovisioning
         objects = addons.overprovisioning_objects(placeholders, "default") if placeholders else {}
-        self._chart("keda", chosen.keda.version, {}, chosen.keda.values, objects)
+        self._chart("keda", chosen.keda.version, {}, chosen.keda.values, objects=objects)
 
     def _managed(
         self,
@@ -136,7 +136,11 @@ class _Addons:
         }
         if role:
             args["service_account_role_arn"] = role.arn
-        ManagedAddon(addon, args, opts=self.opts)
+        ManagedAddon(addon, args, opts=self._after(role))
+
+    def _after(self, role: Role | None) -> pulumi.ResourceOptions:
+        """Its pods act as the role, which has all its policies by then."""
+        return pulumi.ResourceOptions.merge(self.opts, pulumi.ResourceOptions(depends_on=[role] if role else []))
 
     def _chart(
         self,
@@ -144,6 +148,7 @@ class _Addons:
         version: str,
         ours: Mapping[str, Any],
         theirs: Mapping[str, Any],
+        role: Role | None = None,
         objects: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         chart = addons.CHARTS[name]
@@ -157,7 +162,7 @@ class _Addons:
                 "values": addons.merged(ours, theirs),
                 "objects": objects or {},
             },
-            opts=self.opts,
+            opts=self._after(role),
         )
 
     def _role(
@@ -170,8 +175,10 @@ class _Addons:
         managed: tuple[str, ...] = (),
     ) -> Role:
         identity = self.config.identity
+        role_name = bounded(f"{name}-{self.config.cluster.name}")
         args: RoleArgs = {
-            "role_name": bounded(f"{name}-{self.config.cluster.name}"),
+            "role_name": role_name,
+            "arn": self.account.role_arn(role_name, identity.path),
             "trust_policy": self.trust(namespace, account),
             "path": identity.path,
             "permissions_boundary_arn": identity.permissions_boundary_arn,

@@ -20,6 +20,8 @@ class NewClusterArgs(TypedDict):
     """Kubernetes version."""
     subnet_ids: Sequence[str]
     """Subnets of the control plane."""
+    role_arn: str
+    """What the ARN of its role will be."""
     cluster_policy_arn: str
     """AmazonEKSClusterPolicy in this partition."""
     admin_policy_arn: str
@@ -38,6 +40,11 @@ class NewClusterArgs(TypedDict):
     """IAM path of its role."""
     permissions_boundary_arn: NotRequired[str]
     """Policy that bounds its role."""
+
+
+def control_plane_role_name(cluster: str) -> str:
+    """Name of the role of a cluster's control plane."""
+    return bounded(f"{cluster}-control-plane")
 
 
 class NewCluster(pulumi.ComponentResource):
@@ -62,7 +69,8 @@ class NewCluster(pulumi.ComponentResource):
         role = Role(
             f"{name}-control-plane",
             {
-                "role_name": bounded(f"{args['cluster_name']}-control-plane"),
+                "role_name": control_plane_role_name(args["cluster_name"]),
+                "arn": args["role_arn"],
                 "trust_policy": compact(service_trust("eks.amazonaws.com")),
                 "path": args.get("path", "/"),
                 "permissions_boundary_arn": args.get("permissions_boundary_arn", ""),
@@ -105,7 +113,7 @@ class NewCluster(pulumi.ComponentResource):
             else None,
             enabled_cluster_log_types=list(args.get("log_types", ())),
             deletion_protection=args.get("deletion_protection", False),
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[role]),
         )
 
     def _admin(self, name: str, cluster: aws.eks.Cluster, principal_arn: str, policy_arn: str) -> None:

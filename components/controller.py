@@ -28,6 +28,13 @@ class CustomResourceDefinitions(pulumi.ComponentResource):
         self.register_outputs({})
 
 
+def _unawaited(service: Mapping[str, Any]) -> dict[str, Any]:
+    """A Service whose endpoints nobody waits for: the Deployment that they are of comes beside it, and is awaited."""
+    metadata = service["metadata"]
+    annotations = {**metadata.get("annotations", {}), "pulumi.com/skipAwait": "true"}
+    return {**service, "metadata": {**metadata, "annotations": annotations}}
+
+
 class ControllerArgs(TypedDict):
     """The controller's objects, as documents; values inside may be outputs of other resources."""
 
@@ -54,5 +61,5 @@ class Controller(pulumi.ComponentResource):
         ]
         after = pulumi.ResourceOptions(parent=self, depends_on=[namespace, *needed])
         for key, document in args["workload"].items():
-            declare(f"{name}-{key}", document, after)
+            declare(f"{name}-{key}", _unawaited(document) if document["kind"] == "Service" else document, after)
         self.register_outputs({})

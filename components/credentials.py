@@ -14,14 +14,39 @@ NOT_HANDED_ON = ("accessKey", "assumeRoleWithWebIdentity", "sharedConfigFiles", 
 """Secrets, or files of one machine: neither belongs into a stack's state or a kubeconfig."""
 
 
+LISTS = {"assumeRoles": "[{roleArn: …}]", "endpoints": "[{ec2: https://…}]"}
+"""Keys that are lists, and how they are written."""
+ASKED = ("ec2", "eks", "sts")
+"""Services that the sweep and a kubeconfig's token ask."""
+
+
 def provider_credentials(account: Account, report: Report) -> Credentials:
-    """The profile and the roles of the provider, and its account. A malformed role becomes a problem of `report`."""
+    """The provider's profile, roles, endpoints and account. What is malformed becomes a problem of `report`."""
     profile = pulumi.Config("aws").get("profile") or ""
-    return Credentials(account.id, account.region, profile, assumed_roles(report))
+    return Credentials(account.id, account.region, profile, _roles(report), _endpoints(report))
 
 
-def assumed_roles(report: Report) -> tuple[AssumedRole, ...]:
-    """The roles of `aws:assumeRoles`, which become problems of `report` where they are none."""
+def check_provider_keys(report: Report) -> None:
+    """Problems of the keys `aws:…` that other processes are given as well, as far as they show without AWS."""
+    _roles(report)
+    _endpoints(report)
+    if pulumi.Config("aws").get("assumeRole"):
+        report.add("aws:assumeRole", "is not read by version 7 of the AWS provider", "write aws:assumeRoles: [{…}]")
+
+
+def _endpoints(report: Report) -> tuple[tuple[str, str], ...]:
+    """`aws:endpoints`: objects of URLs by service, of which those are kept that other processes ask."""
+    given: dict[str, str] = {}
+    for index, each in enumerate(_listed(pulumi.Config("aws"), "endpoints", report)):
+        if not isinstance(each, dict) or not all(isinstance(url, str) for url in each.values()):
+            report.add(f"aws:endpoints[{index}]", "must be an object of URLs by service", "write {ec2: https://…}")
+            continue
+        given |= {service: url for service, url in each.items() if service in ASKED}
+    return tuple(sorted(given.items()))
+
+
+def _roles(report: Report) -> tuple[AssumedRole, ...]:
+    """The roles of `aws:assumeRoles`."""
     listed = _listed(pulumi.Config("aws"), "assumeRoles", report)
     roles = []
     for index, each in enumerate(listed):
@@ -50,6 +75,6 @@ def _listed(config: pulumi.Config, name: str, report: Report) -> list[Any]:
     except pulumi.ConfigTypeError:
         listed = None
     if not isinstance(listed, list):
-        report.add(f"aws:{name}", "is no list", "write [{roleArn: …}]")
+        report.add(f"aws:{name}", "is no list", f"write {LISTS[name]}")
         return []
     return listed

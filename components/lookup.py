@@ -49,6 +49,8 @@ class Surroundings:
     credentials: Credentials
     """The provider's, for what acts in its place."""
     cluster: ExistingCluster | None
+    vpc_id: str
+    """VPC of the cluster, existing or new."""
     node_subnet_ids: tuple[str, ...]
     """Subnets to tag for discovery."""
     pod_subnet_ids: tuple[str, ...]
@@ -85,6 +87,7 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
         account=account,
         credentials=credentials,
         cluster=cluster,
+        vpc_id=ground.vpc_id,
         node_subnet_ids=node_subnets(config, ground, report),
         pod_subnet_ids=pod_subnets(config, ground, report),
         node_group_id=_node_group(config, cluster, report),

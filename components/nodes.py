@@ -16,6 +16,8 @@ class NodeIdentityArgs(TypedDict):
 
     role_name: str
     """Name of the role."""
+    role_arn: str
+    """What its ARN will be."""
     instance_profile_name: str
     """Name of the instance profile."""
     trust_policy: str
@@ -32,9 +34,9 @@ class NodeIdentity(pulumi.ComponentResource):
     """The role and the instance profile that the controller launches instances with."""
 
     role_arn: pulumi.Output[str]
-    """ARN of the role, after its policies are attached."""
+    """ARN of the role."""
     instance_profile_name: pulumi.Output[str]
-    """Name of the profile, once the role is in it."""
+    """Name of the profile."""
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:NodeIdentity", name, {}, opts)
@@ -44,6 +46,7 @@ class NodeIdentity(pulumi.ComponentResource):
             name,
             {
                 "role_name": args["role_name"],
+                "arn": args["role_arn"],
                 "trust_policy": args["trust_policy"],
                 "path": path,
                 "permissions_boundary_arn": args.get("permissions_boundary_arn", ""),
@@ -51,11 +54,15 @@ class NodeIdentity(pulumi.ComponentResource):
             },
             opts=child,
         )
-        profile = aws.iam.InstanceProfile(
-            f"{name}-instance-profile", name=args["instance_profile_name"], path=path, role=role.role_name, opts=child
+        aws.iam.InstanceProfile(
+            f"{name}-instance-profile",
+            name=args["instance_profile_name"],
+            path=path,
+            role=args["role_name"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[role]),
         )
         self.role_arn = role.arn
-        self.instance_profile_name = profile.name
+        self.instance_profile_name = pulumi.Output.from_input(args["instance_profile_name"])
         self.register_outputs({"role_arn": self.role_arn, "instance_profile_name": self.instance_profile_name})
 
 

@@ -13,7 +13,7 @@ import pulumi_kubernetes as kubernetes
 import yaml
 
 from components.addonset import declare_addons
-from components.cluster import NewCluster
+from components.cluster import NewCluster, control_plane_role_name
 from components.config.load import Stack
 from components.config.schema import StackConfig
 from components.controller import Controller, CustomResourceDefinitions
@@ -34,7 +34,7 @@ from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
 from components.lookup import STACK_TAG, Surroundings, kubernetes_version
 from components.nodes import NodeAccess, NodeIdentity
-from components.provisioning import Provisioning
+from components.provisioning import Provisioning, ProvisioningArgs
 from components.role import Role
 from components.sweep import Sweep
 
@@ -75,14 +75,15 @@ class Platform:
         issuer = self._oidc_provider(cluster)
         nodes = self._node_identity()
         queue = self._queue()
-        role = self._controller_role(cluster, nodes, queue)
+        role = self._controller_role(cluster)
         self._spot_role()
         tags = self._discovery(cluster)
         profiles = self._fargate(cluster, provider)
         inside = pulumi.ResourceOptions(provider=provider, depends_on=profiles)
         access = self._node_access(cluster, nodes, provider)
-        definitions = self._definitions(provider)
-        controller = self._controller(role, pulumi.ResourceOptions.merge(inside, _after([*definitions, *issuer])))
+        definitions = self._definitions(cluster)
+        before = _after([*definitions, *issuer, role])
+        controller = self._controller(role, pulumi.ResourceOptions.merge(inside, before))
         ready = [controller, access, nodes, tags, *definitions, *([queue] if queue else [])]
         sweep = Sweep(
             "sweep",
@@ -106,6 +107,7 @@ class Platform:
                 "cluster_name": config.name,
                 "version": config.create.version,
                 "subnet_ids": config.create.subnet_ids,
+                "role_arn": account.role_arn(control_plane_role_name(config.name), self.config.identity.path),
                 "cluster_policy_arn": account.managed_policy_arn("AmazonEKSClusterPolicy"),
                 "admin_policy_arn": account.access_policy_arn("AmazonEKSClusterAdminPolicy"),
                 "admin_principal_arns": config.create.admin_principal_arns,
@@ -120,11 +122,21 @@ class Platform:
         facts_of_new = (new.endpoint, new.certificate_authority_data, new.issuer, new.vpc_id, new.security_group_id)
         return Cluster(new.cluster_name, *facts_of_new, True, (new,))
 
-    def _provider(self, cluster: Cluster) -> kubernetes.Provider:
+    def _provider(self, cluster: Cluster, name: str = "kubernetes", *, upsert: bool = False) -> kubernetes.Provider:
+        """`upsert`: an object that is there already is taken over; else it is an error."""
         config = self.config.cluster
         text = config.kubeconfig or self._kubeconfig(cluster)
         arn = self.there.account.arn("eks", f"cluster/{config.name}")
-        return kubernetes.Provider("kubernetes", kubeconfig=text, cluster_identifier=arn)
+        # The stack's own objects are as the stack says, whoever else wrote their fields. A ConfigMap is changed in
+        # place: replaced, it would be gone for a moment while the controller reads it.
+        return kubernetes.Provider(
+            name,
+            kubeconfig=text,
+            cluster_identifier=arn,
+            enable_patch_force=True,
+            enable_config_map_mutable=True,
+            upsert_existing_objects=upsert,
+        )
 
     def _kubeconfig(self, cluster: Cluster) -> pulumi.Output[str]:
         name, credentials = self.config.cluster.name, self.there.credentials
@@ -149,6 +161,7 @@ class Platform:
             "nodes",
             {
                 "role_name": self.config.node_role_name,
+                "role_arn": account.role_arn(self.config.node_role_name, identity.path),
                 "instance_profile_name": self.config.instance_profile_name,
                 "trust_policy": compact(service_trust(f"ec2.{account.dns_suffix}")),
                 "policy_arns": node_policy_arns(
@@ -171,35 +184,30 @@ class Platform:
             },
         )
 
-    def _controller_role(self, cluster: Cluster, nodes: NodeIdentity, queue: InterruptionQueue | None) -> Role:
+    def _controller_role(self, cluster: Cluster) -> Role:
         identity, account, name = self.config.identity, self.there.account, self.config.cluster.name
 
-        def grants(node_role_arn: str, vpc_id: str) -> controller_policy.ControllerGrants:
-            return controller_policy.ControllerGrants(
-                account=account,
-                cluster=name,
-                node_role_arn=node_role_arn,
-                vpc_id=vpc_id,
-                queue_arn=account.arn("sqs", self.config.queue_name) if queue else "",
-                queue_key_arn=self.config.interruption.kms_key_arn,
-                terminate_scope=identity.terminate_scope,
-                terminate_name_pattern=identity.terminate_name_pattern,
-            )
-
-        launch = pulumi.Output.all(nodes.role_arn, cluster.vpc_id).apply(
-            lambda given: compact(controller_policy.launch_policy(grants(given[0], given[1])))
+        grants = controller_policy.ControllerGrants(
+            account=account,
+            cluster=name,
+            node_role_arn=account.role_arn(self.config.node_role_name, identity.path),
+            vpc_id=self.there.vpc_id,
+            queue_arn=account.arn("sqs", self.config.queue_name) if self.config.interruption.enabled else "",
+            queue_key_arn=self.config.interruption.kms_key_arn,
+            terminate_scope=identity.terminate_scope,
+            terminate_name_pattern=identity.terminate_name_pattern,
         )
-        read = compact(controller_policy.read_policy(grants("", "")))
         return Role(
             "controller-identity",
             {
                 "role_name": self.config.controller_role_name,
+                "arn": account.role_arn(self.config.controller_role_name, identity.path),
                 "trust_policy": self._service_account(cluster, self.config.controller.namespace, NAME),
                 "path": identity.path,
                 "permissions_boundary_arn": identity.permissions_boundary_arn,
                 "policies": {
-                    f"KarpenterControllerPolicy-{name}": launch,
-                    f"KarpenterControllerReadPolicy-{name}": read,
+                    f"KarpenterControllerPolicy-{name}": compact(controller_policy.launch_policy(grants)),
+                    f"KarpenterControllerReadPolicy-{name}": compact(controller_policy.read_policy(grants)),
                 },
             },
         )
@@ -237,6 +245,7 @@ class Platform:
             "fargate-identity",
             {
                 "role_name": self.config.pod_execution_role_name,
+                "arn": account.role_arn(self.config.pod_execution_role_name),
                 "trust_policy": compact(fargate_trust(account, name)),
                 "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
                 "managed_policy_arns": [account.managed_policy_arn(fargate.POD_EXECUTION_POLICY)],
@@ -251,7 +260,7 @@ class Platform:
                 "subnet_ids": self.there.pod_subnet_ids,
                 "profiles": fargate.profiles(config, self.config.controller.namespace, in_fargate=in_fargate),
             },
-            opts=_after(cluster.resources),
+            opts=_after([*cluster.resources, role]),
         )
         if not config.logging:
             return [profiles]
@@ -264,7 +273,7 @@ class Platform:
                 "pod_execution_role_name": role.role_name,
                 "policy": compact(fargate.logging_policy(account, name)),
             },
-            opts=pulumi.ResourceOptions(provider=provider),
+            opts=pulumi.ResourceOptions(provider=provider, depends_on=[role]),
         )
         return [profiles, logging]
 
@@ -276,14 +285,16 @@ class Platform:
         return NodeAccess(
             "node-access",
             {"cluster_name": cluster.name, "role_arn": nodes.role_arn, "by_access_entry": by_entry},
-            opts=pulumi.ResourceOptions(provider=provider),
+            opts=pulumi.ResourceOptions(provider=provider, depends_on=[nodes]),
         )
 
-    def _definitions(self, provider: kubernetes.Provider) -> list[pulumi.Resource]:
+    def _definitions(self, cluster: Cluster) -> list[pulumi.Resource]:
         if not self.config.controller.manage_crds:
             return []
         files = sorted((self.folder / "crds").glob("*.yaml"))
         definitions = [yaml.safe_load(path.read_text()) for path in files]
+        # They outlive the stack, so that they may be there already when it comes again.
+        provider = self._provider(cluster, "kubernetes-kept", upsert=True)
         return [
             CustomResourceDefinitions(
                 "definitions", {"definitions": definitions}, opts=pulumi.ResourceOptions(provider=provider)
@@ -347,9 +358,12 @@ class Platform:
         kinds: dict[str, list[dict[str, Any]]] = {"AWSNodeTemplate": [], "Provisioner": []}
         for each in self.stack.objects:
             kinds[each["kind"]].append(dict(each))
-        Provisioning(
-            "provisioning", {"templates": kinds["AWSNodeTemplate"], "provisioners": kinds["Provisioner"]}, opts=opts
-        )
+        args: ProvisioningArgs = {
+            "templates": kinds["AWSNodeTemplate"],
+            "provisioners": kinds["Provisioner"],
+            "grace_period": self.config.settings.termination_grace_period or "",
+        }
+        Provisioning("provisioning", args, opts=opts)
 
     def _addons(self, cluster: Cluster, provider: kubernetes.Provider, after: list[pulumi.Resource]) -> None:
         declare_addons(

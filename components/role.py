@@ -12,6 +12,8 @@ class RoleArgs(TypedDict):
 
     role_name: str
     """Name of the role."""
+    arn: str
+    """What its ARN will be, so that a preview knows it before the role is made."""
     trust_policy: pulumi.Input[str]
     """Trust policy, as JSON."""
     path: NotRequired[str]
@@ -25,12 +27,15 @@ class RoleArgs(TypedDict):
 
 
 class Role(pulumi.ComponentResource):
-    """A role whose `arn` resolves once every policy is attached, so that nobody acts with half of its permissions."""
+    """A role. Whoever is not to act with half of its permissions depends on the component, and so on all it attaches.
+
+    ARN and name are known beforehand: one more policy shows in a preview as that policy, not as a new role.
+    """
 
     arn: pulumi.Output[str]
-    """ARN, after all policies are attached."""
+    """ARN."""
     role_name: pulumi.Output[str]
-    """Name, after all policies are attached."""
+    """Name."""
 
     def __init__(self, name: str, args: RoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:Role", name, {}, opts)
@@ -44,17 +49,14 @@ class Role(pulumi.ComponentResource):
             permissions_boundary=args.get("permissions_boundary_arn") or None,
             opts=child,
         )
-        attached: list[pulumi.Output[str]] = []
         for arn in args.get("managed_policy_arns", ()):
             short = arn.rsplit("/", 1)[-1]
-            attachment = aws.iam.RolePolicyAttachment(f"{name}-{short}", role=role.name, policy_arn=arn, opts=child)
-            attached.append(attachment.id)
+            aws.iam.RolePolicyAttachment(f"{name}-{short}", role=role.name, policy_arn=arn, opts=child)
         for policy_name, document in args.get("policies", {}).items():
             policy = aws.iam.Policy(f"{name}-{policy_name}", name=policy_name, path=path, policy=document, opts=child)
-            attachment = aws.iam.RolePolicyAttachment(
+            aws.iam.RolePolicyAttachment(
                 f"{name}-{policy_name}-attachment", role=role.name, policy_arn=policy.arn, opts=child
             )
-            attached.append(attachment.id)
-        self.arn = pulumi.Output.all(role.arn, *attached).apply(lambda values: str(values[0]))
-        self.role_name = pulumi.Output.all(role.name, *attached).apply(lambda values: str(values[0]))
+        self.arn = pulumi.Output.from_input(args["arn"])
+        self.role_name = pulumi.Output.from_input(args["role_name"])
         self.register_outputs({"arn": self.arn, "role_name": self.role_name})

@@ -14,7 +14,7 @@ from components.config.checks import check
 from components.config.keys import Document, key_fields, plain, read_section
 from components.config.objects import stack_objects
 from components.config.schema import StackConfig
-from components.credentials import assumed_roles
+from components.credentials import check_provider_keys
 from controller.core.api.strict import Report
 from controller.errors import ValidationError
 
@@ -37,7 +37,7 @@ def load(folder: Path) -> Stack:
     the environment, tests and embedders set it. `pulumi.Config` lists no keys, and so could not tell unknown ones.
     """
     report = Report()
-    assumed_roles(report)
+    check_provider_keys(report)
     return parse(values({**get_config_env(), **CONFIG.get()}), folder, report)
 
 

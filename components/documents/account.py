@@ -29,6 +29,10 @@ class Account:
         """An ARN of IAM, which knows no region."""
         return f"arn:{self.partition}:iam::{self.id}:{resource}"
 
+    def role_arn(self, name: str, path: str = "/") -> str:
+        """The ARN of a role of the account."""
+        return self.iam_arn(f"role{path}{name}")
+
     def public_arn(self, service: str, resource: str) -> str:
         """An ARN of what AWS owns in this region: images, snapshots, public parameters."""
         return f"arn:{self.partition}:{service}:{self.region}::{resource}"

@@ -31,11 +31,20 @@ class Credentials:
     region: str
     profile: str = ""
     roles: tuple[AssumedRole, ...] = ()
+    endpoints: tuple[tuple[str, str], ...] = ()
+    """Name of a service, such as ec2, and the URL that it is asked at instead of its own."""
+
+    @property
+    def endpoint_variables(self) -> dict[str, str]:
+        """The endpoints as the AWS CLI and boto3 read them from the environment."""
+        return {f"AWS_ENDPOINT_URL_{service.upper()}": url for service, url in self.endpoints}
 
 
 def sweep_command(cluster: str, credentials: Credentials) -> str:
     """scripts/sweep.py for a shell, from the project's folder."""
-    words = ["uv", "run", "--locked", "python", "scripts/sweep.py", "--cluster", cluster]
+    variables = [f"{name}={url}" for name, url in credentials.endpoint_variables.items()]
+    words = ["env", *variables] if variables else []
+    words += ["uv", "run", "--locked", "python", "scripts/sweep.py", "--cluster", cluster]
     words += ["--region", credentials.region, "--account", credentials.account_id, *_profile(credentials)]
     for role in credentials.roles:
         members = {"roleArn": role.arn, "sessionName": role.session_name, "externalId": role.external_id}
@@ -48,6 +57,7 @@ def token_script(cluster: str, credentials: Credentials) -> str:
     account, region = credentials.account_id, ["--region", credentials.region]
     ambient = [*region, *_profile(credentials)]
     lines = ["set -eu"]
+    lines += [f"export {name}={shlex.quote(url)}" for name, url in credentials.endpoint_variables.items()]
     for role in credentials.roles:
         external = ["--external-id", role.external_id] if role.external_id else []
         lines += [

@@ -44,6 +44,8 @@ class Declared:
     provider: str
     protect: bool
     retained: bool
+    import_id: str = ""
+    delete_timeout: str = ""
 
     @property
     def line(self) -> str:
@@ -105,6 +107,8 @@ class Recorder(mocks.MockMonitor):
             provider=request.provider,
             protect=request.protect,
             retained=request.retainOnDelete,
+            import_id=request.importId,
+            delete_timeout=request.customTimeouts.delete,
         )
         return answer
 

@@ -18,7 +18,7 @@ from components.discovery import DiscoveryTags
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import SOURCES, ControllerImage, content_tag
 from components.interruption import InterruptionQueue
-from components.nodes import NodeAccess, NodeIdentity
+from components.nodes import NodeAccess, NodeAccessArgs, NodeIdentity
 from components.provisioning import Provisioning
 from components.role import Role
 from components.sweep import Sweep
@@ -65,18 +65,17 @@ def test_a_components_token_is_its_name_and_its_signature_the_convention(compone
     assert hints["opts"] == pulumi.ResourceOptions | None
 
 
-def test_a_roles_arn_waits_for_its_policies() -> None:
-    outputs: list[pulumi.Output[str]] = []
+def test_a_roles_arn_is_known_before_it_is_made_and_its_policies_come_before_who_depends_on_it() -> None:
+    arn, policy = "arn:aws:iam::111122223333:role/r", "arn:aws:iam::aws:policy/A"
 
     def program() -> None:
-        policy = "arn:aws:iam::aws:policy/A"
-        outputs.append(Role("r", {"role_name": "r", "trust_policy": "{}", "managed_policy_arns": [policy]}).arn)
-        pulumi.export("arn", outputs[0])
-        NodeAccess("access", {"cluster_name": "c", "role_arn": outputs[0], "by_access_entry": True})
+        role = Role("r", {"role_name": "r", "arn": arn, "trust_policy": "{}", "managed_policy_arns": [policy]})
+        access: NodeAccessArgs = {"cluster_name": "c", "role_arn": role.arn, "by_access_entry": True}
+        NodeAccess("access", access, opts=pulumi.ResourceOptions(depends_on=[role]))
 
-    declared = run(program)
-    assert "r-A" in declared.one("access-entry").dependencies
-    assert declared.outputs["arn"].endswith("/r")
+    declared = run(program, preview=True)
+    assert {"r-role", "r-A"} <= declared.one("access").dependencies
+    assert declared.one("access-entry").inputs["principalArn"] == arn
 
 
 def test_a_given_kms_key_replaces_sqs_own_encryption() -> None:

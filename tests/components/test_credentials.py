@@ -25,7 +25,7 @@ ROLES = [
 ]
 AWS = """#!/bin/sh
 # The AWS CLI, as far as the kubeconfig asks it; a key says what it was assumed with.
-echo "$* key=${AWS_ACCESS_KEY_ID:-} profile=${AWS_PROFILE:-}" >> "$CALLS"
+echo "$* key=${AWS_ACCESS_KEY_ID:-} profile=${AWS_PROFILE:-} sts=${AWS_ENDPOINT_URL_STS:-}" >> "$CALLS"
 case "$1 $2" in
 "sts assume-role") printf 'ASIA%s\\tsecret\\ttoken\\n' "$(wc -l < "$CALLS" | tr -d ' ')";;
 "sts get-caller-identity") echo "$ACCOUNT";;
@@ -82,8 +82,23 @@ def test_the_token_is_asked_for_with_the_profile_and_the_roles_of_the_provider(t
     assert "--role-arn arn:aws:iam::111122223333:role/deploy" in second
     assert "--external-id it's" in second
     assert [call.split(" key=")[1] for call in (second, identity, last)] == [
-        "ASIA1 profile=", "ASIA2 profile=", "ASIA2 profile=",
+        "ASIA1 profile= sts=", "ASIA2 profile= sts=", "ASIA2 profile= sts=",
     ]  # fmt: skip
+
+
+def test_endpoints_of_the_provider_reach_the_token_and_the_sweep(tmp_path: Path) -> None:
+    urls = {"ec2": "http://ec2.test:1", "sts": "http://sts.test:2", "iam": "http://iam.test"}
+    run = declared(endpoints=json.dumps([urls]))
+    assert (
+        run.one("sweep-leftovers")
+        .inputs["delete"]
+        .startswith(
+            "env AWS_ENDPOINT_URL_EC2=http://ec2.test:1 AWS_ENDPOINT_URL_STS=http://sts.test:2 uv run --locked python"
+        )
+    )
+    done, calls = token(run.outputs["kubeconfig"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all("sts=http://sts.test:2" in call for call in calls)
 
 
 def test_a_role_that_cannot_be_assumed_gives_no_token(tmp_path: Path) -> None:
@@ -120,16 +135,19 @@ def test_roles_that_are_none_are_refused_and_what_cannot_be_handed_on_is_said(
     for text, problem in (
         ('[{"role": "x"}]', "aws:assumeRoles[0].roleArn: is missing"),
         ("x", "aws:assumeRoles: is no list"),
+        ('{"a": 1}', "aws:assumeRoles: is no list"),
     ):
         caplog.clear()
         with pytest.raises(SystemExit):
             declared(assumeRoles=text)
         assert next(each.message for each in caplog.records if each.levelname == "ERROR").startswith(problem)
     caplog.clear()
+    wrong = {"aws:assumeRoles": "x", "aws:assumeRole": "{}", "aws:endpoints": "[1]"}
     with pytest.raises(SystemExit):
-        run_stack("test", {"nodeless:cluster": '{"name": 1}', "aws:assumeRoles": "x"})
-    said = [each.message.partition(":")[0] for each in caplog.records if each.levelname == "ERROR"]
-    assert said == ["aws", "cluster.name", "controller"], "with all that is wrong elsewhere"
+        run_stack("test", {"nodeless:cluster": '{"name": 1}', **wrong})
+    said = [each.message.partition(": ")[0] for each in caplog.records if each.levelname == "ERROR"]
+    ours = ["aws:assumeRoles", "aws:endpoints[0]", "aws:assumeRole"]
+    assert said == [*ours, "cluster.name", "controller"], "with all that is wrong elsewhere"
     caplog.clear()
     declared(sharedConfigFiles='["/etc/aws"]')
     (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]

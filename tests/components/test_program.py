@@ -57,8 +57,10 @@ def test_a_stack_declares_exactly_the_resources_of_its_golden_file(name: str) ->
 def test_a_preview_declares_the_same_resources_while_nothing_exists_yet(name: str) -> None:
     preview = run_of(name, preview=True)
     assert preview.tree() == declared(name).tree()
-    launch = preview.one(f"controller-identity-KarpenterControllerPolicy-{stack_cluster(name)}")
-    assert isinstance(launch.inputs["policy"], Unknown), "it names a role that is not there yet"
+    profile = preview.one("nodes-instance-profile").inputs
+    assert profile["role"] == f"KarpenterNodeRole-{stack_cluster(name)}", "unknown: a replacement, at one more policy"
+    for policy in preview.of_type("aws:iam/policy:Policy"):
+        assert not isinstance(policy.inputs["policy"], Unknown), policy.name
     assert preview.one("controller-settings").inputs == declared(name).one("controller-settings").inputs
 
 
@@ -97,6 +99,60 @@ def test_provisioners_come_last_and_so_go_first(name: str) -> None:
     leftovers = run.one("sweep-leftovers")
     assert needed - {"sweep-leftovers"} <= closure(run, leftovers), "swept while roles and the controller still are"
     assert set(leftovers.inputs) == {"delete"}, "nothing runs before the stack goes"
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_whoever_acts_as_a_role_comes_after_all_its_policies(name: str) -> None:
+    run = declared(name)
+    users = {
+        "nodes-instance-profile": "nodes-",
+        "controller-deployment": "controller-identity-",
+        "fargate-karpenter": "fargate-identity-",
+        "node-access-entry": "nodes-",
+        "vpc-cni-addon": "vpc-cni-identity-",
+        "load-balancer-controller-release": "load-balancer-controller-identity-",
+        "cluster-cluster": "cluster-control-plane-",
+    }
+    there = {each.name for each in run.declared.values()}
+    attached = [each.name for each in run.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")]
+    for user, role in users.items():
+        policies = {each for each in attached if each.startswith(role)}
+        if user in there:
+            assert policies, role
+            assert policies <= closure(run, run.one(user)), user
+
+
+def test_a_destroy_waits_as_long_as_drains_may_take() -> None:
+    def waits(grace: str | None, own: str | None) -> str:
+        annotations = {"karpenter.sh/termination-grace-period": own} if own else {}
+        spec = {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}}
+        keys = config(
+            settings={"terminationGracePeriod": grace},
+            nodeTemplates=[{"name": "a", "spec": spec}],
+            provisioners=[{"name": "a", "annotations": annotations, "spec": {"providerRef": {"name": "a"}}}],
+        )
+        return run_stack("test", keys).one("provisioning-provisioner-a").delete_timeout
+
+    assert waits("2h", None) == "10800s", "and an hour"
+    assert waits("2h", "30m") == "5400s", "its own wins"
+    assert waits(None, None) == "86400s"
+
+
+def test_what_others_wrote_is_overwritten_and_maps_change_in_place_but_only_kept_objects_may_be_there_before() -> None:
+    run = declared("dev")
+    ours, kept = run.one("kubernetes").inputs, run.one("kubernetes-kept").inputs
+    for provider in (ours, kept):
+        assert (provider["enablePatchForce"], provider["enableConfigMapMutable"]) == ("true", "true")
+    assert (ours["upsertExistingObjects"], kept["upsertExistingObjects"]) == ("false", "true")
+    by_kept = {each.type for each in run.declared.values() if "::kubernetes-kept::" in each.provider}
+    assert {each.split(":")[-1] for each in by_kept} == {"CustomResourceDefinition"}
+
+
+def test_nobody_waits_for_endpoints_of_a_deployment_that_comes_beside_its_service() -> None:
+    run = declared("dev")
+    annotations = run.one("controller-service").inputs["metadata"]["annotations"]
+    assert annotations == {"pulumi.com/skipAwait": "true"}
+    assert "controller-deployment" not in closure(run, run.one("controller-service"))
 
 
 @pytest.mark.parametrize("name", STACKS)
