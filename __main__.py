@@ -11,6 +11,7 @@ from components.config.objects import image_warnings
 from components.credentials import credential_warnings
 from components.lookup import kubernetes_version, look_up
 from components.platform import Platform
+from components.secrets import secret_warnings
 from controller.errors import ValidationError
 
 FOLDER = Path(__file__).parent
@@ -23,7 +24,7 @@ def main() -> None:
     stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         stack = load(FOLDER)
-        for warning in [*warnings(stack.config), *credential_warnings()]:
+        for warning in [*warnings(stack.config), *secret_warnings(stack.secret_keys), *credential_warnings()]:
             pulumi.log.warn(warning)
         there = look_up(stack.config, stack_tag)
         for warning in image_warnings(stack.objects, kubernetes_version(stack.config, there)):

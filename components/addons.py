@@ -19,7 +19,7 @@ class ManagedAddonArgs(TypedDict):
     """Such as coredns."""
     version: NotRequired[str]
     """Such as v1.11.1-eksbuild.4; else EKS's default."""
-    values: NotRequired[str]
+    values: NotRequired[pulumi.Input[str]]
     """Configuration values, as JSON."""
     service_account_role_arn: NotRequired[pulumi.Input[str]]
     """Role of its ServiceAccount."""
@@ -37,7 +37,7 @@ class ManagedAddon(pulumi.ComponentResource):
             cluster_name=args["cluster_name"],
             addon_name=args["addon_name"],
             addon_version=args.get("version") or None,
-            configuration_values=args.get("values") or None,
+            configuration_values=args.get("values"),
             service_account_role_arn=args.get("service_account_role_arn"),
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="PRESERVE",

@@ -19,6 +19,7 @@ from components.documents.names import bounded
 from components.documents.nodes import CNI_POLICY
 from components.documents.policy import compact
 from components.role import Role, RoleArgs
+from components.secrets import sealed
 from controller.core.api.frozen import EMPTY
 
 Trust = Callable[[str, str], pulumi.Output[str]]
@@ -30,13 +31,14 @@ def declare_addons(
     account: Account,
     folder: Path,
     *,
+    secret: bool,
     cluster_name: pulumi.Input[str],
     vpc_id: pulumi.Input[str],
     trust: Trust,
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """Declare those that the stack has switched on."""
-    declared = _Addons(config, account, cluster_name, trust, opts)
+    """Declare those that the stack has switched on. `secret`: users' values hold a secret."""
+    declared = _Addons(config, account, cluster_name, trust, opts, secret)
     declared.managed()
     declared.load_balancer_controller(vpc_id)
     declared.external_dns()
@@ -51,6 +53,7 @@ class _Addons:
     cluster_name: pulumi.Input[str]
     trust: Trust
     opts: pulumi.ResourceOptions
+    secret: bool
 
     def managed(self) -> None:
         chosen, on_fargate = self.config.addons, self.config.fargate.enabled
@@ -131,9 +134,10 @@ class _Addons:
             "cluster_name": self.cluster_name,
             "addon_name": addon,
             "version": version,
-            "values": json.dumps(values, sort_keys=True) if values else "",
             "objects": objects or {},
         }
+        if values:
+            args["values"] = sealed(json.dumps(values, sort_keys=True), secret=self.secret)
         if role:
             args["service_account_role_arn"] = role.arn
         ManagedAddon(addon, args, opts=self._after(role))
@@ -159,7 +163,7 @@ class _Addons:
                 "repository": chart.repository,
                 "version": version or chart.version,
                 "namespace": chart.namespace,
-                "values": addons.merged(ours, theirs),
+                "values": addons.merged(ours, sealed(theirs, secret=self.secret)),
                 "objects": objects or {},
             },
             opts=self._after(role),

@@ -36,6 +36,7 @@ from components.lookup import STACK_TAG, Surroundings, kubernetes_version
 from components.nodes import NodeAccess, NodeIdentity
 from components.provisioning import Provisioning, ProvisioningArgs
 from components.role import Role
+from components.secrets import sealed
 from components.sweep import Sweep
 
 
@@ -67,6 +68,10 @@ class Platform:
     def config(self) -> StackConfig:
         """The stack's keys."""
         return self.stack.config
+
+    def _sealed(self, value: Any, key: str) -> Any:
+        """What is free text under a top-level key, secret where the key is."""
+        return sealed(value, secret=key in self.stack.secret_keys)
 
     def declare(self) -> dict[str, Any]:
         """Everything. Returns the stack's outputs."""
@@ -125,7 +130,7 @@ class Platform:
     def _provider(self, cluster: Cluster, name: str = "kubernetes", *, upsert: bool = False) -> kubernetes.Provider:
         """`upsert`: an object that is there already is taken over; else it is an error."""
         config = self.config.cluster
-        text = config.kubeconfig or self._kubeconfig(cluster)
+        text = self._sealed(config.kubeconfig, "cluster") if config.kubeconfig else self._kubeconfig(cluster)
         arn = self.there.account.arn("eks", f"cluster/{config.name}")
         # The stack's own objects are as the stack says, whoever else wrote their fields. A ConfigMap is changed in
         # place: replaced, it would be gone for a moment while the controller reads it.
@@ -323,7 +328,11 @@ class Platform:
         data = settings_data(self.config.settings, *names, cluster_arn)
         access = rbac(namespace, surge=self.config.settings.surge_single_replicas)
         guard = pod_guard(namespace) if self._kubernetes_version() >= GUARD_SINCE else {}
-        spec = documents.ControllerSpec(config, self._image(), self.there.account.region, data)
+        env = self._sealed(config.env, "controller")
+        # A digest of few values tells them.
+        checksum = self._sealed(documents.checksum(data), "settings")
+        spec = documents.ControllerSpec(config, self._image(), self.there.account.region, env, checksum)
+        data = self._sealed(data, "settings")
         return Controller(
             "controller",
             {
@@ -356,8 +365,10 @@ class Platform:
 
     def _provisioning(self, opts: pulumi.ResourceOptions) -> None:
         kinds: dict[str, list[dict[str, Any]]] = {"AWSNodeTemplate": [], "Provisioner": []}
+        keys = {"AWSNodeTemplate": "nodeTemplates", "Provisioner": "provisioners"}
         for each in self.stack.objects:
-            kinds[each["kind"]].append(dict(each))
+            spec = self._sealed(each["spec"], keys[each["kind"]])
+            kinds[each["kind"]].append({**each, "spec": spec})
         args: ProvisioningArgs = {
             "templates": kinds["AWSNodeTemplate"],
             "provisioners": kinds["Provisioner"],
@@ -370,6 +381,7 @@ class Platform:
             self.config,
             self.there.account,
             self.folder,
+            secret="addons" in self.stack.secret_keys,
             cluster_name=cluster.name,
             vpc_id=cluster.vpc_id,
             trust=lambda namespace, name: self._service_account(cluster, namespace, name),

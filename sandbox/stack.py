@@ -20,7 +20,7 @@ import click
 import pulumi
 import yaml
 from botocore.exceptions import BotoCoreError, ClientError
-from pulumi.runtime import mocks
+from pulumi.runtime import mocks, rpc
 
 from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
 from sandbox.stack_kube import CONTROLLER_DEPLOYED, WEBHOOKS, apply_object, await_controller, is_controller
@@ -57,6 +57,7 @@ class Engine(mocks.Mocks):
         """Make it. Returns its id and properties."""
         if not args.custom or args.typ.startswith(("pulumi:", "command:")):  # a command that runs on destroy alone
             return f"{args.name}-id", dict(args.inputs)
+        args.inputs = {name: rpc.unwrap_rpc_secret(value) for name, value in args.inputs.items()}
         try:
             identity, outputs = self._make(args)
         except (ClientError, BotoCoreError, ApiError, UnsupportedTypeError, KeyError, TimeoutError) as error:

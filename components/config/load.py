@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pulumi.runtime.config import CONFIG, get_config_env
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from components.config.checks import check
 from components.config.keys import Document, key_fields, plain, read_section
@@ -28,6 +28,8 @@ class Stack:
     config: StackConfig
     objects: tuple[Document, ...]
     """Its Provisioners and AWSNodeTemplates, valid, templates first."""
+    secret_keys: frozenset[str] = frozenset()
+    """Top-level keys that hold a secret."""
 
 
 def load(folder: Path) -> Stack:
@@ -38,7 +40,9 @@ def load(folder: Path) -> Stack:
     """
     report = Report()
     check_provider_keys(report)
-    return parse(values({**get_config_env(), **CONFIG.get()}), folder, report)
+    keys = values({**get_config_env(), **CONFIG.get()})
+    secret_keys = frozenset(name for name in keys if is_config_secret(f"{PROJECT}:{name}"))
+    return replace(parse(keys, folder, report), secret_keys=secret_keys)
 
 
 def values(raw: Mapping[str, Any]) -> dict[str, Any]:

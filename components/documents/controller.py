@@ -36,12 +36,15 @@ NODE_GROUP_LABEL = "eks.amazonaws.com/nodegroup"
 
 @dataclass(frozen=True, slots=True)
 class ControllerSpec:
-    """What the Deployment says beyond what never changes. `settings` is the ConfigMap's data: it rolls the pods."""
+    """What the Deployment says beyond what never changes."""
 
     config: ControllerConfig
     image: Later
     region: str
-    settings: Mapping[str, str]
+    env: Mapping[str, Later]
+    """More variables of the container."""
+    checksum: Later
+    """Of the settings, which are read once at start: another one rolls the pods."""
 
 
 def namespace(name: str) -> dict[str, Any]:
@@ -109,9 +112,13 @@ def network_policy(namespace: str) -> dict[str, Any]:
     }
 
 
+def checksum(settings: Mapping[str, str]) -> str:
+    """Of the ConfigMap's data."""
+    return hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode()).hexdigest()
+
+
 def deployment(spec: ControllerSpec) -> dict[str, Any]:
-    """The Deployment; its pod template carries a checksum of the settings, which are read once at start."""
-    checksum = hashlib.sha256(json.dumps(dict(spec.settings), sort_keys=True).encode()).hexdigest()
+    """The Deployment; its pod template carries the checksum of the settings."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -122,7 +129,7 @@ def deployment(spec: ControllerSpec) -> dict[str, Any]:
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
             "selector": {"matchLabels": dict(SELECTOR)},
             "template": {
-                "metadata": {"labels": labels(), "annotations": {"checksum/settings": checksum}},
+                "metadata": {"labels": labels(), "annotations": {"checksum/settings": spec.checksum}},
                 "spec": _pod(spec),
             },
         },
@@ -199,7 +206,7 @@ def _container(spec: ControllerSpec) -> dict[str, Any]:
 
 def _environment(spec: ControllerSpec) -> list[dict[str, Any]]:
     """Fargate has no instance metadata, so that the region must be said."""
-    fixed = {
+    fixed: dict[str, Later] = {
         "AWS_REGION": spec.region,
         "KARPENTER_SERVICE": NAME,
         "METRICS_PORT": str(METRICS_PORT),
@@ -210,7 +217,7 @@ def _environment(spec: ControllerSpec) -> list[dict[str, Any]]:
     fields = {"SYSTEM_NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"}
     limit = {"containerName": "controller", "divisor": "0", "resource": "limits.memory"}
     return [
-        *({"name": name, "value": value} for name, value in {**fixed, **spec.config.env}.items()),
+        *({"name": name, "value": value} for name, value in {**fixed, **spec.env}.items()),
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
         {"name": "MEMORY_LIMIT", "valueFrom": {"resourceFieldRef": limit}},
     ]

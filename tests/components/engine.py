@@ -6,14 +6,15 @@ What this does not prove: that the AWS and Kubernetes providers accept the input
 from __future__ import annotations
 
 import asyncio
+import json
 import runpy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
+from google.protobuf import json_format  # type: ignore[import-untyped]
 from pulumi.runtime import mocks, rpc
-from pulumi.runtime.config import CONFIG
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import Stack
 
@@ -46,6 +47,8 @@ class Declared:
     retained: bool
     import_id: str = ""
     delete_timeout: str = ""
+    shown: str = ""
+    """The inputs as JSON, as the engine keeps them in plain text: secrets are left out."""
 
     @property
     def line(self) -> str:
@@ -109,8 +112,19 @@ class Recorder(mocks.MockMonitor):
             retained=request.retainOnDelete,
             import_id=request.importId,
             delete_timeout=request.customTimeouts.delete,
+            shown=json.dumps(_without_secrets(json_format.MessageToDict(request.object))),
         )
         return answer
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secrets(member) for member in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get(rpc._special_sig_key) == rpc._special_secret_sig:
+        return "[secret]"
+    return {name: _without_secrets(member) for name, member in value.items()}
 
 
 @dataclass(frozen=True)
@@ -155,17 +169,24 @@ def run(program: Callable[[], None], cloud: Cloud | None = None, *, preview: boo
     return Run(recorder.declared, outputs)
 
 
-def run_stack(name: str, config: Mapping[str, str], cloud: Cloud | None = None, *, preview: bool = False) -> Run:
-    """Run __main__.py with a stack's configuration."""
+def run_stack(
+    name: str,
+    config: Mapping[str, str],
+    cloud: Cloud | None = None,
+    *,
+    preview: bool = False,
+    secret_keys: Sequence[str] = (),
+) -> Run:
+    """Run __main__.py with a stack's configuration, of which `secret_keys` hold a secret."""
 
     def program() -> None:
         runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
 
-    pulumi.runtime.set_all_config(dict(config))
+    pulumi.runtime.set_all_config(dict(config), list(secret_keys))
     try:
         return run(program, cloud, preview=preview, stack=name)
     finally:
-        CONFIG.set({})
+        pulumi.runtime.set_all_config({}, [])
 
 
 def _subnet(args: Mapping[str, Any]) -> dict[str, Any]:

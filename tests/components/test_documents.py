@@ -39,7 +39,7 @@ ROLE = ACCOUNT.iam_arn("role/KarpenterNodeRole-myeks")
 
 def deployment(**keys: Any) -> dict[str, Any]:
     config = ControllerConfig(**{"image": "i", **keys})
-    return controller.deployment(controller.ControllerSpec(config, "i:1", "ap-northeast-2", {"aws.clusterName": "c"}))
+    return controller.deployment(controller.ControllerSpec(config, "i:1", "ap-northeast-2", config.env, "c"))
 
 
 def pod(**keys: Any) -> dict[str, Any]:
@@ -261,7 +261,8 @@ def test_the_webhook_is_called_where_it_is_served_and_about_our_kinds_alone() ->
 
 def test_changed_settings_roll_the_pods() -> None:
     def checksum(data: dict[str, str]) -> str:
-        made = controller.deployment(controller.ControllerSpec(ControllerConfig(image="i"), "i", "r", data))
+        spec = controller.ControllerSpec(ControllerConfig(image="i"), "i", "r", {}, controller.checksum(data))
+        made = controller.deployment(spec)
         return str(made["spec"]["template"]["metadata"]["annotations"]["checksum/settings"])
 
     assert checksum({"a": "1", "b": "2"}) == checksum({"b": "2", "a": "1"}) != checksum({"a": "1"})
