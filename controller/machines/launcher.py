@@ -8,6 +8,7 @@ Node. So that no pod gets a second node, a plan that is made meanwhile counts on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,8 @@ from controller.runtime.executors import Lock
 from controller.runtime.loops import ItemBackoff
 
 NOBODY: PodKey = ("", "")
+CLOCKS_SECONDS = 5.0
+"""By which EC2's clock may be behind ours; its times are whole seconds."""
 
 REFUSALS = (InsufficientCapacityError, NodeTemplateError, CloudUnauthorizedError)
 """Errors after which it is certain that nothing was launched."""
@@ -103,8 +106,8 @@ class Launcher:
         self._unsettled: dict[str, Launched] = {}
         self._registering: set[str] = set()
         """Provider ids of instances that their launcher is about to create the Node of, and to report."""
-        self._asked: set[str] = set()
-        """Launch tokens of calls that the cloud has not answered yet."""
+        self._asked: dict[str, float] = {}
+        """Launch tokens of calls that the cloud has not answered yet, and when they were made (Unix seconds)."""
         self._unclear: dict[str, float] = {}
         """Launch tokens of calls that failed without telling whether something was launched, and when they did."""
 
@@ -115,7 +118,7 @@ class Launcher:
     def create(self, request: LaunchRequest, pods: Iterable[PodKey] = ()) -> Launched:
         """Launch one instance for these pods; the caller is to `register` it. Raises CloudError when that failed."""
         with self._lock:
-            self._asked.add(request.token)
+            self._asked[request.token] = self._clock.now()
         try:
             instance = self._cloud.create(request)
             began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
@@ -139,7 +142,7 @@ class Launcher:
             raise
         finally:
             with self._lock:
-                self._asked.discard(request.token)
+                self._asked.pop(request.token, None)
         self._log_outcome(launch_outcome(request, instance))
         return launch
 
@@ -181,9 +184,15 @@ class Launcher:
         return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
     def in_hand(self, instance: CloudInstance) -> bool:
-        """Whether a launch of this process is still to create the instance's Node."""
+        """Whether a launch of this process is still to create the instance's Node, or may be.
+
+        An instance of a call that several launches were merged into has a tag of its own: it may belong to any call
+        without an answer that was made before it was launched.
+        """
         with self._lock:
-            return instance.provider_id in self._unsettled or instance.tags.get(LAUNCH_TOKEN) in self._asked
+            first = min(self._asked.values(), default=math.inf)
+            known = instance.provider_id in self._unsettled or instance.tags.get(LAUNCH_TOKEN) in self._asked
+        return known or instance.launched_at >= first - CLOCKS_SECONDS
 
     def _log_outcome(self, outcome: LaunchOutcome) -> None:
         """Log what was launched, and how it differs from the planned offering."""

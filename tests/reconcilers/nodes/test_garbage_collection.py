@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import pytest
 import structlog
 
 from controller.core.api.frozen import FrozenMap
@@ -71,7 +72,8 @@ def test_with_nothing_to_adopt_planning_may_begin(world: World) -> None:
     assert adopted.is_set()
 
 
-def test_what_a_launch_of_this_process_has_in_hand_is_not_adopted(world: World) -> None:
+@pytest.mark.parametrize("tag", ["token", "of the call that it was merged into"])
+def test_what_a_launch_of_this_process_has_in_hand_is_not_adopted(world: World, tag: str) -> None:
     """EC2 shows the instance before CreateFleet has answered, and before the watch shows its Node."""
     world.add_provisioner()
     adopted = threading.Event()
@@ -82,6 +84,7 @@ def test_what_a_launch_of_this_process_has_in_hand_is_not_adopted(world: World) 
 
     def slow(request: LaunchRequest) -> CloudInstance:
         instance = create(request)
+        world.cloud.instances[instance.provider_id] = replace(instance, tags=FrozenMap({LAUNCH_TOKEN: tag}))
         loop.reconcile(stale)  # a pass while CreateFleet has not answered
         seen.append(world.kube.list(NODES))
         return instance
