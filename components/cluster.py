@@ -1,10 +1,22 @@
-"""A new EKS cluster: no node groups, access entries; and the OIDC provider of a new or an existing one."""
+"""A new EKS cluster, by `pulumi_eks.Cluster`: no node groups, access entries, an OIDC provider.
 
+What is not taken from that component, and why (docs/adr/0073-a-new-cluster-is-made-by-pulumi-eks.md):
+
+- Fargate profiles (`fargate`): it makes one, and CoreDNS with it, under a role without path and boundary; a stack has
+  several, one after the other as EKS takes them.
+- kube-proxy, the VPC CNI and CoreDNS: they are add-ons of a stack, with roles, versions and values of their own.
+- The role of the control plane: its own has neither a path nor a boundary.
+- Security groups: the one that EKS makes is what Fargate pods and nodes carry.
+- Its kubeconfig: it knows none of the stack's assumed roles and endpoints.
+"""
+
+import json
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
 import pulumi_aws as aws
+import pulumi_eks as eks
 
 from components.documents.names import bounded
 from components.documents.policy import compact, service_trust
@@ -18,6 +30,8 @@ class NewClusterArgs(TypedDict):
     """Name of the cluster."""
     version: str
     """Kubernetes version."""
+    vpc_id: str
+    """VPC of its subnets."""
     subnet_ids: Sequence[str]
     """Subnets of the control plane."""
     role_arn: str
@@ -48,7 +62,7 @@ def control_plane_role_name(cluster: str) -> str:
 
 
 class NewCluster(pulumi.ComponentResource):
-    """The control plane and its role; its creator is its first administrator."""
+    """The control plane, its role and its OIDC provider; its creator is its first administrator."""
 
     cluster_name: pulumi.Output[str]
     """Name, once the cluster is there."""
@@ -65,7 +79,6 @@ class NewCluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NewClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:NewCluster", name, {}, opts)
-        child = pulumi.ResourceOptions(parent=self)
         role = Role(
             f"{name}-control-plane",
             {
@@ -76,55 +89,58 @@ class NewCluster(pulumi.ComponentResource):
                 "permissions_boundary_arn": args.get("permissions_boundary_arn", ""),
                 "managed_policy_arns": [args["cluster_policy_arn"]],
             },
-            opts=child,
+            opts=pulumi.ResourceOptions(parent=self),
         )
         cluster = self._cluster(name, args, role)
-        for arn in args.get("admin_principal_arns", ()):
-            self._admin(f"{name}-admin-{arn.rsplit('/', 1)[-1]}", cluster, arn, args["admin_policy_arn"])
-        self.cluster_name = cluster.name
-        self.endpoint = cluster.endpoint
-        self.certificate_authority_data = cluster.certificate_authority.apply(lambda it: it.data or "")
-        self.issuer = cluster.identities.apply(lambda identities: (identities[0].oidcs or [])[0].issuer or "")
-        self.vpc_id = cluster.vpc_config.apply(lambda it: it.vpc_id or "")
-        self.security_group_id = cluster.vpc_config.apply(lambda it: it.cluster_security_group_id or "")
+        api = cluster.kubeconfig_json.apply(_api)
+        self.cluster_name = api.apply(lambda _: args["cluster_name"])
+        self.endpoint = api.apply(lambda it: str(it["server"]))
+        self.certificate_authority_data = api.apply(lambda it: str(it["certificate-authority-data"]))
+        self.issuer = cluster.oidc_provider_url
+        self.vpc_id = pulumi.Output.from_input(args["vpc_id"])
+        self.security_group_id = cluster.cluster_security_group_id
         self.register_outputs({"cluster_name": self.cluster_name, "endpoint": self.endpoint, "issuer": self.issuer})
 
-    def _cluster(self, name: str, args: NewClusterArgs, role: Role) -> aws.eks.Cluster:
-        key = args.get("secrets_key_arn")
+    def _cluster(self, name: str, args: NewClusterArgs, role: Role) -> eks.Cluster:
         cidrs = list(args.get("public_access_cidrs", ()))
-        return aws.eks.Cluster(
-            f"{name}-cluster",
+        policy = eks.AccessPolicyAssociationArgs(
+            policy_arn=args["admin_policy_arn"],
+            access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+        )
+        return eks.Cluster(
+            f"{name}-eks",
             name=args["cluster_name"],
             version=args["version"],
-            role_arn=role.arn,
-            vpc_config=aws.eks.ClusterVpcConfigArgs(
-                subnet_ids=list(args["subnet_ids"]),
-                endpoint_private_access=True,
-                endpoint_public_access=bool(cidrs),
-                public_access_cidrs=cidrs or None,
-            ),
-            access_config=aws.eks.ClusterAccessConfigArgs(
-                authentication_mode="API_AND_CONFIG_MAP", bootstrap_cluster_creator_admin_permissions=True
-            ),
-            encryption_config=aws.eks.ClusterEncryptionConfigArgs(
-                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=key), resources=["secrets"]
-            )
-            if key
-            else None,
+            vpc_id=args["vpc_id"],
+            subnet_ids=list(args["subnet_ids"]),
+            service_role=role.resource,
+            endpoint_private_access=True,
+            endpoint_public_access=bool(cidrs),
+            public_access_cidrs=cidrs or None,
+            authentication_mode=eks.AuthenticationMode.API,
+            access_entries={
+                _entry_name(arn): eks.AccessEntryArgs(principal_arn=arn, access_policies={"admin": policy})
+                for arn in args.get("admin_principal_arns", ())
+            },
+            create_oidc_provider=True,
+            encryption_config_key_arn=args.get("secrets_key_arn") or None,
             enabled_cluster_log_types=list(args.get("log_types", ())),
             deletion_protection=args.get("deletion_protection", False),
+            skip_default_node_group=True,
+            skip_default_security_groups=True,
+            use_default_vpc_cni=True,
+            kube_proxy_addon_options=eks.KubeProxyAddonOptionsArgs(enabled=False),
+            coredns_addon_options=eks.CoreDnsAddonOptionsArgs(enabled=False),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[role]),
         )
 
-    def _admin(self, name: str, cluster: aws.eks.Cluster, principal_arn: str, policy_arn: str) -> None:
-        entry = aws.eks.AccessEntry(
-            name, cluster_name=cluster.name, principal_arn=principal_arn, opts=pulumi.ResourceOptions(parent=self)
-        )
-        aws.eks.AccessPolicyAssociation(
-            f"{name}-policy",
-            cluster_name=cluster.name,
-            principal_arn=entry.principal_arn,
-            policy_arn=policy_arn,
-            access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+
+def _api(kubeconfig: str) -> dict[str, Any]:
+    """Where the API is, by the component's kubeconfig: it is there once the API answers."""
+    cluster: dict[str, Any] = json.loads(kubeconfig)["clusters"][0]["cluster"]
+    return cluster
+
+
+def _entry_name(arn: str) -> str:
+    """A name of its own for each principal: account, kind, path and name."""
+    return arn.split(":", 4)[-1].replace(":", "-").replace("/", "-")

@@ -111,6 +111,7 @@ class Platform:
             {
                 "cluster_name": config.name,
                 "version": config.create.version,
+                "vpc_id": self.there.vpc_id,
                 "subnet_ids": config.create.subnet_ids,
                 "role_arn": account.role_arn(control_plane_role_name(config.name), self.config.identity.path),
                 "cluster_policy_arn": account.managed_policy_arn("AmazonEKSClusterPolicy"),
@@ -150,8 +151,8 @@ class Platform:
         )
 
     def _oidc_provider(self, cluster: Cluster) -> list[pulumi.Resource]:
-        if self.there.foreign_oidc_provider:
-            return []
+        if self.there.cluster is None or self.there.foreign_oidc_provider:
+            return list(cluster.resources)
         provider = aws.iam.OpenIdConnectProvider(
             "oidc-provider",
             url=cluster.issuer,

@@ -57,6 +57,7 @@ class Role(pulumi.ComponentResource):
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy_name}-attachment", role=role.name, policy_arn=policy.arn, opts=child
             )
+        self.resource = role
         self.arn = pulumi.Output.from_input(args["arn"])
         self.role_name = pulumi.Output.from_input(args["role_name"])
         self.register_outputs({"arn": self.arn, "role_name": self.role_name})

@@ -22,7 +22,7 @@ import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi.runtime import mocks, rpc
 
-from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
+from sandbox.stack_aws import EKS_CLUSTER, AwsProvider, UnsupportedTypeError
 from sandbox.stack_kube import CONTROLLER_DEPLOYED, WEBHOOKS, apply_object, await_controller, is_controller
 from sandbox.world.client import ApiError
 
@@ -32,6 +32,17 @@ PROJECT = "nodeless"
 
 class DeploymentFailedError(Exception):
     """A resource could not be made; the message names it."""
+
+
+class Monitor(mocks.MockMonitor):
+    """Hands the role of a pulumi-eks cluster over by ARN: the component's plugin would read it off the reference."""
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the name of the call
+        """Register a resource, as the program's language host asks."""
+        if request.type == EKS_CLUSTER:
+            role = request.object.fields["serviceRole"]
+            role.string_value = self.resources[role.struct_value.fields["urn"].string_value].state["arn"]
+        return super().RegisterResource(request)  # type: ignore[no-untyped-call]
 
 
 class Engine(mocks.Mocks):
@@ -55,7 +66,8 @@ class Engine(mocks.Mocks):
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         """Make it. Returns its id and properties."""
-        if not args.custom or args.typ.startswith(("pulumi:", "command:")):  # a command that runs on destroy alone
+        component = not args.custom and args.typ != EKS_CLUSTER
+        if component or args.typ.startswith(("pulumi:", "command:")):  # a command that runs on destroy alone
             return f"{args.name}-id", dict(args.inputs)
         args.inputs = {name: rpc.unwrap_rpc_secret(value) for name, value in args.inputs.items()}
         try:
@@ -103,7 +115,7 @@ def deploy(stack: str, kubeconfig: Path, say: Callable[[str], None], webhook_por
         ROOT / "stacks" / f"Pulumi.{stack}.yaml", {"nodeless:cluster": {"kubeconfig": str(kubeconfig)}}
     )
     engine = Engine(AwsProvider(config["aws:region"]), kubeconfig, say, webhook_port)
-    mocks.set_mocks(engine, project=PROJECT, stack=stack, preview=False)
+    mocks.set_mocks(engine, project=PROJECT, stack=stack, preview=False, monitor=Monitor(engine))
     pulumi.runtime.set_all_config(config)
 
     def program() -> None:

@@ -5,6 +5,7 @@ Inputs and outputs have the provider's names. Making what is there already finds
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,10 @@ Outputs = tuple[str, dict[str, Any]]
 
 TAKEN = ("EntityAlreadyExists", "ResourceInUseException", "LimitExceeded", "InvalidInput", "QueueAlreadyExists")
 """How services say that it is there: the last but one for service-linked roles, LimitExceeded for a profile's role."""
+
+
+EKS_CLUSTER = "eks:index:Cluster"
+"""The component of pulumi-eks; its children are made by its plugin."""
 
 
 class UnsupportedTypeError(Exception):
@@ -47,6 +52,7 @@ class AwsProvider:
             "aws:iam/role:Role": self._role,
             "aws:iam/rolePolicyAttachment:RolePolicyAttachment": self._attachment,
             "aws:iam/serviceLinkedRole:ServiceLinkedRole": self._service_linked_role,
+            EKS_CLUSTER: self._eks_cluster,
             "aws:sqs/queue:Queue": self._queue,
             "aws:sqs/queuePolicy:QueuePolicy": self._queue_policy,
         }
@@ -118,6 +124,26 @@ class AwsProvider:
             )
         )
         return arn, {"arn": arn}
+
+    def _eks_cluster(self, inputs: Inputs) -> Outputs:
+        """What pulumi-eks makes of it, but for access entries: the sandbox's API server knows no IAM."""
+        name = inputs["name"]
+        network = {"subnetIds": inputs["subnetIds"], "endpointPublicAccess": inputs["endpointPublicAccess"]}
+        _unless_taken(
+            lambda: self._eks.create_cluster(
+                name=name, version=inputs["version"], roleArn=inputs["serviceRole"], resourcesVpcConfig=network
+            )
+        )
+        made = self._eks.describe_cluster(name=name)["cluster"]
+        issuer = made["identity"]["oidc"]["issuer"]
+        if inputs.get("createOidcProvider"):
+            self._oidc_provider({"url": issuer, "clientIdLists": ["sts.amazonaws.com"]})
+        api = {"server": made["endpoint"], "certificate-authority-data": made["certificateAuthority"]["data"]}
+        return name, {
+            "kubeconfigJson": json.dumps({"clusters": [{"cluster": api}]}),
+            "clusterSecurityGroupId": made["resourcesVpcConfig"].get("clusterSecurityGroupId", ""),
+            "oidcProviderUrl": issuer,
+        }
 
     def _tag(self, inputs: Inputs) -> Outputs:
         tags = [{"Key": inputs["key"], "Value": inputs["value"]}]

@@ -104,7 +104,7 @@ class Recorder(mocks.MockMonitor):
             urn=answer.urn,
             type=request.type,
             name=request.name,
-            inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
+            inputs=rpc.deserialize_properties(_by_urn(request.object), keep_unknowns=True),
             parent=request.parent.split("::")[-1],
             dependencies=frozenset(each.split("::")[-1] for each in request.dependencies),
             provider=request.provider,
@@ -125,6 +125,17 @@ def _without_secrets(value: Any) -> Any:
     if value.get(rpc._special_sig_key) == rpc._special_secret_sig:
         return "[secret]"
     return {name: _without_secrets(member) for name, member in value.items()}
+
+
+def _by_urn(inputs: Any) -> Any:
+    """The inputs, a protobuf Struct, with each reference to a resource as that resource's URN."""
+    plain = type(inputs)()
+    plain.CopyFrom(inputs)
+    for name, value in inputs.fields.items():
+        members = value.struct_value.fields
+        if rpc._special_sig_key in members and members[rpc._special_sig_key].string_value == rpc._special_resource_sig:
+            plain.fields[name].string_value = members["urn"].string_value
+    return plain
 
 
 @dataclass(frozen=True)
@@ -223,11 +234,21 @@ USUAL: dict[str, Any] = {
 }
 
 OUTPUTS: dict[str, dict[str, Any]] = {
-    "aws:eks/cluster:Cluster": {
-        "endpoint": "https://NEW.gr7.ap-northeast-2.eks.amazonaws.com",
-        "certificateAuthority": {"data": "bmV3"},
-        "identities": [{"oidcs": [{"issuer": ISSUER}]}],
-        "vpcConfig": {"vpcId": VPC, "clusterSecurityGroupId": CLUSTER_GROUP, "subnetIds": list(PRIVATE)},
+    "eks:index:Cluster": {
+        "kubeconfigJson": json.dumps(
+            {
+                "clusters": [
+                    {
+                        "cluster": {
+                            "server": "https://NEW.gr7.ap-northeast-2.eks.amazonaws.com",
+                            "certificate-authority-data": "bmV3",
+                        }
+                    }
+                ]
+            }
+        ),
+        "clusterSecurityGroupId": CLUSTER_GROUP,
+        "oidcProviderUrl": ISSUER,
     },
     "aws:ecr/repository:Repository": {
         "repositoryUrl": f"{ACCOUNT_ID}.dkr.ecr.ap-northeast-2.amazonaws.com/nodeless/test",

@@ -178,7 +178,23 @@ def a_type_that_the_sandbox_cannot_make_is_said_by_name(deployed: Environment) -
             provider.make("aws:rds/instance:Instance", {})
 
 
+def a_new_cluster_is_what_pulumi_eks_makes(deployed: Environment) -> None:
+    subnets = [each["SubnetId"] for each in aws(deployed, "ec2").describe_subnets()["Subnets"]][:2]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in deployed.aws_environment.items():
+            patch.setenv(name, value)
+        asked = {"name": "fresh", "version": "1.34", "serviceRole": "arn:aws:iam::123456789012:role/r"}
+        network = {"subnetIds": subnets, "endpointPublicAccess": False, "createOidcProvider": True}
+        _, outputs = AwsProvider("ap-northeast-2").make("eks:index:Cluster", {**asked, **network})
+    there = aws(deployed, "eks").describe_cluster(name="fresh")["cluster"]
+    (api,) = json.loads(outputs["kubeconfigJson"])["clusters"]
+    assert api["cluster"]["server"] == there["endpoint"]
+    providers = aws(deployed, "iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]
+    assert any(each["Arn"].endswith(outputs["oidcProviderUrl"].removeprefix("https://")) for each in providers)
+
+
 CHECKS = (
+    a_new_cluster_is_what_pulumi_eks_makes,
     the_nodes_role_its_policies_and_its_profile_are_in_iam,
     the_controllers_role_trusts_its_service_account_of_the_clusters_real_issuer,
     the_queue_takes_events_of_the_four_rules_alone,
