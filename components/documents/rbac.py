@@ -86,6 +86,25 @@ ADMIN_RULES: tuple[Rule, ...] = (
 )
 """Aggregated to the cluster's `admin` role: who administers the cluster administers these too."""
 
+READER_RULES: tuple[Rule, ...] = (
+    _rule("karpenter.sh", ("provisioners",), ("list", "watch")),
+    _rule("karpenter.k8s.aws", ("awsnodetemplates",), ("list", "watch")),
+    _rule("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"), ("list", "watch")),
+    _rule("", ("events", "services"), ("list",)),
+    # A list by metadata.name is allowed to whoever may read that name.
+    _rule("", ("configmaps",), ("list",), (CONFIG_MAP, PRICES, DECISIONS)),
+    _rule("apps", ("daemonsets",), ("list", "watch")),
+    _rule("policy", ("poddisruptionbudgets",), ("list", "watch")),
+    _rule("discovery.k8s.io", ("endpointslices",), ("list",)),
+    _rule("storage.k8s.io", ("csinodes", "storageclasses"), ("list", "watch")),
+    _rule(
+        "resource.k8s.io",
+        ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"),
+        ("list", "watch"),
+    ),
+)
+"""What `nodeless view`, `explain`, `simulate --live` and `dump` read: bind it to whoever shall see, not change."""
+
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -95,6 +114,7 @@ def rbac(namespace: str, *, surge: bool = False) -> dict[str, dict[str, Any]]:
         "cluster-role": _role("ClusterRole", NAME, "", CLUSTER_RULES),
         "cluster-role-binding": _binding("ClusterRole", NAME, "", namespace),
         "admin-cluster-role": _admin(),
+        "reader-cluster-role": _role("ClusterRole", f"{NAME}-reader", "", READER_RULES),
         "role": _role("Role", NAME, namespace, NAMESPACE_RULES),
         "role-binding": _binding("Role", NAME, namespace, namespace),
         "dns-role": _role("Role", f"{NAME}-dns", "kube-system", DNS_RULES),

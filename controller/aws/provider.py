@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -38,7 +39,7 @@ from controller.aws.provisioner_advice import advice
 from controller.aws.template_status import resolve_status
 from controller.core.api.labels import SPOT
 from controller.core.api.node import Node
-from controller.core.api.nodetemplate import AWSNodeTemplate
+from controller.core.api.nodetemplate import AWSNodeTemplate, default_ami_family
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import (
     CloudIdentity,
@@ -49,7 +50,7 @@ from controller.core.cloud import (
     LaunchRequest,
     TemplateStatus,
 )
-from controller.errors import InsufficientCapacityError
+from controller.errors import CloudError, InsufficientCapacityError
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import SILENT, Recorder
 from controller.settings import Settings
@@ -192,7 +193,17 @@ class AWSProvider:
 
     def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
         """See CloudProvider."""
-        return resolve_status(template, self._subnets, self._security_groups)
+        status = resolve_status(template, self._subnets, self._security_groups)
+        return replace(status, ami_family=self._family_name(template))
+
+    def _family_name(self, template: AWSNodeTemplate) -> str:
+        """The AMI family of its nodes; empty with a launch template, or while EKS tells no version."""
+        if template.launch_template is not None or template.ami_family:
+            return template.ami_family or ""
+        try:
+            return default_ami_family(self._cluster_facts().kubernetes_version)
+        except CloudError:
+            return ""
 
     def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
         """See CloudProvider."""

@@ -199,6 +199,8 @@ class TemplateStatus:
     """Ids, sorted."""
     problems: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
+    ami_family: str = ""
+    """Of its nodes; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

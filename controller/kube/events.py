@@ -66,6 +66,11 @@ class ObjectRef:
         namespace = value.namespace if isinstance(value, Pod) else ""
         return cls(resource.api_version, resource.kind, value.name, value.uid, namespace)
 
+    @classmethod
+    def of_node(cls, name: str) -> ObjectRef:
+        """A Node by its name, which the kubelet, too, writes for the uid: `kubectl describe node` looks for both."""
+        return cls(NODES.api_version, NODES.kind, name, name)
+
 
 _RESOURCES: Mapping[type, Resource] = {
     Pod: PODS,

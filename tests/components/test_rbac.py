@@ -7,7 +7,16 @@ from typing import Any
 from components.documents import rbac, webhook
 from components.documents.settings import LOGGING
 from controller.core.api.settings.settings_table import CONFIG_MAP
-from controller.kube.resources import CONFIG_MAPS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
+from controller.kube.resources import (
+    CLUSTER_STATE,
+    CONFIG_MAPS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+    device_resources,
+)
 from controller.operator import options
 from tests.components.source import KubeCall, command_calls, kube_calls
 from tests.source_trees import READS_SOURCES
@@ -49,6 +58,31 @@ def test_commands_for_people_read_and_write_nothing() -> None:
     assert {call.verb for call in calls} <= {"get", "list", "watch"}
 
 
+def test_readers_may_read_what_the_commands_do_and_nothing_else() -> None:
+    """`check` reads more, for whoever installs: webhooks, CRDs, Deployments, the Lease."""
+    watched = {KubeCall(r.group, r.plural, verb) for r in CLUSTER_STATE for verb in ("list", "watch")}
+    devices = {KubeCall(r.group, r.plural, verb) for r in device_resources("v1") for verb in ("list", "watch")}
+    installers = {
+        "customresourcedefinitions",
+        "deployments",
+        "leases",
+        MUTATING_WEBHOOKS.plural,
+        VALIDATING_WEBHOOKS.plural,
+    }
+    asked = {call for call in command_calls() if call.resource not in installers and call.verb == "list"}
+    granted = {
+        KubeCall(rule["apiGroups"][0], resource, verb)
+        for rule in rbac.READER_RULES
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == asked | watched | devices
+    (config_maps,) = [rule for rule in rbac.READER_RULES if rule["resources"] == ["configmaps"]]
+    assert config_maps["resourceNames"] == [CONFIG_MAP, rbac.PRICES, rbac.DECISIONS]
+    role = rbac.rbac("karpenter")["reader-cluster-role"]
+    assert (role["metadata"]["name"], role["rules"]) == ("karpenter-reader", list(rbac.READER_RULES))
+
+
 def test_every_verb_is_used_by_the_code() -> None:
     used = kube_calls()
     for rules in (rbac.CLUSTER_RULES, rbac.NAMESPACE_RULES, rbac.DNS_RULES, rbac.SURGE_RULES):
@@ -75,6 +109,7 @@ def test_no_rule_has_a_wildcard_and_one_secret_alone_is_read() -> None:
         *rbac.DNS_RULES,
         *rbac.SURGE_RULES,
         *rbac.ADMIN_RULES,
+        *rbac.READER_RULES,
     ):
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
         if "secrets" in rule["resources"]:

@@ -251,7 +251,7 @@ def test_every_pod_that_is_left_says_on_which_provisioner() -> None:
     (left,) = Cluster(pools).provision(pending_pod(requests={"cpu": "1000"})).plan.unplaced
     assert "Provisioner one" in left.reason
     assert "Provisioner two" in left.reason
-    assert "cpu" in left.reason
+    assert "CPU" in left.reason
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -12,7 +12,7 @@ from controller.cli.formatting import money
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.quantity import in_words
+from controller.core.api.quantity import bare_words
 from controller.core.decisions.fleet_cost import owned
 from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods
 from controller.core.guards.mix import mix_of
@@ -72,7 +72,7 @@ def provisioner_limit_statuses(cluster: ClusterView, provisioner: Provisioner, n
     """A Provisioner's spec.limits, price limit, on-demand mix and headroom."""
     used = usage(cluster.snapshot, provisioner.name)
     for resource, most in sorted((provisioner.limits or EMPTY).items()):
-        have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), most))
+        have, want = (bare_words(resource, amount) for amount in (used.get(resource, 0), most))
         yield _limit(provisioner.name, resource, have, want, used.get(resource, 0), most)
     yield from _price(cluster, provisioner)
     yield from _on_demand(cluster, provisioner)
@@ -84,11 +84,6 @@ def _limit(owner: str, what: str, have: str, want: str, amount: float, most: flo
     return LimitStatus(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
 
 
-def _amount(resource: str, amount: int) -> str:
-    """A quantity beside the name of its resource: 382.97, 31.4 GiB."""
-    return in_words(resource, amount).removesuffix(" CPU").removesuffix(f" {resource}")
-
-
 def _of_all(cluster: ClusterView, now: float) -> Iterator[LimitStatus]:
     limits, snapshot = cluster.settings.launch_limits or LaunchLimits(), cluster.snapshot
     if limits.price_per_hour is not None:
@@ -96,7 +91,7 @@ def _of_all(cluster: ClusterView, now: float) -> Iterator[LimitStatus]:
         yield _limit(ALL, "$ an hour", money(spent), money(most), spent, most, "cluster-price")
     used = total(node.capacity for node in owned(snapshot) if not node.leaving)
     for resource, allowed in sorted(limits.resources.items()):
-        have, want = (_amount(resource, amount) for amount in (used.get(resource, 0), allowed))
+        have, want = (bare_words(resource, amount) for amount in (used.get(resource, 0), allowed))
         yield _limit(ALL, resource, have, want, used.get(resource, 0), allowed, "cluster-resources")
     if limits.nodes_per_minute is not None:
         recent = sum(node.node.created > now - RATE_SECONDS for node in owned(snapshot))

@@ -133,6 +133,11 @@ def in_words(resource: str, amount: int) -> str:
     return f"{_decimals(size, 2)} {_BINARY_NAMES[unit]}B {resource}"
 
 
+def bare_words(resource: str, amount: int) -> str:
+    """An amount in words without the name of its resource: 382.97, 31.4 GiB, 2."""
+    return in_words(resource, amount).removesuffix(" CPU").removesuffix(f" {resource}")
+
+
 def different(resource: str, one: int, other: int) -> tuple[str, str]:
     """Two amounts in words; exactly, where rounding would make them the same."""
     said = in_words(resource, one), in_words(resource, other)

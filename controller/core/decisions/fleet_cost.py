@@ -40,6 +40,12 @@ def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
     return Fleet(prices, tuple(unpriced))
 
 
+def price_per_hour(nodes: Iterable[StateNode], types: Iterable[InstanceType]) -> float:
+    """$ an hour of nodes of one Provisioner, without those whose price is not known."""
+    by_name = {entry.name: entry for entry in types}
+    return sum(node_price(node, by_name.get(node.node.labels.get(INSTANCE_TYPE, ""))) or 0.0 for node in nodes)
+
+
 def owned(snapshot: Snapshot) -> Iterable[StateNode]:
     """Nodes of any Provisioner."""
     return (node for node in snapshot.nodes.values() if node.provisioner_name)

@@ -39,6 +39,12 @@ class LaunchOutcome:
         return wanted == (self.instance_type, self.zone, self.capacity_type)
 
     @property
+    def in_words(self) -> str:
+        """What was launched: Launched m5.large spot in eu-west-1a at $0.1000/h."""
+        price = "" if self.price_per_hour is None else f" at ${self.price_per_hour:.4f}/h"
+        return f"Launched {self.instance_type} {self.capacity_type} in {self.zone}{price}"
+
+    @property
     def price_difference_per_hour(self) -> float | None:
         """$ an hour more than planned; below 0 when it is cheaper, None when the price is not known."""
         return None if self.price_per_hour is None else self.price_per_hour - self.planned.price

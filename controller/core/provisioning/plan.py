@@ -146,6 +146,8 @@ class UnplacedPod:
 
     pod: PodKey
     reason: str
+    limited: Mapping[str, str] = EMPTY
+    """By Provisioner, the limit of its spec that is reached, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ class RemovalEvents:
                 self._kept[uid] = reason
                 self._publish(candidate.node, "Normal", "Unconsolidatable", reason, reason)
 
-    def launched(self, replacement: StateNode, text: str) -> None:
-        """The node was launched for the command that `text` describes."""
+    def launched(self, replacement: StateNode, what: str, text: str) -> None:
+        """The node was launched for the command that `text` describes; `what`: its offering, in words."""
+        self._publish(replacement, "Normal", "Launched", f"{what}, to {text}")
         self._publish(replacement, "Normal", "DeprovisioningLaunching", f"Launched to {text}")
 
     def waiting_for_readiness(self, replacement: StateNode, record: Record) -> None:

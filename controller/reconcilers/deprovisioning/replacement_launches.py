@@ -88,4 +88,4 @@ class Replacements:
         self._ledger.record(replacement_launched(method, text, outcome))
         node = self._informers.submit(lambda _: None).result(STATE_TIMEOUT_SECONDS).nodes.get(outcome.node_name)
         if node is not None:
-            self._events.launched(node, text)
+            self._events.launched(node, outcome.in_words, text)

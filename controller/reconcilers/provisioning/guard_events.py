@@ -32,6 +32,15 @@ class GuardEvents:
             ref = ObjectRef.of(snapshot.provisioners[name])
             self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
 
+    def limited(self, plan: SchedulingPlan, snapshot: Snapshot) -> None:
+        """Report Provisioners whose spec.limits keep pods pending."""
+        waiting = Counter((name, text) for left in plan.unplaced for name, text in left.limited.items())
+        for (name, text), pods in sorted(waiting.items()):
+            if name in snapshot.provisioners:
+                message = f"{pods} pod{' stays' if pods == 1 else 's stay'} pending: {text}"
+                ref = ObjectRef.of(snapshot.provisioners[name])
+                self._events.publish(ref, "Warning", "LimitReached", message, (name, text))
+
     def mixed(self, provisioner: Provisioner, planned: Sequence[PlannedNode], mixed: Sequence[PlannedNode]) -> None:
         """Report nodes that only the mix makes on-demand: `planned` before it, `mixed` after it, in the same order."""
         turned = sum(one.offering != other.offering for one, other in zip(planned, mixed, strict=True))

@@ -290,6 +290,7 @@ class ProvisioningReconciler:
             self._schedule(_without(self._launcher.held_back(), self._informers.snapshot()), view, again=False)
             return
         self._plans.computed(problem.pending, plan, self._clock.now(), len(ahead))
+        self._guards.limited(plan, snapshot)
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(snapshot, record, pods, reason)
@@ -363,6 +364,8 @@ class ProvisioningReconciler:
     def _launched(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, outcome: LaunchOutcome) -> None:
         planned, provisioner = launch.planned, launch.request.provisioner
         record.launched(planned, outcome)
+        what = f"{outcome.in_words} for {len(planned.pods)} pod{'' if len(planned.pods) == 1 else 's'}"
+        self._events.publish(ObjectRef.of_node(outcome.node_name), "Normal", "Launched", what, (outcome.instance_id,))
         self._plans.on_its_way(outcome.node_name, planned.pods)
         self._held_back.succeeded(_version(provisioner))
         for lacking in (True, False):

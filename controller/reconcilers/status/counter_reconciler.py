@@ -1,11 +1,16 @@
-"""Write the capacity of each Provisioner's nodes to its status.resources."""
+"""Write what each Provisioner's nodes are and cost to its status: for limits, and for `kubectl get provisioners`."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import structlog
 
+from controller.core.api.frozen import EMPTY
+from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
-from controller.core.api.quantity import format_quantity
+from controller.core.api.quantity import bare_words, format_quantity, in_words
+from controller.core.decisions.fleet_cost import price_per_hour
 from controller.core.machines.provisioner_limits import usage
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
@@ -13,43 +18,69 @@ from controller.kube.resources import PROVISIONERS
 from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
+PRICE_SECONDS = 300.0
+"""Between two looks at the prices of the same nodes."""
+
 
 class CounterReconciler:
-    """Write status.resources of the Provisioners, against which limits are checked."""
+    """Write status.resources of the Provisioners, against which limits are checked, and a summary for people."""
 
     name = "counter"
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._kube, self._informers = context.kube, context.informers
+        self._catalogs, self._clock = context.catalogs, context.clock
         self._log = structlog.get_logger(self.name)
         self._provisioners = ItemBackoff(context.clock, self.name)
+        self._summarized: dict[str, tuple[tuple[object, ...], float]] = {}
+        """By Provisioner: what its summary was written for, and when (monotonic seconds)."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Write the sums that changed. Not before the caches are synced: a partial sum would understate usage."""
         if not snapshot.synced:
             return 1.0
         self._provisioners.keep(set(snapshot.provisioners))
+        self._summarized = {name: held for name, held in self._summarized.items() if name in snapshot.provisioners}
         for name, provisioner in snapshot.provisioners.items():
             if self._provisioners.ready(name):
                 self._count(snapshot, provisioner)
-        return self._provisioners.next_try_seconds()
+        return min(PRICE_SECONDS, self._provisioners.next_try_seconds())
 
     def _count(self, snapshot: Snapshot, provisioner: Provisioner) -> None:
-        used = usage(snapshot, provisioner.name)
-        if used == provisioner.status_resources:
+        name, used, now = provisioner.name, usage(snapshot, provisioner.name), self._clock.monotonic()
+        counted = provisioner.uid, provisioner.limits, used
+        before, at = self._summarized.get(name, ((), 0.0))
+        if used == provisioner.status_resources and before == counted and now - at < PRICE_SECONDS:
             return
         resources: dict[str, str | None] = {name: format_quantity(name, amount) for name, amount in used.items()}
         resources |= {name: None for name in provisioner.status_resources if name not in used}
-        patch = {"status": {"resources": resources}}
+        patch = {"status": {"resources": resources, **self._summary(snapshot, provisioner, used)}}
         try:
-            written = self._kube.patch(PROVISIONERS, provisioner.name, patch, subresource="status")
+            written = self._kube.patch(PROVISIONERS, name, patch, subresource="status")
         except (NotFoundError, ConflictError) as error:
-            self._log.debug("Provisioner changed meanwhile", provisioner=provisioner.name, error=str(error))
+            self._log.debug("Provisioner changed meanwhile", provisioner=name, error=str(error))
             return
         except KubeError as error:
-            self._provisioners.failed(
-                provisioner.name, error, "Status could not be written", provisioner=provisioner.name
-            )
+            self._provisioners.failed(name, error, "Status could not be written", provisioner=name)
             return
-        self._provisioners.succeeded(provisioner.name)
+        self._provisioners.succeeded(name)
+        self._summarized[name] = counted, now
         self._informers.learn(PROVISIONERS, written)
+
+    def _summary(self, snapshot: Snapshot, provisioner: Provisioner, used: Resources) -> dict[str, Any]:
+        """Nodes, use of limits and $ an hour, for people; None takes a field away."""
+        nodes = snapshot.nodes_of(provisioner.name)
+        types = self._catalogs.view(snapshot, {provisioner.name}).types if nodes else EMPTY
+        price = price_per_hour(nodes, types.get(provisioner.name, ()))
+        return {
+            "nodes": len(nodes),
+            "limitUse": limit_use(provisioner.limits or EMPTY, used) or None,
+            "pricePerHour": f"${price:,.2f}" if price else None,
+        }
+
+
+def limit_use(limits: Resources, used: Resources) -> str:
+    """Each limit with its use, as people write them: 8 of 100 CPU, 32 GiB of 400 GiB memory."""
+    return ", ".join(
+        f"{bare_words(name, used.get(name, 0))} of {in_words(name, limit)}" for name, limit in limits.items()
+    )

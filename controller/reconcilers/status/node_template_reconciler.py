@@ -91,9 +91,9 @@ class NodeTemplatesReconciler:
         return conditions is not None
 
 
-def _document(status: TemplateStatus) -> dict[str, list[dict[str, str]]]:
+def _document(status: TemplateStatus) -> dict[str, Any]:
     """The known part of AWSNodeTemplate.status, as the API server takes it."""
-    document: dict[str, list[dict[str, str]]] = {}
+    document: dict[str, Any] = {"amiFamily": status.ami_family} if status.ami_family else {}
     if status.subnets is not None:
         document["subnets"] = [{"id": subnet_id, "zone": zone} for subnet_id, zone in status.subnets]
     if status.security_groups is not None:

@@ -144,5 +144,5 @@ def test_a_headroom_that_cannot_be_read_or_kept_is_said_to_its_provisioner_and_l
     told = world.await_event("HeadroomUnmet")
     assert (told["type"], told["involvedObject"]["name"]) == ("Warning", "default")
     assert "Headroom is not kept: " in told["message"]
-    assert "cpu" in told["message"]
+    assert "CPU" in told["message"]
     assert world.cloud.requests == []

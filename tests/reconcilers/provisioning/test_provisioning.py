@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -46,6 +47,22 @@ def test_waiting_pods_get_a_node_with_everything_on_it(world: World) -> None:
     nominated = world.until(lambda s: s.nodes[node.name].nominated_until > world.clock.now(), "nomination")
     assert nominated
     assert node.name in world.await_event("Nominated")["message"]
+    told = world.await_event("Launched")
+    about = {key: told["involvedObject"][key] for key in ("kind", "name", "uid")}
+    assert about == {"kind": "Node", "name": node.name, "uid": node.name}, "as the kubelet's: kubectl describe shows it"
+    assert re.fullmatch(r"Launched \S+ (spot|on-demand) in \S+ at \$0\.\d{4}/h for 1 pod", told["message"])
+
+
+def test_a_limit_that_keeps_pods_pending_is_told_to_its_provisioner(world: World) -> None:
+    world.add_provisioner(limits={"resources": {"cpu": "1"}})
+    world.add_pod("a")
+    settled_passes(world, reconciler(world))
+    told = world.await_event("LimitReached")
+    assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == ("Provisioner", "default")
+    assert told["message"] == (
+        "1 pod stays pending: its limit of 1 CPU is reached: 0 CPU in use, and the smallest node that would do has "
+        "2 CPU; raise spec.limits.resources"
+    )
 
 
 def test_pods_that_come_together_are_planned_together(world: World) -> None:
@@ -335,7 +352,7 @@ def test_pods_that_stay_or_fit_are_named_in_the_log_with_news_alone(world: World
             loop.reconcile(world.caught_up())
     alone, beside_nodes = [entry for entry in logs if entry["event"] == "Pods stay pending"]
     assert alone["pods"] == beside_nodes["pods"] == ["default/huge"]
-    assert "cpu" in alone["because"]
+    assert "900 CPU" in alone["because"]
     assert "has no room" in beside_nodes["because"], "that there are nodes now is news"
     (fits,) = [entry for entry in logs if entry["event"] == "Pods have room on a node"]
     assert (fits["node"], fits["pods"], fits["pod_count"]) == (name, ["default/late"], 1)
@@ -365,7 +382,7 @@ def test_each_launch_and_each_pod_left_pending_is_on_record_with_its_price(world
     assert first.decision.details["plan"] == "optimal"
     assert "m5.large" in first.decision.reason or "c5.large" in first.decision.reason
     (skip,) = ledger.entries(kind="skip", subject="default/huge")
-    assert "cpu" in skip.decision.reason
+    assert "900 CPU" in skip.decision.reason
 
 
 def test_what_the_fleet_gives_instead_is_costed_and_its_fit_checked_and_the_ledger_has_the_difference(

@@ -91,6 +91,8 @@ class Reasons:
         self.catalog = catalog
         self.existing = existing
         self.limits = limits
+        self.limited: dict[str, str] = {}
+        """By Provisioner, the limit that keeps its nodes from the pods explained so far."""
 
     def explain(self, question: Question, skipped: dict[str, str], topology: str = "") -> str:
         """One sentence for each Provisioner, and one for existing nodes.
@@ -280,7 +282,9 @@ class Reasons:
         left = dict(zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True))
         reached = [name for name, least in smallest.items() if least > left[name]] or sorted(left)
         said = [self._limit(name, pool, int(left[name]), int(smallest[name])) for name in reached]
-        return f"{'; '.join(said)}; raise spec.limits.resources"
+        text = f"{'; '.join(said)}; raise spec.limits.resources"
+        self.limited[pool.provisioner.name] = text
+        return text
 
     def _limit(self, name: str, pool: Pool, left: int, least: int) -> str:
         limits: Mapping[str, int] = pool.provisioner.limits or {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
@@ -134,20 +136,21 @@ class Solver:
 
     def _plan(self, rounds: Rounds) -> SchedulingPlan:
         assembler = Assembler(rounds.packer, self.masks.existing)
-        unplaced = dict(self.compiled.unreadable)
+        unplaced = {key: UnplacedPod(key, reason) for key, reason in self.compiled.unreadable.items()}
         for one in rounds.progress:
             placed = assembler.placed.get(one.pod_class.index, 0)
             if placed < len(one.pod_class):
-                reason = self._reason(rounds, one)
-                unplaced.update((pod.key, reason) for pod in one.pod_class.pods[placed:])
+                reason, limited = self._reason(rounds, one)
+                left = one.pod_class.pods[placed:]
+                unplaced.update((pod.key, UnplacedPod(pod.key, reason, limited)) for pod in left)
         return SchedulingPlan(
             new_nodes=assembler.new_nodes(),
             existing=assembler.existing_placements(),
-            unplaced=tuple(UnplacedPod(key, reason) for key, reason in sorted(unplaced.items())),
+            unplaced=tuple(unplaced[key] for key in sorted(unplaced)),
         )
 
-    def _reason(self, rounds: Rounds, one: Progress) -> str:
-        """Why pods of a class were left out, in terms of what their last step requires."""
+    def _reason(self, rounds: Rounds, one: Progress) -> tuple[str, Mapping[str, str]]:
+        """Why pods of a class were left out, in terms of what their last step requires; limits, by Provisioner."""
         space, existing, packer = self.masks.catalog.space, self.masks.existing, rounds.packer
         number, level, choices = one.steps[-1]
         request = space.vector(one.pod_class.requests)
@@ -160,7 +163,8 @@ class Solver:
             partial(partners.reason, mask=question.mask, request=question.request),
         )
         reasons = Reasons(self.masks.catalog, existing, packer.limits)
-        return reasons.explain(question, dict(self.compiled.problem.skipped), topology)
+        text = reasons.explain(question, dict(self.compiled.problem.skipped), topology)
+        return text, FrozenMap(reasons.limited)
 
     def _with_ignored_preferences(self, plan: SchedulingPlan) -> SchedulingPlan:
         """The plan with the preferences that it ignores; pods on existing nodes may have theirs there."""
