@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from controller.core.api import labels as keys
@@ -268,12 +269,19 @@ def _type_requirements(name: str, arch: str, capacity: Resources, labels: Mappin
     absent = keys.WELL_KNOWN - own.keys() - {keys.ZONE, keys.CAPACITY_TYPE, keys.PROVISIONER_NAME}
     return Requirements(
         [
-            *(Requirement.of(key, "In", (value,)) for key, value in own.items()),
-            *(Requirement.of(key, "DoesNotExist") for key in absent),
+            *(_requirement(key, value) for key, value in own.items()),
+            *(_requirement(key) for key in absent),
         ]
     )
 
 
+@cache
+def _requirement(key: str, *values: str) -> Requirement:
+    """In these values, or absence: one object for each, as in the catalogs of the provider."""
+    return Requirement.of(key, "In" if values else "DoesNotExist", values)
+
+
+@cache
 def small_catalog() -> tuple[InstanceType, ...]:
     """Twelve types of three shapes (c, m, r: 2, 4 and 8 GiB a cpu), large to 4xlarge, priced by size."""
     shapes = (("c5", 2, 0.085), ("m5", 4, 0.096), ("r5", 8, 0.126))

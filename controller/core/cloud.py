@@ -119,10 +119,11 @@ class PricedOffering:
         return f"{text} (${self.cost:.4f}/h in all)" if self.beside > 0 else text
 
     def __lt__(self, other: PricedOffering) -> bool:
-        return self._order < other._order
+        return self.order < other.order
 
     @property
-    def _order(self) -> tuple[float, float, str, str, str]:
+    def order(self) -> tuple[float, float, str, str, str]:
+        """What it sorts by: as a sort's key it is computed once an offering, not at each comparison."""
         return self.cost, self.price, self.instance_type, self.zone, self.capacity_type
 
 

@@ -12,6 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from controller.core.api import labels as keys
@@ -32,12 +33,13 @@ from controller.core.api.quantity import resources
 from controller.core.api.workloads import DaemonSet
 from controller.core.audit.matching import selector_matches
 from controller.core.cloud import InstanceType, Offering
-from controller.core.provisioning import PlannedNode, SchedulingPlan
+from controller.core.provisioning import PlannedNode, SchedulingPlan, SolveOptions
+from controller.core.provisioning.offerings.option_table import TableCache
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.scheduling.requirements import Requirement
 from controller.core.state.effective import effective_taints
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import homes, solved
+from tests.core.provisioning.plans import DEFAULTS, homes, solved
 from tests.factories import Quantity, instance_type, problem, provisioner
 
 ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
@@ -114,6 +116,7 @@ def numbered_types(count: int) -> tuple[InstanceType, ...]:
     )
 
 
+@cache
 def assorted_types() -> tuple[InstanceType, ...]:
     """1,344 types of one offering each: 7 cpu x 8 memory sizes x 3 zones x 2 capacity types x 2 systems x 2 archs."""
     return tuple(
@@ -221,13 +224,16 @@ class Round:
 class Cluster:
     """Nodes and their pods through several batches: every plan is audited, launched and, by default, bound.
 
-    `objects` are further fields of the snapshot (claims, daemon_sets, ...).
+    `objects` are further fields of the snapshot (claims, daemon_sets, ...). `tables`: compiled catalogs, which one
+    cluster's batches share as the controller's do.
     """
 
     provisioners: Sequence[Provisioner] = field(default_factory=lambda: (provisioner(),))
     catalog: Mapping[str, Iterable[InstanceType]] | Iterable[InstanceType] = field(default_factory=six_types)
     nodes: dict[str, StateNode] = field(default_factory=dict)
     objects: dict[str, Any] = field(default_factory=dict)
+    tables: TableCache = field(default_factory=TableCache)
+    options: SolveOptions = DEFAULTS
     _launched: int = 0
 
     def provision(self, *pods: Pod, bind: bool = True, initialized: bool = False) -> Round:
@@ -239,7 +245,7 @@ class Cluster:
             catalog=self.catalog,
             **self.objects,
         )
-        plan = solved(posed)
+        plan = solved(posed, self.options, self.tables)
         waiting = {pod.key: pod for pod in pods}
         for placement in plan.existing:
             if bind:

@@ -15,7 +15,7 @@ from controller.core.api.pod import HostPort, NodeSelectorTerm, Pod
 from controller.core.provisioning.problem import build, opted_out, provisionable
 from controller.core.state.snapshot import InvalidObject
 from tests.conformance.fixtures import DEFAULT, SMALL, ZONE_1, Cluster, fake_type, six_types, terms
-from tests.core.provisioning.plans import near, solved, spread
+from tests.core.provisioning.plans import BRIEFLY, near, solved, spread
 from tests.factories import (
     daemon_owner,
     node,
@@ -275,5 +275,5 @@ def test_the_order_of_objects_changes_nothing(seed: int) -> None:
             chosen.shuffle(each)
         types = list(six_types())
         chosen.shuffle(types)
-        plans.append(solved(problem(pending=pods, provisioners=pools, nodes=nodes, catalog=types)))
+        plans.append(solved(problem(pending=pods, provisioners=pools, nodes=nodes, catalog=types), BRIEFLY))
     assert plans[0] == plans[1] == plans[2]

@@ -23,7 +23,7 @@ from tests.conformance.fixtures import (
     numbered_types,
     terms,
 )
-from tests.core.provisioning.plans import near, spread
+from tests.core.provisioning.plans import BRIEFLY, near, spread
 from tests.factories import node, pending_pod, pending_pods, provisioner, requirement, state_node
 
 APP = {"app": "web"}
@@ -143,7 +143,7 @@ def test_nodes_on_their_way_are_filled_before_new_ones_are_opened(seed: int, tem
     Karpenter v0.27 asserts at most one node with a free cpu; a cheaper mix may leave more, so the rule is asserted.
     """
     chosen = random.Random(seed)
-    cluster = Cluster([provisioner(provider_ref=template)], numbered_types(20))
+    cluster = Cluster([provisioner(provider_ref=template)], numbered_types(20), options=BRIEFLY)
     for _ in range(10):
         pods = [pending_pod(requests={"cpu": f"{chosen.randint(1, 12)}00m"}) for _ in range(chosen.randint(1, 30))]
         free = {name: room(cluster, name) for name in cluster.nodes}

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 
 from controller.core.api import labels as keys
-from controller.core.api.pod import SelectorRequirement
+from controller.core.api.pod import Resources, SelectorRequirement
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import PlannedNode
+from controller.core.provisioning.offerings.option_table import TableCache
 from tests.conformance.fixtures import ZONE_1, ZONE_2, ZONE_3, Cluster, Round, assorted_types, fake_type, terms
 from tests.factories import pending_pod, pending_pods, provisioner, requirement
 
-ASSORTED = assorted_types()
-BY_NAME = {each.name: each for each in ASSORTED}
-ROOM = {each.name: each.allocatable for each in ASSORTED}
+TABLES = TableCache()
+"""The catalog is compiled once for each Provisioner's requirements."""
 Wish = dict[str, str]
+
+
+@cache
+def by_name() -> dict[str, InstanceType]:
+    return {each.name: each for each in assorted_types()}
+
+
+@cache
+def room() -> dict[str, Resources]:
+    """What pods may request, by instance type."""
+    return {each.name: each.allocatable for each in assorted_types()}
+
+
+def assorted(of_pool: Wish) -> Cluster:
+    """A cluster of one Provisioner over the whole catalog."""
+    return Cluster([provisioner(requirements=expressions(of_pool))], assorted_types(), tables=TABLES)
 
 
 def labels_of(kind: InstanceType, offering: Offering) -> dict[str, str]:
@@ -32,14 +49,14 @@ def expressions(wish: Wish) -> list[SelectorRequirement]:
 def provision(of_pod: Wish, of_pool: Wish, **fields: Any) -> Round:
     """One pod with requirements of its own, from a Provisioner with others."""
     waiting = pending_pod(required_node_affinity=terms(expressions(of_pod)) if of_pod else None, **fields)
-    return Cluster([provisioner(requirements=expressions(of_pool))], ASSORTED).provision(waiting)
+    return assorted(of_pool).provision(waiting)
 
 
 def offered(planned: PlannedNode) -> list[dict[str, str]]:
     """Labels of every offering that the node may be launched as."""
     offers = []
     for each in (planned.offering, *planned.alternatives):
-        kind = BY_NAME[each.instance_type]
+        kind = by_name()[each.instance_type]
         offers.append(labels_of(kind, Offering(each.zone, each.capacity_type, each.price)))
     return offers
 
@@ -48,7 +65,7 @@ def cheapest(wish: Wish, cpu: int = 1000) -> float:
     """$/hour of the cheapest offering of the whole catalog that meets the wish and holds the pod."""
     return min(
         offering.price
-        for kind in ASSORTED
+        for kind in assorted_types()
         for offering in kind.offerings
         if kind.allocatable["cpu"] >= cpu and wish.items() <= labels_of(kind, offering).items()
     )
@@ -112,20 +129,21 @@ def test_nothing_is_launched_when_no_type_matches(of_pod: Wish, of_pool: Wish) -
 @pytest.mark.parametrize("cpu", ["100m", "1", "2", "2500m", "4", "8", "16"])
 def test_three_pods_of_a_size_fit_whatever_their_node_is_launched_as(cpu: str) -> None:
     """The sizing grid. Every offered type holds the node's pods, and the catalog is left as it was."""
-    before = hash(ASSORTED)
+    before = hash(assorted_types())
     for memory in ("100Mi", "1Gi", "2Gi", "4Gi", "8Gi", "16Gi", "32Gi"):
         pods = pending_pods(3, requests={"cpu": cpu, "memory": memory})
-        done = Cluster(catalog=ASSORTED).provision(*pods)
+        done = assorted({}).provision(*pods)
         assert done.left == set()
         for planned in done.new:
             for offering in (planned.offering, *planned.alternatives):
-                room = ROOM[offering.instance_type]
-                assert all(room[name] >= amount for name, amount in planned.requests.items())
+                holds = room()[offering.instance_type]
+                assert all(holds[name] >= amount for name, amount in planned.requests.items())
         request = pods[0].spec.requests
-        fitting = (k for k in ASSORTED if all(ROOM[k.name][name] >= amount for name, amount in request.items()))
+        holding = [n for n, holds in room().items() if all(holds[name] >= most for name, most in request.items())]
+        fitting = (by_name()[name] for name in holding)
         cheap_each = 3 * min(offering.price for kind in fitting for offering in kind.offerings)
         assert done.plan.price_per_hour <= cheap_each + 1e-9
-    assert hash(ASSORTED) == before
+    assert hash(assorted_types()) == before
 
 
 def test_prices_of_what_may_be_launched_decide_alone() -> None:

@@ -13,6 +13,7 @@ from controller.core.audit.matching import expression_holds
 from controller.core.cloud import InstanceType
 from controller.core.scheduling.requirements import Requirement, Requirements
 from tests.conformance.fixtures import SMALL, Cluster, fake_type, six_types, terms
+from tests.core.provisioning.plans import BRIEFLY
 from tests.factories import pending_pod, provisioner, requirement
 
 KEY = "example.com/key"
@@ -60,7 +61,7 @@ def test_a_pod_is_placed_if_some_value_suits_it_and_the_provisioner(of_pool: str
     """Every operator of a pod against every operator of a Provisioner, for a key that it defines or does not."""
     own = [OPERATORS[of_pool]] if of_pool in OPERATORS else []
     pods = {name: pending_pod(name=name, required_node_affinity=terms([demand])) for name, demand in OPERATORS.items()}
-    done = Cluster([provisioner(requirements=own)], catalog()).provision(*pods.values())
+    done = Cluster([provisioner(requirements=own)], catalog(), options=BRIEFLY).provision(*pods.values())
     possible = [v for v in VALUES if all(expression_holds(e, v) for e in own)] if own else [None]
     expected = {name for name, e in OPERATORS.items() if any(expression_holds(e, value) for value in possible)}
     assert set(pods) - done.left == expected

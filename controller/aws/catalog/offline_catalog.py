@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from controller.aws.api.type_info import TypeInfo
+from controller.aws.catalog.capacity import CapacityRules
 from controller.aws.catalog.capacity_rules import capacity_rules
 from controller.aws.catalog.instance_catalog import Market, TypeBuilder
 from controller.aws.catalog.learned_memory import LearnedMemory
@@ -119,6 +120,10 @@ class OfflineTypes:
     spot_share: float = ASSUMED_SPOT_SHARE
     """Spot price over on-demand price, where the catalog has no spot prices."""
     _market: Market = field(init=False, repr=False, compare=False)
+    _built: dict[tuple[CapacityRules, float], tuple[InstanceType, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+    """Answers by what they depend on: Provisioners with the same kubelet settings and charges share one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_market", self._priced())
@@ -146,12 +151,18 @@ class OfflineTypes:
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """See CloudProvider. Raises NodeTemplateError for kubelet settings that cannot be read."""
-        catalog = self.catalog
         rules = capacity_rules(self.settings, provisioner, template)
-        market = replace(self._market, charges=node_charges(template, catalog.region))
+        charges = node_charges(template, self.catalog.region)
+        if (rules, charges) not in self._built:
+            try:
+                self._built[rules, charges] = self._build(rules, charges)
+            except ValueError as error:
+                message = f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}"
+                raise NodeTemplateError(message) from error
+        return self._built[rules, charges]
+
+    def _build(self, rules: CapacityRules, charges: float) -> tuple[InstanceType, ...]:
+        catalog, market = self.catalog, replace(self._market, charges=charges)
         builder = TypeBuilder(catalog.region, rules, market, None, LearnedMemory())
-        try:
-            built = (builder.build(info, catalog.zones.get(name, frozenset())) for name, info in catalog.types.items())
-            return tuple(sorted((each for each in built if each is not None), key=lambda each: each.name))
-        except ValueError as error:
-            raise NodeTemplateError(f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}") from error
+        built = (builder.build(info, catalog.zones.get(name, frozenset())) for name, info in catalog.types.items())
+        return tuple(sorted((each for each in built if each is not None), key=lambda each: each.name))

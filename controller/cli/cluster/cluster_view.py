@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.cli.cluster.node_facts import Prices, offering_of
 from controller.cli.inputs.objects import Objects, kube_client, read_cluster, read_objects
@@ -10,6 +10,7 @@ from controller.cli.inputs.scenario import cluster_of
 from controller.cli.inputs.sources import DEFAULT_REGION, LIVE, RegionCatalog, Source, source_for, unpriced_source
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs, CatalogView
 from controller.core.api.strict import Report
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
@@ -68,7 +69,19 @@ class ClusterView:
 
     def plan(self) -> SchedulingPlan:
         """The controller's plan for the pending pods."""
-        return solve(self.problem(), self.options)
+        return self.solve(self.problem())
+
+    def first_plan(self, problem: SchedulingProblem) -> SchedulingPlan:
+        """The controller's plan without refinement."""
+        return self.solve(problem, replace(self.options, budget_seconds=0.0))
+
+    def solve(self, problem: SchedulingProblem, options: SolveOptions | None = None) -> SchedulingPlan:
+        """Solve a problem of this catalog, by the controller's options unless told otherwise."""
+        return solve(problem, options or self.options, self.index(problem.snapshot))
+
+    def index(self, snapshot: Snapshot) -> SnapshotIndex:
+        """An index of this cluster's snapshot, or of a change of it; the catalog is compiled once for all of them."""
+        return SnapshotIndex(snapshot, self.view.tables)
 
 
 def read_cluster_view(where: ClusterLocation, now: float = 0.0) -> ClusterView:

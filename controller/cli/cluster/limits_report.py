@@ -19,7 +19,6 @@ from controller.core.guards.mix import mix_of
 from controller.core.guards.spending import RATE_SECONDS, LaunchLimits, price_limit
 from controller.core.machines.provisioner_limits import total, usage
 from controller.core.provisioning.problem import build
-from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import StateNode
 
 ALL = "all Provisioners"
@@ -143,7 +142,7 @@ def _headroom(cluster: ClusterView, provisioner: Provisioner, now: float) -> Ite
         cluster.snapshot, pods=FrozenMap({**cluster.snapshot.pods, **{unit.key: unit for unit in units}})
     )
     problem = build(with_units, cluster.view.types, pods=units, skipped=cluster.view.problems)
-    plan = solve(problem, replace(cluster.options, budget_seconds=0.0))
+    plan = cluster.first_plan(problem)
     kept = sum(len(placement.pods) for placement in plan.existing)
     reasons: Iterable[str] = (left.reason for left in plan.unplaced)
     yield _minimum(

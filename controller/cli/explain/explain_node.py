@@ -49,7 +49,13 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
     cost = node_cost(node, types.get(facts.instance_type), cluster.options.beside)
     everyone = candidates(cluster.snapshot, cluster.view.types, now, beside=cluster.options.beside)
     candidate = next((each for each in everyone if each.name == name), None)
-    simulator = Simulator(cluster.snapshot, cluster.view.types, skipped=cluster.view.problems, options=cluster.options)
+    simulator = Simulator(
+        cluster.snapshot,
+        cluster.view.types,
+        skipped=cluster.view.problems,
+        options=cluster.options,
+        snapshot_index=cluster.index(cluster.snapshot),
+    )
     sections = [Section("Runs", tuple(tally(Counter(map(workload_of, node.pods)), "\n").splitlines()))]
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
@@ -110,7 +116,7 @@ def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
         return
     everything = frozenset(simulator.snapshot.nodes)
     problem = build(simulator.snapshot, simulator.catalog, candidate.pods, everything, simulator.skipped)
-    planned = solve(problem, simulator.options).new_nodes
+    planned = solve(problem, simulator.options, simulator.snapshot_index).new_nodes
     if not planned:
         yield "today's plan for its pods has no new node"
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from controller.cli.cluster.cluster_view import ClusterView
@@ -18,7 +18,6 @@ from controller.core.api.quantity import format_quantity
 from controller.core.decisions.decision import Entry
 from controller.core.provisioning.problem import provisionable
 from controller.core.provisioning.solver.reasons import NO_PROVISIONER
-from controller.core.provisioning.solver.solver import solve
 
 ALWAYS = ("cpu", "memory")
 SORTS = ("price", "name", "age", "type", "zone", "owner", "pods", *ALWAYS)
@@ -79,7 +78,7 @@ def assess(cluster: ClusterView, now: float) -> Assessment:
     pods = [pod for pod in cluster.snapshot.pods.values() if provisionable(pod)]
     if not 0 < len(pods) <= MOST_PLANNED:
         return Assessment(tuple(_waiting(pods, {})), limit_statuses(cluster, now))
-    plan = solve(cluster.problem(), replace(cluster.options, budget_seconds=0.0))
+    plan = cluster.first_plan(cluster.problem())
     outcome = dry_run(cluster, plan, now)
     reasons = outcome.reasons()
     if not cluster.snapshot.provisioners:  # not our cluster: show only what its existing nodes lack

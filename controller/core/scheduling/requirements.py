@@ -146,7 +146,7 @@ def integer(value: str) -> int | None:
 class Requirements(Mapping[str, Requirement]):
     """An immutable set of requirements, one a key; keys are normalised. Iterates in sorted order."""
 
-    __slots__ = ("_by_key", "_hash")
+    __slots__ = ("_by_key", "_hash", "_unsettled")
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         merged: dict[str, Requirement] = {}
@@ -155,6 +155,7 @@ class Requirements(Mapping[str, Requirement]):
             merged[requirement.key] = requirement if held is None else held.intersection(requirement)
         self._by_key = dict(sorted(merged.items()))
         self._hash: int | None = None
+        self._unsettled: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, expressions: Iterable[SelectorRequirement]) -> Requirements:
@@ -192,6 +193,17 @@ class Requirements(Mapping[str, Requirement]):
     def values(self) -> ValuesView[Requirement]:
         """The requirements."""
         return self._by_key.values()
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """The keys whose requirement neither names one value nor asks for the label's absence."""
+        if self._unsettled is None:
+            self._unsettled = tuple(
+                key
+                for key, each in self._by_key.items()
+                if each.complement or each.contradiction or len(each.values) > 1
+            )
+        return self._unsettled
 
     def __len__(self) -> int:
         return len(self._by_key)

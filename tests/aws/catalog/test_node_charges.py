@@ -14,6 +14,7 @@ from controller.aws.catalog.node_charges import GIB, node_charges
 from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
 from controller.aws.catalog.price_book import Prices
 from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice, BlockDeviceMapping
+from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.cloud import CpuCredits
 from controller.settings import Settings
 from tests.aws.catalog.test_capacity import info
@@ -97,3 +98,11 @@ def test_planning_without_aws_counts_the_templates_volumes() -> None:
     for template in (AWSNodeTemplate(name="default"), devices(LARGE)):
         first = types.instance_types(provisioner(), template)[0]
         assert {each.beside for each in first.offerings} == {node_charges(template, "us-east-1")}
+
+
+def test_provisioners_share_the_types_that_their_kubelets_do_not_tell_apart() -> None:
+    types, template = OfflineTypes(shipped_catalog("us-east-1"), Settings(cluster_name="dev")), devices()
+    first = types.instance_types(provisioner(name="a"), template)
+    assert types.instance_types(provisioner(name="b"), template) is first
+    few = types.instance_types(provisioner(name="c", kubelet=KubeletConfiguration(max_pods=9)), template)
+    assert {each.capacity["pods"] for each in few} == {9}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from controller.core.decisions.decision import Decision
+from controller.core.provisioning.offerings import option_table
+from controller.core.provisioning.offerings.option_table import OptionTable
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import CONFIG_MAPS
@@ -51,6 +54,13 @@ def test_gated_pod_says_who_must_act(ask: Any) -> None:
 def test_bound_pod_says_where_and_for_how_much(ask: Any) -> None:
     assert ask("pod", "web-0")["verdict"] == f"runs on {OURS} (m5.2xlarge on-demand us-east-1a, $0.3840/h)"
     assert GROUP in ask("pod", "kube-system/coredns")["verdict"]
+
+
+def test_the_catalog_is_compiled_once_for_all_plans_of_an_answer(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = Mock(wraps=OptionTable)
+    monkeypatch.setattr(option_table, "OptionTable", compiled)
+    ask("node", OURS)
+    assert compiled.call_count == 1
 
 
 def test_node_says_what_its_pods_would_get_today_and_why_it_stays_or_goes(ask: Any) -> None:

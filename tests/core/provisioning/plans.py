@@ -20,6 +20,8 @@ from controller.core.api.workloads import DaemonSet
 from controller.core.audit.plan_audit import audit
 from controller.core.provisioning import SchedulingPlan, SolveOptions, solve
 from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.offerings.option_table import TableCache
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.factories import node_affinity, pod, requirement, selector
 
@@ -30,18 +32,28 @@ OF_WEB = selector(**WEB)
 SMALL = {"cpu": "100m"}
 FIRST = SolveOptions(budget_seconds=0.0)
 """The first plan, without refinement."""
+BRIEFLY = SolveOptions(budget_seconds=0.05)
+"""A twentieth of the default budget, for rules that every plan keeps, however far it is refined."""
 
 
-def solved(posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
-    """The plan, after `judged`."""
-    return judged(solve(posed, options), posed, options)
+def solved(
+    posed: SchedulingProblem, options: SolveOptions = DEFAULTS, tables: TableCache | None = None
+) -> SchedulingPlan:
+    """The plan, after `judged`. `tables`: catalogs compiled before; None: plan and bound alone share theirs."""
+    index = SnapshotIndex(posed.snapshot, tables)
+    return judged(solve(posed, options, index), posed, options, index)
 
 
-def judged(plan: SchedulingPlan, posed: SchedulingProblem, options: SolveOptions = DEFAULTS) -> SchedulingPlan:
+def judged(
+    plan: SchedulingPlan,
+    posed: SchedulingProblem,
+    options: SolveOptions = DEFAULTS,
+    index: SnapshotIndex | None = None,
+) -> SchedulingPlan:
     """Assert that the audit passes and that it costs no less than the bound of what it places; return it."""
     assert [str(violation) for violation in audit(plan, posed)] == []
     left_out = frozenset(unplaced.pod for unplaced in plan.unplaced)
-    least = bound(posed, options, left_out)
+    least = bound(posed, options, left_out, index)
     assert least.cost_per_hour <= plan.cost_per_hour * (1 + 1e-9) + 1e-6
     assert least.unplaced <= 1e-6
     return plan

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.api import labels as keys
+from controller.core.provisioning.offerings.label_masks import settle
 from controller.core.scheduling.requirements import Requirement, Requirements, integer
 
 KEY = "key"
@@ -157,6 +158,11 @@ def test_equal_sets_hash_alike_whatever_their_order(parts: list[Requirement]) ->
     one, two = Requirements(parts), Requirements(reversed(parts))
     if one == two:
         assert hash(one) == hash(two)
+
+
+@pytest.mark.parametrize("one", ALL)
+def test_a_key_is_settled_where_it_has_one_value_or_none(one: Requirement) -> None:
+    assert (KEY not in Requirements([one]).unsettled) == (not isinstance(settle(one), Requirement))
 
 
 @pytest.mark.parametrize(("one", "two"), list(itertools.product(ALL, ALL)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from operator import itemgetter
 
 import numpy as np
 
@@ -216,8 +215,7 @@ class OptionTable:
         cells: set[tuple[str, int, Requirement | None]] = set()
         for (pool, _), of_type in distinct.items():
             cells.update((key, pool, of_type.get(key)) for key in asked[pool])
-            several = (item for item in of_type.items() if isinstance(settle(item[1]), Requirement))
-            cells.update((key, pool, requirement) for key, requirement in several if key not in settled)
+            cells.update((key, pool, of_type[key]) for key in of_type.unsettled if key not in settled)
         return frozenset(
             key
             for key, pool, of_type_key in cells
@@ -248,7 +246,7 @@ class OptionTable:
                 for offering_key, offering in self.offerings[row].items()
                 if int(self.available[row]) >> offering_key & 1
             ]
-            offered.sort(key=itemgetter(0, 1, 2))
+            offered.sort(key=lambda each: (*each[0].order, each[1], each[2]))
             credits = [self.types[row].credits if self.beside.cpu_use else None for _, row, _ in offered]
             ordered = self._cheapest_first[pool] = CheapestFirst(
                 np.array([row for _, row, _ in offered], dtype=np.int64),
@@ -295,8 +293,8 @@ class OptionTable:
 
 def _fills(kind: InstanceType, cpu_use: float) -> list[tuple[float, float]]:
     """How far a node of the type may be filled: limits on the CPU requested (millicores), and the surplus of each."""
-    credits, cpu = kind.credits, kind.allocatable.get("cpu", 0)
-    surplus = credits.surplus(cpu_use * cpu / 1000.0) if credits else 0.0
+    credits = kind.credits
+    surplus = credits.surplus(cpu_use * kind.allocatable.get("cpu", 0) / 1000.0) if credits else 0.0
     if credits is None or surplus <= 0:
         return [(np.inf, 0.0)]
     return [(1000.0 * credits.baseline / cpu_use, 0.0), (np.inf, surplus)]
