@@ -183,6 +183,21 @@ def field_shapes(into: Path) -> None:
     (into / "field-shapes.svg").write_text(picture(curves))
 
 
+@main.command("expected")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def expected_prices(files: tuple[Path, ...], into: Path) -> None:
+    """What FILES' spot nodes are expected to cost, and what correlated losses take: write expected-price.md."""
+    from bench.spot import expected
+
+    lines = []
+    for line in expected.tables(files):
+        click.echo(line)
+        lines.append(line)
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "expected-price.md").write_text(expected.report(lines))
+
+
 @main.command("curve")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))

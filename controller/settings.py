@@ -58,6 +58,7 @@ class Settings:
     alternative_price_tolerance: float = _setting("aws.alternativePriceTolerance")
     spot_offerings: int = _setting("aws.spotOfferings")
     spot_pool_share: float = _setting("aws.spotPoolShare")
+    spot_interruption_cost: float = _setting("aws.spotInterruptionCost")
     weight_premium: float | None = _setting("weightPremium")
     preference_premium: float = _setting("preferencePremium")
     disruption_budgets: tuple[Budget, ...] = _setting("disruptionBudgets", parse_budgets)
@@ -111,7 +112,7 @@ class Settings:
             preference_premium=self.preference_premium,
             node_cost_per_hour=self.node_cost_per_hour,
             cpu_use=self.assumed_cpu_use,
-            flexibility=Flexibility(self.alternative_price_tolerance, self.spot_offerings),
+            flexibility=Flexibility(self.alternative_price_tolerance, self.spot_offerings, self.spot_interruption_cost),
             spot_pool_share=self.spot_pool_share,
         )
 

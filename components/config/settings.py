@@ -101,6 +101,7 @@ class SettingsConfig:
     alternative_price_tolerance: float = setting("aws.alternativePriceTolerance")
     spot_offerings: int = setting("aws.spotOfferings")
     spot_pool_share: float = setting("aws.spotPoolShare")
+    spot_interruption_cost: float = setting("aws.spotInterruptionCost")
     weight_premium: float | None = setting("weightPremium")
     preference_premium: float = setting("preferencePremium")
     disruption_budgets: tuple[BudgetConfig, ...] = setting("disruptionBudgets")

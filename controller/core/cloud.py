@@ -147,6 +147,8 @@ class LaunchRequest:
     requests: Resources = EMPTY
     on_record: bool = False
     """The token is recorded on a Node: the instance must have it as a tag from the start."""
+    first_choice: tuple[PricedOffering, ...] = ()
+    """Those of `offerings` to ask for first; the others only if none of these has capacity. Empty: any."""
 
 
 @dataclass(frozen=True, slots=True)

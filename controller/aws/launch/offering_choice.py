@@ -38,8 +38,9 @@ class OfferingChoice:
         logger: structlog.typing.FilteringBoundLogger,
     ) -> None:
         """`balance`: prefer the zones with fewest instances; None: EC2 and the prices choose."""
-        self._price_tolerance = settings.alternative_price_tolerance
-        self._spot_offerings = settings.spot_offerings
+        self._flexibility = Flexibility(
+            settings.alternative_price_tolerance, settings.spot_offerings, settings.spot_interruption_cost
+        )
         self._subnets = subnets
         self._unavailable = unavailable
         self._balance = balance
@@ -51,15 +52,22 @@ class OfferingChoice:
     ) -> list[PricedOffering]:
         """The offerings of a tier to ask for now: not masked, with a subnet, and near the price of the cheapest such.
 
-        The tolerance for dearer ones doubles with each failed attempt. With zone balance, those of one zone alone.
+        First those of the request's first choice, or as many as `Flexibility` names. After a failed attempt all within
+        the tolerance, which doubles with each. With zone balance, those of one zone alone.
         """
         _, masked = self._unavailable.active()
         zones = self._subnets.zones(request.template)
         left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
         if not left:
             return []
-        sent = Flexibility(self._price_tolerance * 2**failed_attempts, self._spot_offerings).named(left)
-        return sent if self._balance is None else self._balance.fewest(request.provisioner.name, sent)
+        first = [offering for offering in left if offering in request.first_choice]
+        if not failed_attempts and first:
+            left = first
+        most = min(offering.charged for offering in left) * (1 + self._flexibility.price_spread * 2**failed_attempts)
+        near = [offering for offering in left if offering.charged <= most]
+        if self._balance is not None:
+            near = self._balance.fewest(request.provisioner.name, near)
+        return near if failed_attempts else self._flexibility.named(near)
 
     def launched(self, request: LaunchRequest, instance: CloudInstance, *, new: bool) -> None:
         """Record a launch: forget the failures of its offering, and count it for zone balance if it is `new`."""

@@ -37,6 +37,7 @@ SETTINGS = (
     "aws.alternativePriceTolerance",
     "aws.spotOfferings",
     "aws.spotPoolShare",
+    "aws.spotInterruptionCost",
     "nodeCostPerHour",
     "assumedCpuUse",
 )

@@ -136,4 +136,5 @@ def launch_request(
         startup_taints=planned.startup_taints,
         requests=planned.requests,
         on_record=on_record,
+        first_choice=tuple(each for each in allotment.offerings if each in planned.first_choice),
     )

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from controller.core.api.labels import SPOT
 from controller.core.cloud import PricedOffering
+
+LONE_POOL_RATE = 0.2 / 730
+"""Interruptions an hour of a node whose request named a single pool: 20 % a month, where the highest band of AWS's Spot
+Instance Advisor begins. Of k pools EC2 picks a deep one; as many interruptions are left as the deepest of k lacks in
+depth, if depths are spread evenly: 2 / (k + 1) of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +27,36 @@ class Flexibility:
     price_spread: float = 0.25
     """Share of the cheapest price, surplus CPU counted in. Offerings beyond it are left out, or EC2 could undo what the
     plan saves; when the cheap ones run out of capacity, the next request names dearer ones."""
-    spot_offerings: int = 5
-    """Offerings that a spot request names if they exist within twice the spread. 5 is the number of instance types
-    below which Karpenter v0.27 warns of a narrow choice."""
+    spot_offerings: int = 3
+    """Offerings that a spot request names at least, if there are so many within the spread. Where none of them has
+    capacity, the same launch names the others at once."""
+    interruption_cost: float = 1.0
+    """$ that an interruption of a spot node costs: lost work, pods that start again."""
 
     def named(self, offerings: Sequence[PricedOffering]) -> list[PricedOffering]:
-        """The offerings that a request names, in the order given: those within the spread, and for spot the next ones
-        up to twice the spread until there are `spot_offerings`."""
+        """The offerings that a request names, in the order given: on demand all within the spread.
+
+        Of spot within the spread, the cheapest whose mean price and interruptions are least together, and no fewer than
+        `spot_offerings` of them if there are so many.
+        """
         if not offerings:
             return []
-        cheapest = min(offering.charged for offering in offerings)
-        limit = cheapest * (1 + self.price_spread)
-        spot = sorted(offering.charged for offering in offerings if offering.capacity_type == SPOT)
-        if spot and self.spot_offerings > 1:
-            last = spot[min(self.spot_offerings, len(spot)) - 1]
-            limit = max(limit, min(last, cheapest * (1 + 2 * self.price_spread)))
-        return [offering for offering in offerings if offering.charged <= limit]
+        most = min(offering.charged for offering in offerings) * (1 + self.price_spread)
+        near = [offering for offering in offerings if offering.charged <= most]
+        spot = sorted(offering for offering in near if offering.capacity_type == SPOT)
+        chosen = set(spot[: self._spot_named([offering.charged for offering in spot])])
+        return [offering for offering in near if offering.capacity_type != SPOT or offering in chosen]
 
-    def expected_price(self, planned: PricedOffering, alternatives: Sequence[PricedOffering]) -> float:
-        """$/hour that the node is expected to cost: on demand the planned price, for spot the mean of those named.
+    def _spot_named(self, prices: Sequence[float]) -> int:
+        """How many of the spot offerings within the spread to name. `prices`: theirs, ascending."""
+        best, chosen, total = float("inf"), 0, 0.0
+        for count, price in enumerate(prices, start=1):
+            total += price
+            paid = total / count + self.interruption_cost * LONE_POOL_RATE * 2 / (count + 1)
+            if count >= min(self.spot_offerings, len(prices)) and paid <= best:
+                best, chosen = paid, count
+        return chosen
 
-        Alternatives of the other capacity type do not count: they are requested only when these have no capacity.
-        """
-        if planned.capacity_type != SPOT:
-            return planned.price
-        named = self.named((planned, *(o for o in alternatives if o.capacity_type == SPOT)))
-        return sum(offering.price for offering in named) / len(named)
+    def expected_price(self, planned: PricedOffering, named: Sequence[PricedOffering]) -> float:
+        """$/hour that the node is expected to cost: on demand the planned price, for spot the mean of those named."""
+        return planned.price if planned.capacity_type != SPOT else fmean(offering.price for offering in named)

@@ -117,6 +117,9 @@ class PlannedNode:
     reason: str
     """What was chosen, the runner-up, and the difference in price."""
     flexibility: Flexibility = field(default_factory=Flexibility)
+    first_choice: tuple[PricedOffering, ...] = ()
+    """The spot offerings that its launch names first, so that a workload's nodes are of different ones; the others are
+    named if none of these has capacity. Empty: `flexibility` decides."""
 
     @property
     def runner_up(self) -> PricedOffering | None:
@@ -125,9 +128,17 @@ class PlannedNode:
         return next((o for o in self.alternatives if (o.instance_type, o.capacity_type) != planned), None)
 
     @property
+    def named(self) -> tuple[PricedOffering, ...]:
+        """The offerings that its launch names first; of the planned one's capacity type."""
+        every = (self.offering, *self.alternatives)
+        chosen = tuple(offering for offering in every if offering in self.first_choice)
+        own = [offering for offering in every if offering.capacity_type == self.offering.capacity_type]
+        return chosen or tuple(self.flexibility.named(own))
+
+    @property
     def expected_price(self) -> float:
-        """$/hour: mean price of the offerings EC2 may choose from; `offering.price` is the least of them."""
-        return self.flexibility.expected_price(self.offering, self.alternatives)
+        """$/hour: mean price of the offerings EC2 chooses from; `offering.price` is the least of them."""
+        return self.flexibility.expected_price(self.offering, self.named)
 
 
 @dataclass(frozen=True, slots=True)

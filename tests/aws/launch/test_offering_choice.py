@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import Mock
 
-from controller.aws.launch.offering_choice import is_exotic, tiers
+import pytest
+import structlog
+
+from controller.aws.launch.offering_choice import OfferingChoice, is_exotic, tiers
 from controller.core.api import labels as keys
-from controller.core.cloud import PricedOffering
-from tests.aws.conftest import Types
+from controller.core.cloud import LaunchRequest, PricedOffering
+from controller.settings import Settings
+from tests.aws.conftest import Types, provisioner, template
 
 GPU = PricedOffering(0.1, "g4dn.xlarge", "a", keys.SPOT)
 SPOT = PricedOffering(0.2, "m5.large", "a", keys.SPOT)
@@ -50,3 +56,32 @@ def test_within_a_tier_the_plans_order_stays() -> None:
 def test_bare_metal_and_types_with_devices_are_exotic(types: Types, name: str, expected: bool) -> None:
     (item,) = [item for item in types if item.name == name]
     assert is_exotic(item) is expected
+
+
+def spots(*prices: float) -> tuple[PricedOffering, ...]:
+    return tuple(PricedOffering(price, f"f{n}.large", "a", keys.SPOT) for n, price in enumerate(prices))
+
+
+def asked(
+    offered: Sequence[PricedOffering], failed: int = 0, masked: Sequence[PricedOffering] = (), **more: Any
+) -> Any:
+    """What is asked for after so many failed attempts, where these have no capacity."""
+    unavailable = Mock(active=lambda: (0, {(o.capacity_type, o.instance_type, o.zone) for o in masked}))
+    subnets = Mock(zones=lambda _template: {"a"})
+    choice = OfferingChoice(Settings(cluster_name="c"), subnets, unavailable, None, structlog.get_logger())
+    request = LaunchRequest("token", provisioner(), template(), tuple(offered), {}, **more)
+    return choice.sendable(request, offered, failed)
+
+
+def test_a_spot_launch_asks_for_few_and_once_they_have_no_capacity_for_all_within_the_tolerance() -> None:
+    offered = spots(0.1, 0.101, 0.102, 0.103, 0.14, 0.16)
+    assert asked(offered) == list(offered[:3])
+    assert asked(offered, 1, offered[:3]) == list(offered[3:5])
+
+
+def test_the_first_choice_comes_first_even_if_dearer_and_all_others_are_the_second() -> None:
+    offered = spots(0.1, 0.101, 0.102, 0.103)
+    own = offered[2:]
+    assert asked(offered, first_choice=own) == list(own)
+    assert asked(offered, 1, own, first_choice=own) == list(offered[:2])
+    assert asked(offered, 0, own, first_choice=own) == list(offered[:2]), "known from an earlier launch"

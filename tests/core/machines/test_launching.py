@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +124,16 @@ def test_a_request_carries_all_types_so_that_whatever_comes_can_be_checked() -> 
     assert {o.instance_type for o in request.offerings} == {"c5.large", "m5.large"}
     assert request.instance_types.keys() == TYPES.keys()
     assert (request.token, request.labels) == ("token", {"shard": "1"})
+
+
+def test_a_request_has_of_the_plans_first_choice_what_limits_allow() -> None:
+    node = planned("c5.large", "m5.large", "m5.xlarge")
+    node = replace(node, first_choice=(offering("m5.large", 0.2), offering("m5.xlarge", 0.2)))
+    tight = factories.provisioner(limits={"cpu": "2"})
+    for provisioner, names in ((PROVISIONER, ["m5.large", "m5.xlarge"]), (tight, ["m5.large"])):
+        (allotment,) = allot([node], provisioner, TYPES, EMPTY)
+        request = launch_request(allotment, provisioner, TEMPLATE, TYPES, "token")
+        assert [each.instance_type for each in request.first_choice] == names
 
 
 def test_usage_counts_nodes_of_the_provisioner_that_stay() -> None:

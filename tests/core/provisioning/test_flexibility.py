@@ -13,7 +13,7 @@ from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.plan import PlannedNode, SolveOptions
 from controller.core.scheduling.requirements import Requirements
 from tests.core.provisioning.plans import solved
-from tests.factories import instance_type, pending_pods, problem
+from tests.factories import ZONES, instance_type, pending_pods, problem
 
 
 def spot(price: float, kind: str = "m5.large", zone: str = "a") -> PricedOffering:
@@ -32,24 +32,33 @@ class TestNamed:
     """Offerings that would undo the plan's saving are not named."""
 
     def test_what_costs_more_than_the_cheapest_by_over_the_share_is_left_out(self) -> None:
-        near, far = spot(0.25, zone="b"), spot(0.2501, zone="c")
-        assert Flexibility(0.25, 1).named([far, near, spot(0.2)]) == [near, spot(0.2)]
+        near, far = on_demand(0.25, "r5.large"), on_demand(0.2501, "x.large")
+        assert Flexibility(0.25, 1).named([far, near, on_demand(0.2)]) == [near, on_demand(0.2)]
 
     def test_with_no_spread_the_cheapest_are_left_and_with_a_wide_one_all(self) -> None:
         same, dear = spot(0.2, zone="b"), on_demand(0.3)
         assert Flexibility(0.0, 1).named([spot(0.2), same, dear]) == [spot(0.2), same]
         assert Flexibility(1.0, 1).named([spot(0.2), same, dear]) == [spot(0.2), same, dear]
 
-    def test_spot_asks_for_its_number_of_offerings_up_to_twice_the_spread(self) -> None:
+    def test_spot_asks_for_its_number_of_offerings_where_there_are_so_many_within_the_spread(self) -> None:
         offerings = [
             spot(0.1),
-            spot(0.13, zone="b"),
-            spot(0.14, zone="c"),
-            spot(0.15, "r5.large"),
-            spot(0.16, "x.large"),
+            spot(0.11, zone="b"),
+            spot(0.12, zone="c"),
+            spot(0.124, "r5.large"),
+            spot(0.126, "x.large"),
         ]
         assert Flexibility(0.25, 3).named(offerings) == offerings[:3]
         assert Flexibility(0.25, 5).named(offerings) == offerings[:4]
+
+    def test_more_spot_is_named_only_where_it_saves_more_interruptions_than_it_costs(self) -> None:
+        """At 20 % a month of one pool, an interruption of $1,000 costs 27 cents an hour; a third of that with five."""
+        offerings = [spot(0.1 + 0.002 * n, f"f{n}.large") for n in range(9)]
+        assert [len(Flexibility(0.25, 2, cost).named(offerings)) for cost in (0.0, 60.0, 1000.0)] == [2, 5, 9]
+
+    def test_spot_that_costs_the_same_is_named_too(self) -> None:
+        offerings = [*(spot(0.1, f"f{n}.large") for n in range(9)), spot(0.101, "g.large")]
+        assert Flexibility(0.25, 2, 0.0).named(offerings) == offerings[:9]
 
     def test_on_demand_has_capacity_and_asks_for_no_more_than_the_spread(self) -> None:
         offerings = [on_demand(0.1), on_demand(0.2, "r5.large")]
@@ -66,20 +75,26 @@ class TestNamed:
 
 
 class TestExpectedPrice:
-    """An on-demand fleet uses the lowest price, a spot fleet any of the pools near it."""
+    """EC2 takes the spot pool with the most spare capacity, not the cheapest one."""
 
     def test_of_spot_it_is_the_mean_of_what_is_asked_for(self) -> None:
-        alternatives = (spot(0.12, zone="b"), spot(0.5, zone="c"))
-        assert Flexibility(0.25, 1).expected_price(spot(0.1), alternatives) == pytest.approx(0.11)
+        assert Flexibility().expected_price(spot(0.1), [spot(0.1), spot(0.12, zone="b")]) == pytest.approx(0.11)
 
-    def test_on_demand_offerings_count_for_nothing_in_a_spot_fleet(self) -> None:
-        assert Flexibility(0.25, 2).expected_price(spot(0.1), (on_demand(0.1),)) == 0.1
+    def test_on_demand_fleets_take_the_lowest_price(self) -> None:
+        assert Flexibility().expected_price(on_demand(0.1), [on_demand(0.1), on_demand(0.12, "r5.large")]) == 0.1
 
-    def test_of_on_demand_it_is_the_cheapest(self) -> None:
-        assert Flexibility(0.25, 5).expected_price(on_demand(0.1), (on_demand(0.12, "r5.large"),)) == 0.1
+    def test_offerings_of_the_other_capacity_type_are_asked_for_later_only(self) -> None:
+        kinds = [instance_type(name="a.large", cpu=2, price=0.1), instance_type(name="b.large", cpu=2, price=0.1)]
+        plan = solved(problem(pending=pending_pods(1, requests={"cpu": "1"}), catalog=kinds), SolveOptions())
+        (node,) = plan.new_nodes
+        assert {offering.capacity_type for offering in node.named} == {keys.SPOT}
+        assert {offering.capacity_type for offering in node.alternatives} == {keys.SPOT, keys.ON_DEMAND}
 
     def test_a_plan_states_both_prices(self) -> None:
-        kinds = [instance_type(name=f"{family}.large", cpu=2, price=0.1 + 0.01 * n) for n, family in enumerate("abc")]
+        kinds = [
+            instance_type(name=f"{family}.large", cpu=2, price=0.1 + 0.01 * n, zones=ZONES[:1])
+            for n, family in enumerate("abc")
+        ]
         plan = solved(problem(pending=pending_pods(1, requests={"cpu": "1"}), catalog=kinds), SolveOptions())
         (node,) = plan.new_nodes
         assert node.offering.capacity_type == keys.SPOT

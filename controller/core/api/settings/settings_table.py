@@ -85,12 +85,17 @@ _ROWS: Final = (
     Setting("aws.alternativePriceTolerance", readers.share, "0.25",
             doc="Offerings that cost more than the cheapest by over this share are not sent to EC2 as alternatives, "
                 "which could undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it."),
-    Setting("aws.spotOfferings", readers.positive, "5",
-            doc="A spot node asks for this many offerings where that many would do, even if the last of them costs up "
-                "to twice the price tolerance; 1: the tolerance alone decides."),
+    Setting("aws.spotOfferings", readers.positive, "3",
+            doc="A spot node asks for this many offerings at least, where that many are within the price tolerance; "
+                "for more only where they save more interruptions than they cost. If none of them has capacity, the "
+                "same launch asks for all others."),
     Setting("aws.spotPoolShare", readers.part, "0.5",
-            doc="The part of a workload's replicas that one spot pool (type and zone) may carry where others cost "
-                "about the same; 1: all of them."),
+            doc="The part of a workload's replicas that a spot pool (type in a zone), a family or a zone may carry on "
+                "spot nodes, as far as that adds no more than 3 % to what a plan's spot nodes cost: such a node asks "
+                "for fewer offerings first, one at least. 1: all of them."),
+    Setting("aws.spotInterruptionCost", readers.dollars, "1",
+            doc="What the interruption of a spot node costs you in $: lost work, pods that start again. More names "
+                "more offerings to EC2, which then finds one with more spare capacity, at a higher price."),
     Setting("weightPremium", readers.share, None, live=True,
             doc="What a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner "
                 "unless it costs over 5 % more. Absent: the heaviest always wins, as in Karpenter v0.27."),

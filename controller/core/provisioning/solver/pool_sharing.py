@@ -1,33 +1,41 @@
-"""Spread a workload's spot nodes over spot pools where that costs next to nothing.
+"""Spread a workload's spot nodes over spot pools, families and zones where that costs next to nothing.
 
-EC2 reclaims capacity by pool (an instance type in a zone, as spot): all nodes of a pool are warned together. So nodes
-that carry replicas of one workload request different pools, if each has enough pools of about the same price. Then no
-pool carries more than `SolveOptions.spot_pool_share` of the replicas, whichever pools EC2 picks.
+EC2 reclaims capacity together: of a pool (an instance type in a zone), often of a family, at worst of a zone. So nodes
+that carry replicas of one workload name different ones first. None of them should carry more than
+`SolveOptions.spot_pool_share` of the replicas, whichever of the offerings named first EC2 picks.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from controller.core.api import labels
 from controller.core.cloud import PricedOffering
-from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
 
-FREE_PREMIUM = 0.02
-"""Spreading is free if it makes the node dearer by at most this share of its price."""
+MOST_PREMIUM = 0.03
+"""What spreading may add to the expected price of the plan's spot nodes, as a share of it."""
+MOST_PREMIUM_OF_NODE = 0.15
+"""What it may add to one of them."""
+MOST_CANDIDATES = 24
+"""Offerings that a node chooses from: the cheapest of these families and zones."""
+SWEEPS = 2
+"""Times that nodes in domains beyond their share choose anew, when all others have chosen."""
+
+Domain = tuple[str, str]
+"""What EC2 reclaims together: (instance type, zone), (family, "") or ("", zone)."""
 
 
 def share_pools(
     plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, snapshot_index: SnapshotIndex
 ) -> SchedulingPlan:
-    """The plan with some spot pools taken from nodes; a node that could be spread only at a price keeps all of its."""
+    """The plan with a first choice of offerings for the spot nodes that can be spread."""
     if options.spot_pool_share >= 1.0:
         return plan
     carried = [workloads(node.pods) for node in plan.new_nodes]
@@ -36,58 +44,57 @@ def share_pools(
         return plan
     if problem.nodes:
         sharing.count_existing(snapshot_index, {snapshot_index.place[node.name] for node in problem.nodes})
-    return replace(plan, new_nodes=tuple(map(sharing.shared, plan.new_nodes, carried)))
+    sharing.choose(plan.new_nodes, carried)
+    chosen = {seat.place: seat for seat in sharing.seats}
+    return replace(
+        plan,
+        new_nodes=tuple(
+            _with_first_choice(node, chosen[place]) if place in chosen else node
+            for place, node in enumerate(plan.new_nodes)
+        ),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """A node's offerings once it requests only some of its spot pools."""
-
-    pools: list[int]
-    offering: PricedOffering
-    alternatives: tuple[PricedOffering, ...]
-    left_out: int
+def domains_of(instance_type: str, zone: str) -> tuple[Domain, Domain, Domain]:
+    """The pool, the zone and the family of a spot offering."""
+    return (instance_type, zone), ("", zone), (instance_type.partition(".")[0], "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The offerings that equal nodes choose from.
+@dataclass(slots=True)
+class _Seat:
+    """A spot node that can be spread: its place in the plan, its replicas by workload, and what it may name.
 
-    offerings: all of a node's, the planned one first. requested: its spot offerings that the first fleet request names,
-    cheapest first. pools: their pool numbers. selections: results of `select` by the positions kept.
+    freely: its expected price without a first choice, $/hour. candidates: cheapest first. named: its first choice.
     """
 
-    offerings: tuple[PricedOffering, ...]
-    requested: list[PricedOffering]
-    pools: list[int]
-    selections: dict[tuple[int, ...], _Selection | None]
+    place: int
+    replicas: Mapping[str, int]
+    freely: float
+    candidates: Sequence[PricedOffering]
+    named: list[PricedOffering] = field(default_factory=list)
 
-    def select(self, kept: tuple[int, ...]) -> _Selection | None:
-        """Request only these positions of `requested`; None if the cheapest of them costs too much."""
-        if kept not in self.selections:
-            first = self.requested[kept[0]]
-            left_out = set(self.requested) - {self.requested[position] for position in kept}
-            others = tuple(sorted(o for o in self.offerings if o not in left_out and o != first))
-            self.selections[kept] = (
-                _Selection([self.pools[position] for position in kept], first, others, len(left_out))
-                if first.cost <= self.offerings[0].cost * (1 + FREE_PREMIUM)
-                else None
-            )
-        return self.selections[kept]
+    @property
+    def premium(self) -> float:
+        """$/hour that the first choice adds."""
+        return fmean(offering.price for offering in self.named) - self.freely if self.named else 0.0
+
+    @property
+    def domains(self) -> frozenset[Domain]:
+        """Of all offerings that it names."""
+        return frozenset(domain for o in self.named for domain in domains_of(o.instance_type, o.zone))
 
 
 class _Sharing:
-    """Replicas by workload, and how many of them each spot pool may carry at most.
+    """Replicas by workload, and how many of them each domain may carry at most.
 
-    total: all replicas by workload. load: by workload and pool number, replicas on nodes that may be of the pool.
+    total: all replicas by workload. load: by domain and workload, replicas on spot nodes that may be of the domain.
     """
 
     def __init__(self, carried: Iterable[Mapping[str, int]], share: float) -> None:
         self.share = share
         self.total: Counter[str] = Counter()
-        self.load: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        self._pool_numbers: dict[tuple[str, str], int] = {}
-        self._choices: dict[tuple[PricedOffering, int, Flexibility], _Choice] = {}
+        self.load: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
+        self.seats: list[_Seat] = []
         for replicas in carried:
             self.total.update(replicas)
 
@@ -98,63 +105,115 @@ class _Sharing:
                 if place not in places:
                     continue
                 self.total[workload] += count
-                node_labels = snapshot_index.nodes[place].node.labels
-                if node_labels.get(labels.CAPACITY_TYPE) == labels.SPOT:
-                    pool = self._number(node_labels.get(labels.INSTANCE_TYPE, ""), node_labels.get(labels.ZONE, ""))
-                    self.load[workload][pool] = self.load[workload].get(pool, 0) + count
+                own = snapshot_index.nodes[place].node.labels
+                if own.get(labels.CAPACITY_TYPE) == labels.SPOT:
+                    for domain in domains_of(own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, "")):
+                        self.load[domain][workload] += count
 
-    def shared(self, node: PlannedNode, carried: Mapping[str, int]) -> PlannedNode:
-        """The node without pools that would carry too much of its workloads, if it is spot and enough others remain."""
-        if node.offering.capacity_type != labels.SPOT:
-            return node
-        # Per workload on the node: its load by pool, its replicas here, and the load at which a pool still takes these.
-        # Workloads with one replica, or with more on this node than a pool may carry, cannot be spread.
-        replicas = [
-            (self.load[workload], count, self._most(workload) - count)
-            for workload, count in carried.items()
-            if self.total[workload] >= 2 and count <= self._most(workload)
-        ]
-        if not replicas:
-            return node
-        choice = self._choice(node)
-        kept = self._with_room(choice.pools, replicas, node.flexibility.spot_offerings)
-        selection = choice.select(kept) if kept else None
-        for load, count, _ in replicas:
-            for pool in choice.pools if selection is None else selection.pools:
-                load[pool] = load.get(pool, 0) + count
-        if selection is None or not selection.left_out:
-            return node
-        reason = f"{node.reason}; {selection.left_out} spot pools are left to other nodes of the same workloads"
-        return replace(node, offering=selection.offering, alternatives=selection.alternatives, reason=reason)
+    def choose(self, nodes: Sequence[PlannedNode], carried: Sequence[Mapping[str, int]]) -> None:
+        """Choose an offering for each node that can be spread, then further ones where that fills no domain."""
+        found: dict[tuple[PricedOffering, int], tuple[float, list[PricedOffering]]] = {}
+        for place, (node, own) in enumerate(zip(nodes, carried, strict=True)):
+            if node.offering.capacity_type != labels.SPOT:
+                continue
+            # Workloads with one replica, or with more on this node than a domain may carry, cannot be spread.
+            replicas = {name: n for name, n in own.items() if self.total[name] >= 2 and n <= self._most(name)}
+            if replicas:
+                # Equal nodes share their alternatives, which the plan keeps alive.
+                key = (node.offering, id(node.alternatives))
+                if key not in found:
+                    found[key] = node.expected_price, _candidates(node)
+                self.seats.append(_Seat(place, replicas, *found[key]))
+        budget = 0.0
+        for seat in self.seats:
+            # What later nodes may need is kept for them.
+            budget += MOST_PREMIUM * seat.freely
+            self._name(seat, [self._best(seat, budget)])
+            budget -= seat.premium
+        for _ in range(SWEEPS):
+            for seat in self.seats:
+                if self._beyond(seat):
+                    budget += seat.premium
+                    self._take_back(seat)
+                    self._name(seat, [self._best(seat, budget)])
+                    budget -= seat.premium
+        for seat in self.seats:
+            budget += seat.premium
+            self._add_more(seat, nodes[seat.place].flexibility.spot_offerings, budget)
+            budget -= seat.premium
+
+    def _beyond(self, seat: _Seat) -> bool:
+        """Whether a domain of the seat carries more than the share of one of its workloads."""
+        most = {workload: self._most(workload) for workload in seat.replicas}
+        return any(self.load[d][workload] > most[workload] for d in seat.domains for workload in most)
+
+    def _best(self, seat: _Seat, budget: float) -> PricedOffering:
+        """The affordable offering that fills domains beyond their share least; then the cheapest; then the emptiest."""
+        excess: dict[Domain, tuple[int, int]] = {}
+        for offering in seat.candidates:
+            for domain in domains_of(offering.instance_type, offering.zone):
+                if domain not in excess:
+                    excess[domain] = self._excess(seat, domain)
+
+        def rank(offering: PricedOffering) -> tuple[int, float, int, PricedOffering]:
+            each = [excess[domain] for domain in domains_of(offering.instance_type, offering.zone)]
+            return sum(over for over, _ in each), offering.price, sum(load for _, load in each), offering
+
+        affordable = [o for o in seat.candidates if o.price - seat.freely <= max(0.0, budget)]
+        return min(affordable or seat.candidates[:1], key=rank)
+
+    def _excess(self, seat: _Seat, domain: Domain) -> tuple[int, int]:
+        """Replicas beyond the share of their workloads if the seat is of the domain, and the domain's load of them."""
+        load, over, held = self.load[domain], 0, 0
+        for workload, count in seat.replicas.items():
+            held += load[workload]
+            over += max(0, load[workload] + count - self._most(workload))
+        return over, held
+
+    def _add_more(self, seat: _Seat, wanted: int, budget: float) -> None:
+        """Name further offerings of the same zone, `wanted` in all, where no domain gets more than its share."""
+        for offering in seat.candidates:
+            if len(seat.named) >= wanted:
+                return
+            new = frozenset(domains_of(offering.instance_type, offering.zone)) - seat.domains
+            if offering in seat.named or ("", offering.zone) in new or any(self._excess(seat, d)[0] for d in new):
+                continue
+            dearer = fmean(o.price for o in (*seat.named, offering)) - seat.freely
+            if dearer <= max(seat.premium, min(budget, MOST_PREMIUM_OF_NODE * seat.freely)):
+                named = [*seat.named, offering]
+                self._take_back(seat)
+                self._name(seat, named)
+
+    def _name(self, seat: _Seat, named: list[PricedOffering]) -> None:
+        seat.named = named
+        for domain in seat.domains:
+            self.load[domain].update(seat.replicas)
+
+    def _take_back(self, seat: _Seat) -> None:
+        for domain in seat.domains:
+            self.load[domain].subtract(seat.replicas)
+        seat.named = []
 
     def _most(self, workload: str) -> int:
-        return math.ceil(self.share * self.total[workload])
+        return max(1, int(self.share * self.total[workload]))
 
-    def _choice(self, node: PlannedNode) -> _Choice:
-        """Cached by the identity of the alternatives, which equal nodes share and the plan keeps alive."""
-        key = (node.offering, id(node.alternatives), node.flexibility)
-        choice = self._choices.get(key)
-        if choice is None:
-            offerings = (node.offering, *node.alternatives)
-            spot = [offering for offering in offerings if offering.capacity_type == labels.SPOT]
-            requested = sorted(node.flexibility.named(spot))
-            pools = [self._number(offering.instance_type, offering.zone) for offering in requested]
-            choice = self._choices[key] = _Choice(offerings, requested, pools, {})
-        return choice
 
-    def _number(self, instance_type: str, zone: str) -> int:
-        return self._pool_numbers.setdefault((instance_type, zone), len(self._pool_numbers))
+def _candidates(node: PlannedNode) -> list[PricedOffering]:
+    """The spot offerings that a node may name first, cheapest first."""
+    spot = sorted(o for o in (node.offering, *node.alternatives) if o.capacity_type == labels.SPOT)
+    most = (1.0 + MOST_PREMIUM_OF_NODE) * node.expected_price
+    cheapest: dict[tuple[Domain, ...], PricedOffering] = {}
+    for offering in spot:
+        if offering.price <= most:
+            cheapest.setdefault(domains_of(offering.instance_type, offering.zone)[1:], offering)
+    return list(cheapest.values())[:MOST_CANDIDATES] or spot[:1]
 
-    def _with_room(
-        self, pools: list[int], replicas: list[tuple[dict[int, int], int, int]], least: int
-    ) -> tuple[int, ...]:
-        """Positions of the `pools` to keep, dear and cheap ones, all with room; empty if fewer than `least` remain."""
-        most = int(self.share * len(pools))
-        if most < least:
-            return ()
-        positions = list(range(len(pools)))
-        for load, _, room in replicas:
-            positions = [position for position in positions if load.get(pools[position], 0) <= room]
-        if len(positions) < least:
-            return ()
-        return tuple(positions[:: max(1, len(positions) // most)][:most])
+
+def _with_first_choice(node: PlannedNode, seat: _Seat) -> PlannedNode:
+    """The node as it is planned after `_Sharing.choose`."""
+    if set(seat.named) == set(node.named):
+        return node
+    first, *_ = sorted(seat.named)
+    others = tuple(sorted(o for o in (node.offering, *node.alternatives) if o != first))
+    why = f"{node.reason}; {first.instance_type} in {first.zone} first, as other nodes of its workloads are elsewhere"
+    return replace(node, offering=first, alternatives=others, first_choice=tuple(sorted(seat.named)), reason=why)

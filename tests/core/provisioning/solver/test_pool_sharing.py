@@ -1,23 +1,21 @@
-"""No spot pool carries more than its share of a workload's replicas, where spread is free."""
+"""No spot pool, family or zone carries more than its share of a workload's replicas, where spread costs little."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.pod import OwnerReference, Pod
-from controller.core.cloud import InstanceType, PricedOffering
+from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
-from controller.core.provisioning.solver.pool_sharing import FREE_PREMIUM
+from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, domains_of
 from controller.settings import Settings
 from tests.core.provisioning.plans import FIRST, WEB, near, solved
 from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
@@ -38,33 +36,34 @@ def replicas(count: int) -> tuple[Pod, ...]:
 
 
 def carried(plan: SchedulingPlan) -> Counter[tuple[str, str]]:
-    """Replicas that each spot pool would carry if EC2 chose it for every node that requests it."""
-    replicas_by_pool: Counter[tuple[str, str]] = Counter()
+    """Replicas that each pool, family and zone would carry if EC2 chose it for every node that may be of it."""
+    replicas_by_domain: Counter[tuple[str, str]] = Counter()
     for planned in plan.new_nodes:
-        replicas_by_pool.update({pool: len(planned.pods) for pool in asked(planned)})
-    return replicas_by_pool
+        domains = {domain for pool in asked(planned) for domain in domains_of(*pool)}
+        replicas_by_domain.update({domain: len(planned.pods) for domain in domains})
+    return replicas_by_domain
 
 
 def asked(planned: PlannedNode) -> set[tuple[str, str]]:
-    spot = [o for o in (planned.offering, *planned.alternatives) if o.capacity_type == keys.SPOT]
-    return {(o.instance_type, o.zone) for o in planned.flexibility.named(spot)}
+    return {(o.instance_type, o.zone) for o in planned.named}
 
 
-def test_whatever_ec2_picks_no_pool_carries_more_than_its_share() -> None:
-    plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=0.5))
-    assert len(plan.new_nodes) == 8
-    assert max(carried(plan).values()) == 4
+@pytest.mark.parametrize("count", [4, 5, 8, 13])
+def test_whatever_ec2_picks_no_pool_family_or_zone_carries_more_than_its_share(count: int) -> None:
+    plan = solved(problem(pending=replicas(count), catalog=alike(12)), SolveOptions(spot_pool_share=0.5))
+    assert len(plan.new_nodes) == count
+    assert max(carried(plan).values()) <= count / 2
     assert min(len(asked(planned)) for planned in plan.new_nodes) >= SolveOptions().flexibility.spot_offerings
 
 
-def test_a_share_of_one_leaves_every_node_all_pools() -> None:
+def test_a_share_of_one_leaves_every_node_all_offerings() -> None:
     plan = solved(problem(pending=replicas(8), catalog=alike(8)), SolveOptions(spot_pool_share=1.0))
     assert set(carried(plan).values()) == {8}
 
 
 def test_the_setting_reaches_the_plan() -> None:
     """`aws.spotPoolShare`, by way of the options that plans are made with."""
-    posed = problem(pending=replicas(8), catalog=alike(8))
+    posed = problem(pending=replicas(8), catalog=alike(12))
     halves, whole = (
         solved(posed, Settings.parse({"aws.clusterName": "c", "aws.spotPoolShare": share}).solve_options())
         for share in ("0.5", "1")
@@ -84,18 +83,31 @@ def test_replicas_that_run_already_count() -> None:
     assert ("f0.large", ZONES[0]) not in carried(plan)
 
 
-def test_a_node_that_fits_few_pools_keeps_them_all() -> None:
-    """Flexibility comes before spread: a narrow choice risks that no pool has capacity."""
-    plan = solved(problem(pending=replicas(4), catalog=alike(2)), SolveOptions(spot_pool_share=0.5))
-    assert set(carried(plan).values()) == {4}
+def test_where_one_family_fits_its_zones_share_the_replicas() -> None:
+    """What cannot be spread, the family, does not keep the rest from being spread."""
+    plan = solved(problem(pending=replicas(4), catalog=alike(1)), SolveOptions(spot_pool_share=0.5))
+    carries = carried(plan)
+    assert carries.pop(("f0", "")) == 4
+    assert max(carries.values()) == 2
 
 
 def test_spread_that_costs_money_is_not_bought() -> None:
-    """One pool is 10 % cheaper than all others: every node keeps it, whatever its share."""
-    cheap = instance_type(name="z.large", cpu=2, price=0.09, capacity_types=SPOT, zones=ZONES[:1])
+    """One pool is far cheaper than all others: every node keeps it, whatever its share."""
+    cheap = instance_type(name="z.large", cpu=2, price=0.05, capacity_types=SPOT, zones=ZONES[:1])
     kinds = [cheap, *alike(8)]
     plan = solved(problem(pending=replicas(8), catalog=kinds), SolveOptions(spot_pool_share=0.5))
     assert {planned.offering.instance_type for planned in plan.new_nodes} == {"z.large"}
+
+
+@pytest.mark.parametrize(("dearer", "fullest"), [(1.01, 2), (1.1, 3), (1.14, 4)])
+def test_a_family_is_left_for_a_dearer_one_as_far_as_three_percent_of_all_nodes_go(dearer: float, fullest: int) -> None:
+    """Of four nodes at $1, 12 cents buy one move for 10 cents, none for 14."""
+    kinds = [
+        instance_type(name=f"f{n}.large", cpu=2, price=0.1 * price, capacity_types=SPOT)
+        for n, price in enumerate((1.0, dearer))
+    ]
+    plan = solved(problem(pending=replicas(4), catalog=kinds), SolveOptions(spot_pool_share=0.5))
+    assert carried(plan)["f0", ""] == fullest
 
 
 def test_on_demand_is_not_reclaimed_and_needs_no_spread() -> None:
@@ -138,35 +150,29 @@ def several_workloads(chance: random.Random) -> SchedulingProblem:
     return problem(pending=pods, catalog=types)
 
 
-def shared_one_by_one(nodes: Sequence[PlannedNode], options: SolveOptions) -> list[list[PricedOffering]]:
-    """The rule without any cache, node by node: the offerings that each keeps."""
+def beyond(plan: SchedulingPlan, share: float) -> int:
+    """Replicas beyond the share of their workload that some pool, family or zone may carry, summed."""
     total: Counter[str] = Counter()
-    for planned in nodes:
-        total.update(workloads(planned.pods))
-    load: Counter[tuple[str, PricedOffering]] = Counter()
-    kept_offerings = []
-    for planned in nodes:
-        every = [planned.offering, *planned.alternatives]
-        asked = sorted(planned.flexibility.named(every))
-        own = {w: n for w, n in workloads(planned.pods).items() if total[w] >= 2}
-        most = {w: math.ceil(options.spot_pool_share * total[w]) for w in own}
-        own = {w: n for w, n in own.items() if n <= most[w]}
-        fine = [o for o in asked if all(load[w, o] + n <= most[w] for w, n in own.items())]
-        many = int(options.spot_pool_share * len(asked))
-        kept = asked
-        if own and min(many, len(fine)) >= planned.flexibility.spot_offerings:
-            some = fine[:: max(1, len(fine) // many)][:many]
-            kept = some if some[0].price <= planned.offering.price * (1 + FREE_PREMIUM) else asked
-        load.update({(w, o): n for w, n in own.items() for o in kept})
-        kept_offerings.append(sorted([*kept, *(o for o in every if o not in asked)]))
-    return kept_offerings
+    load: Counter[tuple[str, tuple[str, str]]] = Counter()
+    for each in plan.new_nodes:
+        total.update(workloads(each.pods))
+    most = {name: max(1, int(share * count)) for name, count in total.items() if count > 1}
+    for each in plan.new_nodes:
+        domains = {domain for pool in asked(each) for domain in domains_of(*pool)}
+        own = {name: count for name, count in workloads(each.pods).items() if count <= most.get(name, 0)}
+        load.update({(name, domain): count for name, count in own.items() for domain in domains})
+    return sum(max(0, count - most[name]) for (name, _), count in load.items())
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_equal_nodes_share_a_selection_that_is_what_each_would_get_by_itself(seed: int) -> None:
+def test_spreading_keeps_to_its_budget_and_keeps_all_offerings(seed: int) -> None:
     posed = several_workloads(random.Random(seed))
     unshared = replace(FIRST, spot_pool_share=1.0, flexibility=Flexibility(spot_offerings=2))
-    before = solved(posed, unshared).new_nodes
-    shared = replace(unshared, spot_pool_share=0.5)
-    nodes = solved(posed, shared).new_nodes
-    assert [[each.offering, *each.alternatives] for each in nodes] == shared_one_by_one(before, shared)
+    free, plan = solved(posed, unshared), solved(posed, replace(unshared, spot_pool_share=0.5))
+    assert plan.expected_price_per_hour <= free.expected_price_per_hour * (1 + MOST_PREMIUM) + 1e-9
+    assert beyond(plan, 0.5) <= beyond(free, 0.5)
+    for before, after in zip(free.new_nodes, plan.new_nodes, strict=True):
+        assert after.pods == before.pods
+        assert {after.offering, *after.alternatives} == {before.offering, *before.alternatives}, "a second choice stays"
+        assert set(after.first_choice) <= {after.offering, *after.alternatives}
+        assert after.offering == min(after.named)

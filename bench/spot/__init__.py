@@ -1,0 +1,1 @@
+"""Spot nodes: what they are expected to cost, and correlated losses."""
