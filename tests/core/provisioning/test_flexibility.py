@@ -68,7 +68,7 @@ class TestNamed:
         """A burstable type of a low price neither sets the limit nor is named where its surplus makes it dear."""
         filled = replace(spot(0.1, "t3.large"), surplus=0.2)
         offerings = [spot(0.2), filled, spot(0.25, zone="b")]
-        assert Flexibility(0.25, 1).named(offerings) == [offerings[0], offerings[2]]
+        assert Flexibility(0.25, 2).named(offerings) == [offerings[0], offerings[2]]
 
     def test_of_no_offerings_none_is_named(self) -> None:
         assert Flexibility(0.25, 1).named([]) == []

@@ -64,7 +64,7 @@ def domains_of(instance_type: str, zone: str) -> tuple[Domain, Domain, Domain]:
 class _Seat:
     """A spot node that can be spread: its place in the plan, its replicas by workload, and what it may name.
 
-    freely: its expected price without a first choice, $/hour. candidates: cheapest first. named: its first choice.
+    freely: its expected price with surplus CPU, without a first choice, $/hour. candidates: cheapest first. named: its first choice.
     """
 
     place: int
@@ -76,7 +76,7 @@ class _Seat:
     @property
     def premium(self) -> float:
         """$/hour that the first choice adds."""
-        return fmean(offering.price for offering in self.named) - self.freely if self.named else 0.0
+        return fmean(offering.charged for offering in self.named) - self.freely if self.named else 0.0
 
     @property
     def domains(self) -> frozenset[Domain]:
@@ -122,7 +122,7 @@ class _Sharing:
                 # Equal nodes share their alternatives, which the plan keeps alive.
                 key = (node.offering, id(node.alternatives))
                 if key not in found:
-                    found[key] = node.expected_price, _candidates(node)
+                    found[key] = fmean(offering.charged for offering in node.named), _candidates(node)
                 self.seats.append(_Seat(place, replicas, *found[key]))
         budget = 0.0
         for seat in self.seats:
@@ -157,9 +157,9 @@ class _Sharing:
 
         def rank(offering: PricedOffering) -> tuple[int, float, int, PricedOffering]:
             each = [excess[domain] for domain in domains_of(offering.instance_type, offering.zone)]
-            return sum(over for over, _ in each), offering.price, sum(load for _, load in each), offering
+            return sum(over for over, _ in each), offering.charged, sum(load for _, load in each), offering
 
-        affordable = [o for o in seat.candidates if o.price - seat.freely <= max(0.0, budget)]
+        affordable = [o for o in seat.candidates if o.charged - seat.freely <= max(0.0, budget)]
         return min(affordable or seat.candidates[:1], key=rank)
 
     def _excess(self, seat: _Seat, domain: Domain) -> tuple[int, int]:
@@ -178,7 +178,7 @@ class _Sharing:
             new = frozenset(domains_of(offering.instance_type, offering.zone)) - seat.domains
             if offering in seat.named or ("", offering.zone) in new or any(self._excess(seat, d)[0] for d in new):
                 continue
-            dearer = fmean(o.price for o in (*seat.named, offering)) - seat.freely
+            dearer = fmean(o.charged for o in (*seat.named, offering)) - seat.freely
             if dearer <= max(seat.premium, min(budget, MOST_PREMIUM_OF_NODE * seat.freely)):
                 named = [*seat.named, offering]
                 self._take_back(seat)
@@ -201,10 +201,10 @@ class _Sharing:
 def _candidates(node: PlannedNode) -> list[PricedOffering]:
     """The spot offerings that a node may name first, cheapest first."""
     spot = sorted(o for o in (node.offering, *node.alternatives) if o.capacity_type == labels.SPOT)
-    most = (1.0 + MOST_PREMIUM_OF_NODE) * node.expected_price
+    most = (1.0 + MOST_PREMIUM_OF_NODE) * fmean(offering.charged for offering in node.named)
     cheapest: dict[tuple[Domain, ...], PricedOffering] = {}
     for offering in spot:
-        if offering.price <= most:
+        if offering.charged <= most:
             cheapest.setdefault(domains_of(offering.instance_type, offering.zone)[1:], offering)
     return list(cheapest.values())[:MOST_CANDIDATES] or spot[:1]
 
