@@ -64,7 +64,8 @@ def domains_of(instance_type: str, zone: str) -> tuple[Domain, Domain, Domain]:
 class _Seat:
     """A spot node that can be spread: its place in the plan, its replicas by workload, and what it may name.
 
-    freely: its expected price with surplus CPU, without a first choice, $/hour. candidates: cheapest first. named: its first choice.
+    freely: its expected price without a first choice, surplus CPU counted in, $/hour. candidates: cheapest first.
+    named: its first choice.
     """
 
     place: int
