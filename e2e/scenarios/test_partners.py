@@ -55,7 +55,8 @@ def test_a_pod_whose_partner_has_no_room_beside_it_is_told_with_whom_and_what_he
     follows = affinity("podAffinity", "partner", HOST)
     world.deploy(deployment("follower", 1, cpu="1", nodeSelector=ours, affinity=follows))
     said = cluster.until(lambda: _told(world, "follower"), "the follower is told why it waits")
-    assert f"{world.namespace}/{name} on {home} (cpu " in said
+    assert f"{world.namespace}/{name} on {home} (" in said
+    assert " CPU free)" in said
     assert "No new node helps" in said
     assert {node["metadata"]["name"] for node in cluster.nodes()} == {home}
 

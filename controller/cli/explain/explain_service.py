@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.service_report import present_cpu, ready_pods
@@ -33,7 +34,7 @@ def explain_service(cluster: ClusterView, namespace: str, name: str, now: float)
     slices = _slices(cluster.kube, service)
     endpoints = slices.ready if slices is not None else endpoint_zones(service, ready_pods(cluster.snapshot))
     zones = present_cpu(cluster.snapshot)
-    judged = service_zones(service, zones, endpoints)
+    judged = as_seen(service_zones(service, zones, endpoints), slices)
     sections = (
         Section("Zones", tuple(_zones(judged, zones))),
         Section("Lent endpoints", tuple(_loans(judged))),
@@ -43,6 +44,21 @@ def explain_service(cluster: ClusterView, namespace: str, name: str, now: float)
     )
     notes = () if slices is not None else ("Endpoints are its Ready pods: EndpointSlices cannot be read",)
     return Answer(f"Service {namespace}/{name}", judged.verdict, _facts(service, judged), sections, notes)
+
+
+def as_seen(judged: ServiceZones, slices: SliceEndpoints | None) -> ServiceZones:
+    """With a remedy where hints could be set and are not: kube-controller-manager removes hints at once when nodes
+    change, and sets them anew only when the Service or its endpoints change."""
+    due = judged.service.routing is Routing.BY_CPU and judged.outcome.hinted
+    if slices is None or not due or slices.hinted:
+        return judged
+    of = f"-n {judged.service.namespace} {judged.service.name}"
+    remedy = (
+        "let kube-controller-manager look again, as it does when the Service or its endpoints change: "
+        f"kubectl annotate service {of} looked-at=$(date +%s) --overwrite"
+    )
+    verdict = f"has no hints now; looked at again, it {judged.verdict}"
+    return replace(judged, verdict=verdict, kept=False, remedies=(remedy, *judged.remedies))
 
 
 def _slices(kube: KubeClient | None, service: Service) -> SliceEndpoints | None:

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from controller.cli.explain.explain_service import as_seen
+from controller.core.zones.hints import ZoneCPU
+from controller.core.zones.service_zones import service_zones
+from controller.core.zones.services import SliceEndpoints, parse_service
 from tests.cli.conftest import Run, Write, answer, container
 
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
 
 
-def service(name: str = "web", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+def service_document(name: str = "web", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "shop", "annotations": AUTO if annotations is None else annotations}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {"app": "web"}, **spec}}
 
@@ -39,7 +43,7 @@ def pod(number: int, zone: str, ready: str = "True") -> dict[str, Any]:
 def cluster(cpu: dict[str, int], pods: str, **changed: Any) -> list[dict[str, Any]]:
     """Nodes with so much CPU by zone, a Ready pod for each letter's zone, and the Service."""
     running = [pod(number, zone) for number, zone in enumerate(pods)]
-    return [*(node(zone, each) for zone, each in cpu.items()), *running, service(**changed)]
+    return [*(node(zone, each) for zone, each in cpu.items()), *running, service_document(**changed)]
 
 
 CASES = {
@@ -108,12 +112,14 @@ def test_simulate_says_whether_hints_will_be_there_with_its_plan(run: Run, write
               "labelSelector": {"matchLabels": {"app": "web"}}}  # fmt: skip
     zones = ("topology.kubernetes.io/zone", "In", ["us-east-1a", "us-east-1b", "us-east-1c"])
     family = ("karpenter.k8s.aws/instance-family", "In", ["m5"])
-    files = write(TEMPLATE, provisioner("default", zones, family), service(),
+    files = write(TEMPLATE, provisioner("default", zones, family), service_document(),
                   deployment("web", 6, topologySpreadConstraints=[spread]))  # fmt: skip
     (said,) = answer(run("simulate", files, "--region", "us-east-1", "-o", "json"))["services"]
     assert said["verdict"] == "gets hints: its traffic stays in its zones"
     assert said["endpoints"] == {"us-east-1a": 2, "us-east-1b": 2, "us-east-1c": 2}
-    packed = write(TEMPLATE, provisioner("default", zones, family), service(), deployment("web", 6), name="packed.yaml")
+    packed = write(
+        TEMPLATE, provisioner("default", zones, family), service_document(), deployment("web", 6), name="packed.yaml"
+    )
     shown = run("simulate", packed, "--region", "us-east-1").stdout
     assert "shop/web gets no hints: Insufficient Node information" in shown
 
@@ -125,6 +131,15 @@ def test_the_hints_that_there_are_come_from_endpoint_slices(run: Run, kubeconfig
         "1 endpoints of us-east-1a: for us-east-1b",
         "2 endpoints without a hint: kube-proxy uses all endpoints",
     ]
+
+
+def test_hints_that_could_be_there_and_are_not_come_when_the_service_changes() -> None:
+    service = parse_service({**service_document("web"), "spec": {"selector": {"app": "web"}}})
+    judged = service_zones(service, ZoneCPU({"a": 1, "b": 1}), {"a": 1, "b": 1})
+    seen = as_seen(judged, SliceEndpoints({"a": 1, "b": 1}, {}, 2))
+    assert seen.verdict == "has no hints now; looked at again, it gets hints: its traffic stays in its zones"
+    assert "kubectl annotate service -n shop web" in seen.remedies[0]
+    assert as_seen(judged, SliceEndpoints({"a": 1, "b": 1}, {("a", "a"): 1, ("b", "b"): 1})) == judged
 
 
 def test_check_lists_the_services_that_ask_for_hints(run: Run, kubeconfig: str) -> None:
