@@ -1,35 +1,23 @@
-"""The Pulumi program: read the stack's configuration, look at what is there, declare the platform, export outputs."""
+"""The Pulumi program of a stack file; started as a plugin (PulumiPlugin.yaml), the host of the components."""
 
 import sys
-from pathlib import Path
 
 import pulumi
+from pulumi.provider.experimental import component_provider_host
+from pulumi.runtime.settings import SETTINGS
 
-from components.config.checks import warnings
-from components.config.load import load
-from components.config.objects import image_warnings
-from components.credentials import credential_warnings
-from components.lookup import kubernetes_version, look_up
-from components.platform import Platform
-from components.secrets import secret_warnings
+from components.config.load import stack_arguments
+from components.nodeless import COMPONENTS, NAME, NodeLess
 from controller.errors import ValidationError
 
-FOLDER = Path(__file__).parent
 REFUSED = 32
 """Exit code by which Pulumi's language host knows that the user was told why: it adds no "unhandled error"."""
 
 
 def main() -> None:
     """Declare the stack, or say every problem of its configuration and end."""
-    stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
-        stack = load(FOLDER)
-        for warning in [*warnings(stack.config), *secret_warnings(stack.secret_keys), *credential_warnings()]:
-            pulumi.log.warn(warning)
-        there = look_up(stack.config, stack_tag)
-        for warning in image_warnings(stack.objects, kubernetes_version(stack.config, there)):
-            pulumi.log.warn(warning)
-        outputs = Platform(stack, there, FOLDER, stack_tag).declare()
+        outputs = NodeLess("nodeless", stack_arguments()).outputs
     except ValidationError as error:
         for problem in error.problems:
             pulumi.log.error(str(problem))
@@ -38,4 +26,8 @@ def main() -> None:
         pulumi.export(name, value)
 
 
-main()
+# The language host has connected a program to the engine's monitor by now; a plugin is told of one with each call.
+if SETTINGS.monitor is not None:
+    main()
+elif __name__ == "__main__":
+    component_provider_host(components=COMPONENTS, name=NAME)

@@ -36,9 +36,13 @@ def declare_addons(
     vpc_id: pulumi.Input[str],
     trust: Trust,
     opts: pulumi.ResourceOptions,
+    own: pulumi.ResourceOptions,
 ) -> None:
-    """Declare those that the stack has switched on. `secret`: users' values hold a secret."""
-    declared = _Addons(config, account, cluster_name, trust, opts, secret)
+    """Declare those that the stack has switched on.
+
+    `secret`: users' values hold a secret. `opts` of what is in the cluster, `own` of roles.
+    """
+    declared = _Addons(config, account, cluster_name, trust, opts, own, secret)
     declared.managed()
     declared.load_balancer_controller(vpc_id)
     declared.external_dns()
@@ -53,6 +57,7 @@ class _Addons:
     cluster_name: pulumi.Input[str]
     trust: Trust
     opts: pulumi.ResourceOptions
+    own: pulumi.ResourceOptions
     secret: bool
 
     def managed(self) -> None:
@@ -189,4 +194,4 @@ class _Addons:
             "managed_policy_arns": managed,
             "policies": policies,
         }
-        return Role(f"{name}-identity", args)
+        return Role(f"{name}-identity", args, opts=self.own)

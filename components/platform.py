@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from components.cluster import NewCluster, control_plane_role_name
 from components.config.load import Stack
 from components.config.schema import StackConfig
 from components.controller import Controller, CustomResourceDefinitions
-from components.discovery import DiscoveryTags
+from components.discovery import DiscoveryTags, DiscoveryTagsArgs
 from components.documents import controller as documents
 from components.documents import controller_policy, fargate
 from components.documents.credentials import sweep_command
@@ -63,6 +64,8 @@ class Platform:
     there: Surroundings
     folder: Path
     stack_tag: str
+    component: pulumi.ComponentResource
+    """The parent of all."""
 
     @property
     def config(self) -> StackConfig:
@@ -72,6 +75,16 @@ class Platform:
     def _sealed(self, value: Any, key: str) -> Any:
         """What is free text under a top-level key, secret where the key is."""
         return sealed(value, secret=key in self.stack.secret_keys)
+
+    def _own(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
+        """Under the component. Earlier stacks had the same resources at their root: the alias keeps them."""
+        aliases = [pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)]
+        return pulumi.ResourceOptions.merge(pulumi.ResourceOptions(parent=self.component, aliases=aliases), opts)
+
+    @property
+    def _location(self) -> str:
+        """The project's folder, from where the program runs."""
+        return os.path.relpath(self.folder)
 
     def declare(self) -> dict[str, Any]:
         """Everything. Returns the stack's outputs."""
@@ -92,8 +105,11 @@ class Platform:
         ready = [controller, access, nodes, tags, *definitions, *([queue] if queue else [])]
         sweep = Sweep(
             "sweep",
-            {"command": sweep_command(self.config.cluster.name, self.there.credentials)},
-            opts=_after(ready),
+            {
+                "command": sweep_command(self.config.cluster.name, self.there.credentials),
+                "folder": self._location,
+            },
+            opts=self._own(_after(ready)),
         )
         self._provisioning(pulumi.ResourceOptions(provider=provider, depends_on=[*ready, sweep]))
         self._addons(cluster, provider, [*profiles, *issuer])
@@ -124,6 +140,7 @@ class Platform:
                 "path": self.config.identity.path,
                 "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
             },
+            opts=self._own(),
         )
         facts_of_new = (new.endpoint, new.certificate_authority_data, new.issuer, new.vpc_id, new.security_group_id)
         return Cluster(new.cluster_name, *facts_of_new, True, (new,))
@@ -142,6 +159,7 @@ class Platform:
             enable_patch_force=True,
             enable_config_map_mutable=True,
             upsert_existing_objects=upsert,
+            opts=self._own(),
         )
 
     def _kubeconfig(self, cluster: Cluster) -> pulumi.Output[str]:
@@ -158,6 +176,7 @@ class Platform:
             url=cluster.issuer,
             client_id_lists=["sts.amazonaws.com"],
             tags={STACK_TAG: self.stack_tag},
+            opts=self._own(),
         )
         return [provider]
 
@@ -176,6 +195,7 @@ class Platform:
                 "path": identity.path,
                 "permissions_boundary_arn": identity.permissions_boundary_arn,
             },
+            opts=self._own(),
         )
 
     def _queue(self) -> InterruptionQueue | None:
@@ -188,6 +208,7 @@ class Platform:
                 "queue_name": self.config.queue_name,
                 "kms_key_arn": self.config.interruption.kms_key_arn,
             },
+            opts=self._own(),
         )
 
     def _controller_role(self, cluster: Cluster) -> Role:
@@ -216,6 +237,7 @@ class Platform:
                     f"KarpenterControllerReadPolicy-{name}": compact(controller_policy.read_policy(grants)),
                 },
             },
+            opts=self._own(),
         )
 
     def _service_account(self, cluster: Cluster, namespace: str, name: str) -> pulumi.Output[str]:
@@ -232,16 +254,16 @@ class Platform:
                 "spot-role",
                 aws_service_name="spot.amazonaws.com",
                 tags={STACK_TAG: self.stack_tag},
-                opts=pulumi.ResourceOptions(retain_on_delete=True),
+                opts=self._own(pulumi.ResourceOptions(retain_on_delete=True)),
             )
 
     def _discovery(self, cluster: Cluster) -> DiscoveryTags:
         wanted = self.config.discovery.security_group
         name, subnets = self.config.cluster.name, self.there.node_subnet_ids
-        if wanted == "none":
-            return DiscoveryTags("discovery", {"cluster_name": name, "subnet_ids": subnets})
-        group = self.there.node_group_id or cluster.security_group_id
-        return DiscoveryTags("discovery", {"cluster_name": name, "subnet_ids": subnets, "security_group_id": group})
+        args: DiscoveryTagsArgs = {"cluster_name": name, "subnet_ids": subnets}
+        if wanted != "none":
+            args["security_group_id"] = self.there.node_group_id or cluster.security_group_id
+        return DiscoveryTags("discovery", args, opts=self._own())
 
     def _fargate(self, cluster: Cluster, provider: kubernetes.Provider) -> list[pulumi.Resource]:
         config, account, name = self.config.fargate, self.there.account, self.config.cluster.name
@@ -256,6 +278,7 @@ class Platform:
                 "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
                 "managed_policy_arns": [account.managed_policy_arn(fargate.POD_EXECUTION_POLICY)],
             },
+            opts=self._own(),
         )
         in_fargate = self.config.controller.placement == "fargate"
         profiles = FargateProfiles(
@@ -266,7 +289,7 @@ class Platform:
                 "subnet_ids": self.there.pod_subnet_ids,
                 "profiles": fargate.profiles(config, self.config.controller.namespace, in_fargate=in_fargate),
             },
-            opts=_after([*cluster.resources, role]),
+            opts=self._own(_after([*cluster.resources, role])),
         )
         if not config.logging:
             return [profiles]
@@ -279,7 +302,7 @@ class Platform:
                 "pod_execution_role_name": role.role_name,
                 "policy": compact(fargate.logging_policy(account, name)),
             },
-            opts=pulumi.ResourceOptions(provider=provider, depends_on=[role]),
+            opts=self._own(pulumi.ResourceOptions(provider=provider, depends_on=[role])),
         )
         return [profiles, logging]
 
@@ -291,7 +314,7 @@ class Platform:
         return NodeAccess(
             "node-access",
             {"cluster_name": cluster.name, "role_arn": nodes.role_arn, "by_access_entry": by_entry},
-            opts=pulumi.ResourceOptions(provider=provider, depends_on=[nodes]),
+            opts=self._own(pulumi.ResourceOptions(provider=provider, depends_on=[nodes])),
         )
 
     def _definitions(self, cluster: Cluster) -> list[pulumi.Resource]:
@@ -303,7 +326,9 @@ class Platform:
         provider = self._provider(cluster, "kubernetes-kept", upsert=True)
         return [
             CustomResourceDefinitions(
-                "definitions", {"definitions": definitions}, opts=pulumi.ResourceOptions(provider=provider)
+                "definitions",
+                {"definitions": definitions},
+                opts=self._own(pulumi.ResourceOptions(provider=provider)),
             )
         ]
 
@@ -316,9 +341,10 @@ class Platform:
             {
                 "repository_name": build.repository or f"nodeless/{self.config.cluster.name}".lower(),
                 "platforms": build.platforms,
-                "context": ".",
+                "context": self._location,
                 "tag": content_tag(self.folder, build.platforms),
             },
+            opts=self._own(),
         )
         return image.reference
 
@@ -351,7 +377,7 @@ class Platform:
                     "deployment": documents.deployment(spec),
                 },
             },
-            opts=opts,
+            opts=self._own(opts),
         )
 
     def _webhook(self, namespace: str) -> dict[str, dict[str, Any]]:
@@ -375,7 +401,7 @@ class Platform:
             "provisioners": kinds["Provisioner"],
             "grace_period": self.config.settings.termination_grace_period or "",
         }
-        Provisioning("provisioning", args, opts=opts)
+        Provisioning("provisioning", args, opts=self._own(opts))
 
     def _addons(self, cluster: Cluster, provider: kubernetes.Provider, after: list[pulumi.Resource]) -> None:
         declare_addons(
@@ -386,7 +412,8 @@ class Platform:
             cluster_name=cluster.name,
             vpc_id=cluster.vpc_id,
             trust=lambda namespace, name: self._service_account(cluster, namespace, name),
-            opts=pulumi.ResourceOptions(provider=provider, depends_on=after),
+            opts=self._own(pulumi.ResourceOptions(provider=provider, depends_on=after)),
+            own=self._own(),
         )
 
     def _outputs(

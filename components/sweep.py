@@ -1,6 +1,6 @@
 """On destroy, remove what a cluster's nodes may have left behind in AWS."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pulumi
 import pulumi_command as command
@@ -11,6 +11,8 @@ class SweepArgs(TypedDict):
 
     command: str
     """scripts/sweep.py for a shell, with the cluster, its account and the provider's credentials."""
+    folder: NotRequired[str]
+    """Where it is run, from the program's folder; the program's own by default."""
 
 
 class Sweep(pulumi.ComponentResource):
@@ -22,9 +24,11 @@ class Sweep(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SweepArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("nodeless:index:Sweep", name, {}, opts)
+        folder = args.get("folder", ".")
         command.local.Command(
             f"{name}-leftovers",
             delete=args["command"],
+            dir=None if folder == "." else folder,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args, get_origin
 
 from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from components.config.checks import check
-from components.config.keys import Document, key_fields, plain, read_section
+from components.config.inputs import NodeLessArgs
+from components.config.keys import Document, camel, key_fields, plain, read_section
 from components.config.objects import stack_objects
 from components.config.schema import StackConfig
 from components.credentials import check_provider_keys
@@ -19,6 +21,8 @@ from controller.core.api.strict import Report
 from controller.errors import ValidationError
 
 PROJECT = "nodeless"
+MARKED = "secret_keys"
+"""The argument that names the keys with a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +36,43 @@ class Stack:
     """Top-level keys that hold a secret."""
 
 
-def load(folder: Path) -> Stack:
-    """The running stack's configuration. Raises ValidationError with every problem, each under its key path.
+def stack_arguments() -> NodeLessArgs:
+    """The running stack's configuration as arguments of the component, as it is: the component judges it.
 
-    `folder` is the project's: paths of manifests count from it. Pulumi's language host hands the configuration over in
-    the environment, tests and embedders set it. `pulumi.Config` lists no keys, and so could not tell unknown ones.
+    Pulumi's language host hands the configuration over in the environment, tests and embedders set it. `pulumi.Config`
+    lists no keys, and so could not tell unknown ones.
+    """
+    keys = values({**get_config_env(), **CONFIG.get()})
+    secret = sorted(name for name in keys if is_config_secret(f"{PROJECT}:{name}"))
+    return cast("NodeLessArgs", {**keys, MARKED: secret})
+
+
+def load(arguments: NodeLessArgs, folder: Path) -> Stack:
+    """The stack of these arguments. Raises ValidationError with every problem, each under its key path.
+
+    `folder` is the project's: paths of manifests count from it. Keys may have Python's spelling or that of stack files.
     """
     report = Report()
     check_provider_keys(report)
-    keys = values({**get_config_env(), **CONFIG.get()})
-    secret_keys = frozenset(name for name in keys if is_config_secret(f"{PROJECT}:{name}"))
-    return replace(parse(keys, folder, report), secret_keys=secret_keys)
+    keys = dict(arguments)
+    secret = cast("Sequence[str]", keys.pop(MARKED, ()))
+    document = spelled(StackConfig, keys)
+    return replace(parse(document, folder, report), secret_keys=frozenset(map(camel, secret)))
+
+
+def spelled(hint: Any, value: Any) -> Any:
+    """A key's value with the names that stack files have. What is not as declared stays, for the reader to judge."""
+    hint = plain(hint)
+    if get_origin(hint) is tuple and isinstance(value, (list, tuple)):
+        return [spelled(get_args(hint)[0], each) for each in value]
+    if not dataclasses.is_dataclass(hint) or not isinstance(value, Mapping):
+        return value
+    known = {each.attribute: each for each in key_fields(hint)}  # type: ignore[arg-type]
+    known.update({each.name: each for each in known.values()})
+    return {
+        known[name].name if name in known else name: spelled(known[name].hint, member) if name in known else member
+        for name, member in value.items()
+    }
 
 
 def values(raw: Mapping[str, Any]) -> dict[str, Any]:

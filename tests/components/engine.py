@@ -45,6 +45,8 @@ class Declared:
     provider: str
     protect: bool
     retained: bool
+    aliases_at_root: bool
+    """An earlier URN of it is at the stack's root."""
     import_id: str = ""
     delete_timeout: str = ""
     shown: str = ""
@@ -110,6 +112,7 @@ class Recorder(mocks.MockMonitor):
             provider=request.provider,
             protect=request.protect,
             retained=request.retainOnDelete,
+            aliases_at_root=any(each.spec.noParent for each in request.aliases),
             import_id=request.importId,
             delete_timeout=request.customTimeouts.delete,
             shown=json.dumps(_without_secrets(json_format.MessageToDict(request.object))),

@@ -11,32 +11,19 @@ import pulumi
 import pytest
 from pulumi.provider.experimental.analyzer import Analyzer
 
-from components.addons import ChartAddon, ManagedAddon
-from components.cluster import NewCluster
-from components.controller import Controller, CustomResourceDefinitions
-from components.discovery import DiscoveryTags
-from components.fargate import FargateLogging, FargateProfiles
-from components.image import SOURCES, ControllerImage, content_tag
-from components.interruption import InterruptionQueue
-from components.nodes import NodeAccess, NodeAccessArgs, NodeIdentity
-from components.provisioning import Provisioning
+from components.image import SOURCES, content_tag
+from components.nodeless import COMPONENTS
+from components.nodes import NodeAccess, NodeAccessArgs
 from components.role import Role
-from components.sweep import Sweep
 from tests.components.engine import run, run_stack
 from tests.components.stacks import ROOT, minimal
-
-COMPONENTS = [
-    ChartAddon, Controller, ControllerImage, CustomResourceDefinitions, DiscoveryTags, FargateLogging, FargateProfiles,
-    InterruptionQueue, ManagedAddon, NewCluster, NodeAccess, NodeIdentity, Provisioning, Role,
-    Sweep,
-]  # fmt: skip
 
 
 def config(**keys: Any) -> dict[str, str]:
     return {f"nodeless:{name}": json.dumps(value) for name, value in minimal(**keys).items()}
 
 
-def test_every_component_is_listed_here() -> None:
+def test_every_component_is_in_the_package() -> None:
     modules = [ast.parse(path.read_text()) for path in (ROOT / "components").glob("*.py")]
     classes = [node for module in modules for node in module.body if isinstance(node, ast.ClassDef)]
     names = {
@@ -52,6 +39,8 @@ def test_pulumis_analyzer_reads_a_schema_from_every_component() -> None:
         assert definition.description
         for name, prop in {**definition.inputs, **definition.outputs}.items():
             assert prop.description, f"{definition.name}.{name} has no docstring"
+    for type_ in schema["type_definitions"].values():
+        assert all(prop.description for prop in type_.properties.values()), type_.name
 
 
 @pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.__name__)

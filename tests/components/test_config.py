@@ -10,7 +10,7 @@ import pulumi
 import pytest
 import yaml
 
-from components.config.load import Stack, load, parse, values
+from components.config.load import Stack, load, parse, stack_arguments, values
 from controller.errors import ValidationError
 from tests.components.stacks import ROOT, STACKS, minimal, stack
 
@@ -235,10 +235,10 @@ def test_files_that_cannot_be_used_are_said_with_what_else_is_wrong(tmp_path: Pa
 def test_the_language_hosts_environment_is_read_and_what_is_set_goes_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {f"nodeless:{name}": json.dumps(value) for name, value in minimal().items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps({**keys, "aws:region": "eu-west-1"}))
-    assert load(ROOT).config.cluster.name == "myeks"
+    assert load(stack_arguments(), ROOT).config.cluster.name == "myeks"
     pulumi.runtime.set_all_config({"nodeless:cluster": '{"name": "other"}'})
     try:
-        assert load(ROOT).config.cluster.name == "other"
+        assert load(stack_arguments(), ROOT).config.cluster.name == "other"
     finally:
         pulumi.runtime.set_all_config({})
 

@@ -111,7 +111,7 @@ def test_whoever_acts_as_a_role_comes_after_all_its_policies(name: str) -> None:
         "node-access-entry": "nodes-",
         "vpc-cni-addon": "vpc-cni-identity-",
         "load-balancer-controller-release": "load-balancer-controller-identity-",
-        "cluster-cluster": "cluster-control-plane-",
+        "cluster-eks": "cluster-control-plane-",
     }
     there = {each.name for each in run.declared.values()}
     attached = [each.name for each in run.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")]
