@@ -241,12 +241,18 @@ class SettingsConfig(TypedDict):
     undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it.
     """
     spot_offerings: NotRequired[int]
-    """A spot node asks for this many offerings where that many would do, even if the last of them costs up to twice
-    the price tolerance; 1: the tolerance alone decides.
+    """A spot node asks for this many offerings at least, where that many are within the price tolerance; for more
+    only where they save more interruptions than they cost. If none of them has capacity, the same launch asks for
+    all others.
     """
     spot_pool_share: NotRequired[float]
-    """The part of a workload's replicas that one spot pool (type and zone) may carry where others cost about the
-    same; 1: all of them.
+    """The part of a workload's replicas that a spot pool (type in a zone), a family or a zone may carry on spot
+    nodes, as far as that adds no more than 3 % to what a plan's spot nodes cost: such a node asks for fewer
+    offerings first, one at least. 1: all of them.
+    """
+    spot_interruption_cost: NotRequired[float]
+    """What the interruption of a spot node costs you in $: lost work, pods that start again. More names more
+    offerings to EC2, which then finds one with more spare capacity, at a higher price.
     """
     weight_premium: NotRequired[float]
     """What a Provisioner's weight is worth, as a share of the price: 0.05 takes a heavier Provisioner unless it
