@@ -353,7 +353,8 @@ class Platform:
         names = (self.config.cluster.name, self.config.instance_profile_name, self.config.queue_name)
         cluster_arn = self.there.account.arn("eks", f"cluster/{self.config.cluster.name}")
         data = settings_data(self.config.settings, *names, cluster_arn)
-        access = rbac(namespace, surge=self.config.settings.surge_single_replicas)
+        settings = self.config.settings
+        access = rbac(namespace, surge=settings.surge_single_replicas, owners=settings.plan_ahead_owners)
         guard = pod_guard(namespace) if self._kubernetes_version() >= GUARD_SINCE else {}
         env = self._sealed(config.env, "controller")
         # A digest of few values tells them.

@@ -74,6 +74,7 @@ class Settings:
     create_fleet_bucket: tuple[int, float] | None = _setting("aws.createFleetBucket")
     launch_bucket: tuple[int, float] | None = _setting("aws.launchBucket")
     plan_ahead: str = _setting("planAhead")
+    plan_ahead_owners: bool = _setting("planAheadOwners")
     node_cost_per_hour: float = _setting("nodeCostPerHour")
     assumed_cpu_use: float = _setting("assumedCpuUse")
     launch_limits: LaunchLimits | None = _setting("launchLimits", parse_launch_limits)  # noqa: RUF009

@@ -107,6 +107,7 @@ class SettingsConfig:
     disruption_budgets: tuple[BudgetConfig, ...] = setting("disruptionBudgets")
     termination_grace_period: str | None = setting("terminationGracePeriod")
     surge_single_replicas: bool = setting("surgeSingleReplicas")
+    plan_ahead_owners: bool = setting("planAheadOwners")
     pod_deletion_cost: bool = setting("podDeletionCost")
     node_repair: bool = setting("nodeRepair")
     node_repair_after: str = setting("nodeRepairAfter")

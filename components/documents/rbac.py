@@ -76,6 +76,13 @@ SURGE_RULES: tuple[Rule, ...] = (
 )
 """With the setting surgeSingleReplicas alone: whoever may patch Deployments may run any pod."""
 
+OWNER_RULES: tuple[Rule, ...] = (
+    _rule("apps", ("replicasets", "statefulsets"), ("list", "watch")),
+    _rule("batch", ("jobs",), ("list", "watch")),
+    _rule("", ("resourcequotas",), ("list", "watch")),
+)
+"""With the setting planAheadOwners alone."""
+
 ADMIN_RULES: tuple[Rule, ...] = (
     _rule("karpenter.sh", ("provisioners", "provisioners/status"), (*READ, "create", "update", "patch", "delete")),
     _rule(
@@ -108,8 +115,9 @@ READER_RULES: tuple[Rule, ...] = (
 GROUP = "rbac.authorization.k8s.io"
 
 
-def rbac(namespace: str, *, surge: bool = False) -> dict[str, dict[str, Any]]:
-    """Every RBAC object, by a key that is unique among them. `surge`: single replicas start elsewhere first."""
+def rbac(namespace: str, *, surge: bool = False, owners: bool = False) -> dict[str, dict[str, Any]]:
+    """Every RBAC object, by a key that is unique among them. `surge`: single replicas start elsewhere first. `owners`:
+    pods are planned for before their owners make them."""
     objects = {
         "cluster-role": _role("ClusterRole", NAME, "", CLUSTER_RULES),
         "cluster-role-binding": _binding("ClusterRole", NAME, "", namespace),
@@ -120,9 +128,10 @@ def rbac(namespace: str, *, surge: bool = False) -> dict[str, dict[str, Any]]:
         "dns-role": _role("Role", f"{NAME}-dns", "kube-system", DNS_RULES),
         "dns-role-binding": _binding("Role", f"{NAME}-dns", "kube-system", namespace),
     }
-    if surge:
-        objects["surge-cluster-role"] = _role("ClusterRole", f"{NAME}-surge", "", SURGE_RULES)
-        objects["surge-cluster-role-binding"] = _binding("ClusterRole", f"{NAME}-surge", "", namespace)
+    for wanted, name, rules in ((surge, "surge", SURGE_RULES), (owners, "owners", OWNER_RULES)):
+        if wanted:
+            objects[f"{name}-cluster-role"] = _role("ClusterRole", f"{NAME}-{name}", "", rules)
+            objects[f"{name}-cluster-role-binding"] = _binding("ClusterRole", f"{NAME}-{name}", "", namespace)
     return objects
 
 

@@ -51,6 +51,9 @@ PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "Persist
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", True)
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", True)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True)
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False)
@@ -84,6 +87,8 @@ CLUSTER_STATE = (
     NAMESPACES,
 )
 """The resources that the cluster state watches."""
+POD_OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS, RESOURCE_QUOTAS)
+"""Those that it watches with the setting `planAheadOwners`."""
 
 DEVICES = "resource.k8s.io"
 """The API group of dynamic resource allocation (DRA)."""

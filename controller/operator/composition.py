@@ -130,16 +130,16 @@ class Operator:
         *,
         namespace: str = "",
         times: OperatorTimes | None = None,
-        devices: tuple[Resource, ...] = (),
+        more_kinds: tuple[Resource, ...] = (),
     ) -> None:
         """Learned memory and the ledger are stored in ConfigMaps of `namespace`; without one, they are not stored.
 
-        `devices`: kinds of DRA that are watched too.
+        `more_kinds`: kinds that are watched too: those of DRA, and owners of pods.
         """
         self._edges, self._times = edges, times or OperatorTimes()
         self._recorder, self._clock = edges.ledger.recorder, edges.clock
         self._series, self._leads = ClusterSeries(), False
-        watched = (*CLUSTER_STATE, *devices)
+        watched = (*CLUSTER_STATE, *more_kinds)
         cluster = Cluster(
             [resource.kind for resource in watched],
             initialization_seconds=settings.initialization_deadline_seconds,

@@ -26,7 +26,13 @@ from controller.kube.resources import SERVICES
 from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.operator.configuration import Configuration
 from controller.operator.options import Options
-from controller.operator.startup import device_kinds, refuse_old_kubernetes, wait_for_answer, wait_for_settings
+from controller.operator.startup import (
+    device_kinds,
+    owner_kinds,
+    refuse_old_kubernetes,
+    wait_for_answer,
+    wait_for_settings,
+)
 from controller.runtime.clock import Clock, ServerClock
 from controller.runtime.memory import collect_seldom, watch_memory
 from controller.runtime.metrics import Recorder
@@ -91,7 +97,9 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
         _log.info("Interruptions are not handled: aws.interruptionQueueName is not set")
     edges = Edges(kube, provider, clock, ledger, stop)
     devices = wait_for_answer(lambda: device_kinds(kube), "Kubernetes", clock, stop) or ()
-    operator = Operator(settings, edges, namespace=options.system_namespace, times=times, devices=devices)
+    owners = wait_for_answer(lambda: owner_kinds(kube, settings), "Kubernetes", clock, stop) or ()
+    more = (*devices, *owners)
+    operator = Operator(settings, edges, namespace=options.system_namespace, times=times, more_kinds=more)
     operator.checks(serving.health)
     serving.metrics.add_part(operator.cluster_series)
     operator.watch()

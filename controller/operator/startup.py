@@ -12,7 +12,7 @@ from controller.core.api.settings.settings_table import SETTINGS
 from controller.errors import CloudError, ForbiddenError, KubeError, NotFoundError, Problem, ValidationError
 from controller.kube.client import KubeClient
 from controller.kube.config_maps import read_config_map
-from controller.kube.resources import Resource
+from controller.kube.resources import POD_OWNERS, Resource
 from controller.kube.served_devices import served_devices
 from controller.operator.options import version_of
 from controller.runtime.clock import Clock
@@ -95,6 +95,22 @@ def device_kinds(kube: KubeClient) -> tuple[Resource, ...]:
         _log.warning("Resource claims are not read: pods that have some get no node", error=str(error))
         return ()
     return kinds
+
+
+def owner_kinds(kube: KubeClient, settings: Settings) -> tuple[Resource, ...]:
+    """What is watched for the setting `planAheadOwners`: all, or none when one may not be listed.
+
+    Raises KubeError when the server does not answer.
+    """
+    if not settings.plan_ahead_owners:
+        return ()
+    try:
+        for resource in POD_OWNERS:
+            kube.list(resource, field_selector=NO_OBJECT)
+    except (ForbiddenError, NotFoundError) as error:
+        _log.warning("Pods to come are not planned for: planAheadOwners needs rights", error=str(error))
+        return ()
+    return POD_OWNERS
 
 
 def wait_for_answer(

@@ -12,6 +12,7 @@ from controller.kube.resources import (
     CONFIG_MAPS,
     LEASES,
     MUTATING_WEBHOOKS,
+    POD_OWNERS,
     SECRETS,
     SERVICES,
     VALIDATING_WEBHOOKS,
@@ -144,3 +145,13 @@ def test_deployments_may_be_patched_only_where_single_replicas_are_to_start_else
     asked = rbac.rbac("karpenter", surge=True)
     assert allowed(asked)
     assert asked["surge-cluster-role-binding"]["roleRef"]["name"] == asked["surge-cluster-role"]["metadata"]["name"]
+
+
+def test_owners_of_pods_are_watched_only_where_plans_count_on_pods_to_come() -> None:
+    watches = [KubeCall(each.group, each.plural, verb) for each in POD_OWNERS for verb in ("list", "watch")]
+    for asked in (False, True):
+        objects = rbac.rbac("karpenter", owners=asked).values()
+        allowed = [any(allows(tuple(each["rules"]), call) for each in objects if "rules" in each) for call in watches]
+        assert set(allowed) == {asked}
+    (binding,) = (each for each in objects if each["metadata"]["name"] == "karpenter-owners" and "roleRef" in each)
+    assert binding["roleRef"]["name"] == "karpenter-owners"

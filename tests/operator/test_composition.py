@@ -69,7 +69,7 @@ def acting(
 ) -> Iterator[Operator]:
     stop = threading.Event()
     edges = Edges(world.kube, world.cloud, world.clock, ledger or Ledger(world.clock, recorder), stop)
-    operator = Operator(settings, edges, namespace=namespace, times=QUICK, devices=devices)
+    operator = Operator(settings, edges, namespace=namespace, times=QUICK, more_kinds=devices)
     operator.watch()
     operator.start_leading()
     try:

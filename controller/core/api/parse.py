@@ -17,6 +17,7 @@ from controller.core.api.document import (
     node_selector_terms,
     objects,
     optional_text,
+    optional_whole,
     owner_references,
     string_map,
     text,
@@ -45,6 +46,8 @@ from controller.core.api.workloads import (
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
+    PodOwner,
+    ResourceQuota,
     StorageClass,
 )
 
@@ -333,4 +336,63 @@ def parse_namespace(obj: Document) -> Namespace:
         string_map(meta.get("labels")),
         text(meta.get("resourceVersion")),
         terminating=bool(meta.get("deletionTimestamp")),
+    )
+
+
+def parse_replica_set(obj: Document) -> PodOwner:
+    """An apps/v1 ReplicaSet."""
+    return _pod_owner(obj, whole(mapping(obj.get("spec")).get("replicas"), 1))
+
+
+def parse_stateful_set(obj: Document) -> PodOwner:
+    """An apps/v1 StatefulSet. One that makes its pods in order, each after the one before is ready, wants none."""
+    spec = mapping(obj.get("spec"))
+    at_once = text(spec.get("podManagementPolicy")) == "Parallel"
+    return _pod_owner(obj, whole(spec.get("replicas"), 1) if at_once else 0)
+
+
+def parse_job(obj: Document) -> PodOwner:
+    """A batch/v1 Job. One that is suspended or has ended wants none."""
+    spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
+    wanted = whole(spec.get("parallelism"), 1)
+    if (completions := optional_whole(spec.get("completions"))) is not None:
+        wanted = min(wanted, completions - whole(status.get("succeeded")))
+    ended = _has_condition(status, "Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+    return _pod_owner(obj, 0 if ended or spec.get("suspend") is True else wanted)
+
+
+def _pod_owner(obj: Document, wanted: int) -> PodOwner:
+    meta = mapping(obj.get("metadata"))
+    return PodOwner(
+        namespace=text(meta.get("namespace")) or "default",
+        name=text(meta.get("name")),
+        uid=text(meta.get("uid")),
+        wanted=0 if meta.get("deletionTimestamp") else max(0, wanted),
+        refused=_has_condition(mapping(obj.get("status")), "ReplicaFailure"),
+        resource_version=text(meta.get("resourceVersion")),
+    )
+
+
+def _has_condition(status: Document, *types: str) -> bool:
+    true = (text(each.get("type")) for each in objects(status.get("conditions")) if text(each.get("status")) == "True")
+    return any(name in types for name in true)
+
+
+def parse_quota(obj: Document) -> ResourceQuota:
+    """A v1 ResourceQuota. Its scopes are left out, so that it counts for pods that it may not be about."""
+    meta, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
+    hard = mapping(status.get("hard")) or mapping(mapping(obj.get("spec")).get("hard"))
+    used, left = mapping(status.get("used")), dict[str, int]()
+    for name, most in sorted(hard.items()):
+        resource = name.removeprefix("requests.").removeprefix("limits.").removeprefix("count/")
+        if not name.startswith("count/") or name == "count/pods":
+            try:
+                left[name] = rounded(resource, nanos(most)) - rounded(resource, nanos(used.get(name, 0)))
+            except (TypeError, ValueError):
+                left[name] = 0
+    return ResourceQuota(
+        namespace=text(meta.get("namespace")) or "default",
+        name=text(meta.get("name")),
+        left=FrozenMap(left),
+        resource_version=text(meta.get("resourceVersion")),
     )

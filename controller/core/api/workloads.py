@@ -98,3 +98,28 @@ class Namespace:
     labels: FrozenMap[str, str] = EMPTY
     terminating: bool = field(default=False, kw_only=True)
     resource_version: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PodOwner:
+    """A ReplicaSet, StatefulSet or Job: `wanted` is how many pods it has at once when it is done making them.
+
+    `refused`: its last attempt to make one failed, as under a full quota: for now it makes no more.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    wanted: int
+    refused: bool = False
+    resource_version: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """`left`: what further pods may take, by the quota's own names (`pods`, `requests.cpu`, `limits.memory`)."""
+
+    namespace: str
+    name: str
+    left: FrozenMap[str, int] = EMPTY
+    resource_version: str = field(default="", compare=False)

@@ -42,6 +42,10 @@ KINDS: Mapping[str, Kind] = {
     "StorageClass": Kind(parse.parse_storage_class, _named, "storage_classes"),
     "CSINode": Kind(parse.parse_csi_node, _named, "csi_nodes"),
     "Namespace": Kind(parse.parse_namespace, _named, "namespaces"),
+    "ReplicaSet": Kind(parse.parse_replica_set, _namespaced, "replica_sets"),
+    "StatefulSet": Kind(parse.parse_stateful_set, _namespaced, "stateful_sets"),
+    "Job": Kind(parse.parse_job, _namespaced, "jobs"),
+    "ResourceQuota": Kind(parse.parse_quota, _namespaced, "quotas"),
     "ResourceClaim": Kind(device_claims.parse_resource_claim, _namespaced, ""),
     "ResourceClaimTemplate": Kind(device_claims.parse_resource_claim_template, _namespaced, ""),
     "DeviceClass": Kind(device_slices.parse_device_class, _named, ""),
@@ -50,4 +54,6 @@ KINDS: Mapping[str, Kind] = {
 """By Kubernetes kind."""
 DEVICE_KINDS: Final = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice")
 """Of DRA, which not every API server serves."""
-ALWAYS_SERVED: Final = tuple(kind for kind in KINDS if kind not in DEVICE_KINDS)
+OWNER_KINDS: Final = ("ReplicaSet", "StatefulSet", "Job", "ResourceQuota")
+"""Watched with the setting `planAheadOwners` alone."""
+ALWAYS_SERVED: Final = tuple(kind for kind in KINDS if kind not in (*DEVICE_KINDS, *OWNER_KINDS))

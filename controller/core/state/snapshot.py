@@ -18,6 +18,8 @@ from controller.core.api.workloads import (
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
+    PodOwner,
+    ResourceQuota,
     StorageClass,
 )
 from controller.core.state.evictions import StorageLoop
@@ -104,6 +106,10 @@ class Snapshot:
     storage_classes: Mapping[str, StorageClass] = field(default_factory=lambda: EMPTY)
     csi_nodes: Mapping[str, CSINode] = field(default_factory=lambda: EMPTY)
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: EMPTY)
+    replica_sets: Mapping[PodKey, PodOwner] = field(default_factory=lambda: EMPTY)
+    stateful_sets: Mapping[PodKey, PodOwner] = field(default_factory=lambda: EMPTY)
+    jobs: Mapping[PodKey, PodOwner] = field(default_factory=lambda: EMPTY)
+    quotas: Mapping[PodKey, ResourceQuota] = field(default_factory=lambda: EMPTY)
     storage_loops: Mapping[str, StorageLoop] = field(default_factory=lambda: EMPTY)
     """Owners whose pods fill their nodes' disks again and again, by uid."""
     unbound_of: tuple[Mapping[PodKey, Pod], tuple[Pod, ...]] | None = field(default=None, compare=False)

@@ -61,7 +61,7 @@ class GarbageCollectionReconciler:
     def __init__(self, context: ReconcilerContext, times: GarbageTimes | None = None) -> None:
         """Sets the context's `adopted` after the first pass that finds a Node for every instance."""
         self._kube, self._events, self._cloud = context.kube, context.events, context.cloud
-        self._launcher, self._adopted = context.launcher, context.adopted
+        self._launcher, self._adopted, self._informers = context.launcher, context.adopted, context.informers
         self._clock, self._ledger = context.clock, context.ledger
         self._removals, self._open_waits, self._recorder = context.removals, context.waits, context.recorder
         self._cluster = context.settings.current.cluster_name
@@ -91,7 +91,7 @@ class GarbageCollectionReconciler:
         plan = plan_collection(snapshot, self._cloud.list(), self._clock.now(), self._times.collection)
         plan = self._permitted(plan, snapshot)
         if self._adopted.is_set():  # before, nothing is launched, and nobody else goes on with what was adopted
-            plan = replace(plan, adopt=tuple(each for each in plan.adopt if not self._launcher.in_hand(each)))
+            plan = replace(plan, adopt=self._left_alone(plan.adopt))
         removals = (*plan.terminate, *plan.delete_nodes)
         self._items.keep({entry.provider_id for entry in plan.adopt} | {entry.provider_id for entry in removals})
         self._carry_out(plan, snapshot)
@@ -102,6 +102,13 @@ class GarbageCollectionReconciler:
         self._passes += 1
         early = self._passes < self._times.first_passes
         return self._next_in(self._times.first_seconds if early else self._times.then_seconds)
+
+    def _left_alone(self, instances: tuple[CloudInstance, ...]) -> tuple[CloudInstance, ...]:
+        """Those that no launch has in hand, and that have no Node by now: the list of instances may take seconds."""
+        orphans = [each for each in instances if not self._launcher.in_hand(each)]
+        nodes = self._informers.snapshot().nodes.values() if orphans else ()
+        present = {node.node.provider_id for node in nodes}
+        return tuple(each for each in orphans if each.provider_id not in present)
 
     def _permitted(self, plan: CollectionPlan, snapshot: Snapshot) -> CollectionPlan:
         """The plan without removals, unless the cluster is proven by what the cloud answers now."""

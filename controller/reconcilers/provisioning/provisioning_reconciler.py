@@ -27,6 +27,7 @@ from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.planned_ahead import NONE_UNTRIED, room_problem, untried, wanted, with_bound
+from controller.core.provisioning.pods_to_come import is_to_come, pods_to_come, still_to_come
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
@@ -308,7 +309,7 @@ class ProvisioningReconciler:
                 self._take_back(record, node.pods, node.provisioner)
             else:
                 needed.append(node)
-        self._launch_all(snapshot, view, needed, record)
+        self._launch_all(problem.snapshot, view, needed, record)
 
     def _take_back(self, record: PlanRecord, pods: Sequence[PodKey], provisioner: str = "") -> None:
         record.taken_back(pods, provisioner)
@@ -318,19 +319,25 @@ class ProvisioningReconciler:
         """The problem of all pods to plan for, and the keys of those that kube-scheduler has not tried yet."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
         pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
-        if not pods.ahead:
+        to_come = pods_to_come(staged) if self._plans_ahead() and self._settings.current.plan_ahead_owners else ()
+        ahead = (*pods.ahead, *to_come)
+        if not ahead:
             return build(staged, view.types, skipped=skipped), frozenset()
         if pods.others:
             room, _ = self._solve(room_problem(staged, pods.others), view, budget_seconds=0.0)
             staged = with_bound(staged, room.existing)
-        problem = build(staged, view.types, pods=[*waiting(staged), *pods.ahead], skipped=skipped)
-        return problem, frozenset(pod.key for pod in pods.ahead)
+        wanted_now = [*waiting(staged), *ahead]
+        if to_come:
+            staged = replace(staged, pods=FrozenMap({**staged.pods, **{pod.key: pod for pod in to_come}}))
+        return build(staged, view.types, pods=wanted_now, skipped=skipped), frozenset(pod.key for pod in ahead)
 
     def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
         """Those of the pods on new nodes that do not wait any more, as the cluster is once the plan is made."""
         pods = [problem.snapshot.pods[key] for node in plan.new_nodes for key in node.pods]
-        still = wanted(self._informers.snapshot(), pods, self._plans_ahead()) if pods else frozenset()
-        return frozenset(pod.key for pod in pods) - still
+        if not pods:
+            return frozenset()
+        now = self._informers.snapshot()
+        return frozenset(pod.key for pod in pods) - wanted(now, pods, self._plans_ahead()) - still_to_come(now, pods)
 
     def _solve(
         self, problem: SchedulingProblem, view: CatalogView, **options: float
@@ -436,8 +443,13 @@ def _without(held_back: Collection[PodKey], snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, pods=pods)
 
 
+def made_up(key: PodKey) -> bool:
+    """Whether a plan has the pod, and Kubernetes does not."""
+    return is_unit(key) or is_to_come(key)
+
+
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
-    return [snapshot.pods[key] for key in keys if key in snapshot.pods and not is_unit(key)]
+    return [snapshot.pods[key] for key in keys if key in snapshot.pods and not made_up(key)]
 
 
 def _names_of(node: StateNode) -> tuple[str, str]:

@@ -97,9 +97,13 @@ def test_what_a_launch_of_this_process_has_in_hand_is_not_adopted(world: World, 
     request = LaunchRequest("token", provisioner, template, (planned,), {}, labels=FrozenMap({"team": "web"}))
     instance = world.launcher.launch(request)
     assert seen == [[]], "nobody made its Node meanwhile"
-    world.clock.ahead_seconds += 1.0
     with structlog.testing.capture_logs() as said:
+        world.clock.ahead_seconds += 1.0
         loop.reconcile(stale)
+        settled = world.until(lambda s: instance.node_name in s.nodes, "the watch shows its Node")
+        world.launcher.settle(settled)
+        world.clock.ahead_seconds += 1.0
+        loop.reconcile(stale)  # its snapshot is older than the instances that it lists
     assert [entry for entry in said if entry["event"] == "Adopted instance"] == []
     assert world.node(instance.node_name)["metadata"]["labels"]["team"] == "web"
 

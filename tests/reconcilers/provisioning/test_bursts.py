@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import detached_context
 
-BURSTS = int(os.environ.get("BURSTS", "100"))
+BURSTS = int(os.environ.get("BURSTS", "50"))
 CREATED_A_STEP, TRIED_A_STEP, STEP_SECONDS = 12, 5, 0.2
-IDLE_SECONDS = 1.0
+IDLE_SECONDS, SHORT_SECONDS = 1.0, 2.0
+WEB = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
 TRIED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
@@ -47,10 +49,16 @@ def changed(pod: dict[str, Any], **fields: Any) -> dict[str, Any]:
 class Bursts:
     """One Provisioner, and a Deployment that is scaled; the loop under test runs in the test's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, owners: bool = False) -> None:
+        """`owners`: plan for pods that the Deployment's ReplicaSet still has to make, which takes it longer than the
+        batch window is open."""
         self.clock, self.cloud = ManualClock(), MemoryCloud()
         self.metrics = Metrics(self.clock)
         context = detached_context(self.cloud, self.clock, self.metrics, NodeWrites())
+        self.created_a_step = 4 if owners else CREATED_A_STEP
+        if owners:
+            now = context.settings.current
+            context.settings.current = replace(now, batch_max_duration_seconds=SHORT_SECONDS, plan_ahead_owners=True)
         self.informers, self.loop = context.informers, ProvisioningReconciler(context)
         self.empty = self.launched = 0
         for resource in CLUSTER_STATE:
@@ -61,20 +69,28 @@ class Bursts:
     def show(self, kind: str, documents: Iterable[Mapping[str, Any]]) -> None:
         self.informers.take(Change(kind, ChangeType.REPLACED, tuple(documents)))
 
+    def scale(self, replicas: int) -> None:
+        document = {"metadata": {"name": WEB["name"], "namespace": "default", "uid": WEB["uid"]}}
+        self.show("ReplicaSet", [{**document, "spec": {"replicas": replicas}}])
+
     def play(self, number: int, size: int, left: int, down_at: float) -> None:
         """`size` replicas come; from `down_at` on (seconds) `left` of them remain, the oldest.
 
         They go while the loop makes its pass: after it was handed its snapshot.
         """
         pods = [factories.pod_object(name=f"pod-{number}-{n}", status={"conditions": []}) for n in range(size)]
+        for pod in pods:
+            pod["metadata"]["ownerReferences"] = [WEB]
         seconds, steps, before = 0.0, 0, len(self.cloud.requests)
-        while seconds <= max(down_at, size / CREATED_A_STEP * STEP_SECONDS + IDLE_SECONDS) + 2 * STEP_SECONDS:
+        while seconds <= max(down_at, size / self.created_a_step * STEP_SECONDS + IDLE_SECONDS) + 2 * STEP_SECONDS:
             steps, seconds = steps + 1, seconds + STEP_SECONDS
-            there = pods[: min(steps * CREATED_A_STEP, left if seconds > down_at + STEP_SECONDS else size)]
+            there = pods[: min(steps * self.created_a_step, left if seconds > down_at + STEP_SECONDS else size)]
             tried = [changed(pod, status={**pod["status"], **TRIED}) for pod in there[: steps * TRIED_A_STEP]]
             self.show("Pod", [*tried, *there[len(tried) :]])
+            self.scale(left if seconds > down_at + STEP_SECONDS else size)
             snapshot = self.informers.snapshot()
             if seconds > down_at:
+                self.scale(left)
                 self.show("Pod", [*tried, *there[len(tried) :]][:left])
             self.loop.reconcile(snapshot)
             self.clock.advance(STEP_SECONDS)
@@ -98,20 +114,21 @@ class Bursts:
             self.launched += 1
             self.empty += left <= 0
             left -= room
-        for kind in ("Pod", "Node"):
+        for kind in ("Pod", "Node", "ReplicaSet"):
             self.show(kind, ())
         self.cloud.instances.clear()
         self.loop.reconcile(self.informers.snapshot())
         self.clock.advance(30.0)
 
 
-def test_of_twenty_nodes_at_most_one_is_empty_when_bursts_end_within_their_window() -> None:
-    draw, bursts = random.Random(11), Bursts()
-    for number in range(BURSTS):
-        size = draw.randint(1, 40)
-        window = size / CREATED_A_STEP * STEP_SECONDS + IDLE_SECONDS
+@pytest.mark.parametrize("owners", [False, True], ids=["pods that are there", "pods to come"])
+def test_of_twenty_nodes_at_most_one_is_empty_when_bursts_end_within_their_window(owners: bool) -> None:
+    draw, bursts = random.Random(11), Bursts(owners)
+    for number in range(BURSTS // 3 if owners else BURSTS):
+        size = draw.randint(1, 80 if owners else 40)
+        window = min(SHORT_SECONDS if owners else 10.0, size / bursts.created_a_step * STEP_SECONDS + IDLE_SECONDS)
         bursts.play(number, size, draw.randint(0, size), draw.uniform(0.0, window))
-    assert bursts.launched > BURSTS
+    assert bursts.launched > BURSTS / 2
     assert bursts.empty <= bursts.launched / 20, f"{bursts.empty} of {bursts.launched}"
 
 
@@ -168,3 +185,24 @@ def test_pods_that_depend_on_others_are_planned_for_again_when_one_is_bound_else
     bursts.show("Pod", [changed(pods[0], spec={**pods[0]["spec"], "nodeName": "elsewhere"}), pods[1]])
     bursts.pass_for(20.0)
     assert bursts.plans == (2 if tied else 1)
+
+
+@pytest.mark.parametrize("owners", [True, False])
+def test_one_plan_covers_the_pods_that_are_still_to_come(owners: bool) -> None:
+    """Five of forty are there, and one is marked. Those that come later find their nodes on the way."""
+    bursts = Bursts(owners)
+    pods = [factories.pod_object(name=f"pod-{number}", status={"conditions": []}) for number in range(40)]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [WEB]
+    pods[0]["status"] = TRIED
+    bursts.scale(40)
+    bursts.show("Pod", pods[:5])
+    bursts.pass_for(2.0)
+    launched = len(bursts.cloud.requests)
+    cpu = sum(request.requests["cpu"] for request in bursts.cloud.requests)
+    assert cpu == (40_000 if owners else 5_000)
+    tokens = {request.token for request in bursts.cloud.requests}
+    assert len(tokens) == launched, "each its own, also where none of its pods has a uid yet"
+    bursts.show("Pod", pods)
+    bursts.pass_for(3.0)
+    assert (len(bursts.cloud.requests) == launched) == owners

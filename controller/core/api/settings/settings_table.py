@@ -148,6 +148,10 @@ _ROWS: Final = (
             doc="`class`: a pod that kube-scheduler has marked unschedulable speaks for all pending pods that its "
                 "filters treat alike, so that a burst is one plan. `none`: only marked pods are planned for, as in "
                 "Karpenter v0.27."),
+    Setting("planAheadOwners", readers.boolean, "false",
+            doc="Plan too for the pods that a ReplicaSet, Job or StatefulSet (of policy `Parallel`) has not made yet, "
+                "once kube-scheduler has marked one of its pods; not for what a ResourceQuota refuses. Needs the right "
+                "to watch these four kinds, which the stack gives along with the setting."),
     Setting("nodeCostPerHour", readers.dollars, "0.02", live=True,
             doc="What a node costs you in $ an hour beside all that AWS charges for it (which is counted from facts): "
                 "agents that are billed by host, image pulls, upkeep. More gives fewer and larger nodes."),
