@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -43,6 +44,18 @@ class Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(f"controller.cli.{cmd_name}.command"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command; for a word that is none, the command that was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
+            if near:
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx) from error
+            raise
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing their modules."""
         own = [(name, each.get_short_help_str(90)) for name, each in sorted(self.commands.items())]
@@ -64,6 +77,7 @@ def process_options(command: F) -> F:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(controller.__version__, prog_name="nodeless", message="%(prog)s %(version)s")
 def main() -> None:
     """NodeLess: an EKS cluster without node groups."""
 

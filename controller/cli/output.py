@@ -16,6 +16,7 @@ import click
 import yaml
 from rich.console import Console
 
+from controller.cli.completion import contexts
 from controller.errors import NodelessError, ValidationError
 
 FAILED = 1
@@ -64,7 +65,10 @@ class Command(click.Command):
     """A command that turns NodelessErrors into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run; exit with MISUSE for a ValidationError, FAILED for any other NodelessError."""
+        """Run; exit with MISUSE for a ValidationError, FAILED for any other error, all of them without a traceback.
+
+        NODELESS_TRACEBACK=1 shows the traceback of what nobody expected.
+        """
         try:
             return super().invoke(ctx)
         except ValidationError as error:
@@ -75,6 +79,24 @@ class Command(click.Command):
         except NodelessError as error:
             click.echo(f"nodeless {self.name}: {error}", err=True)
             ctx.exit(FAILED)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"nodeless {self.name}: {where}{error.strerror or error}", err=True)
+            ctx.exit(FAILED)
+        except Exception as error:
+            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort) or _traceback_asked():
+                raise
+            text = (
+                f"{type(error).__name__}: {error}; a fault of nodeless: report it with what NODELESS_TRACEBACK=1 adds"
+            )
+            click.echo(f"nodeless {self.name}: {text}", err=True)
+            ctx.exit(FAILED)
+
+
+def _traceback_asked() -> bool:
+    return bool(os.environ.get("NODELESS_TRACEBACK"))
 
 
 def output_option(*more: str) -> Callable[[F], F]:
@@ -95,7 +117,10 @@ def cluster_options(command: F) -> F:
     command = click.option(
         "--kubeconfig", default="", metavar="PATH", help="Kubeconfig file. [default: KUBECONFIG, else ~/.kube/config]"
     )(command)
-    return click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig.")(command)
+    context = click.option(
+        "--context", default="", metavar="NAME", help="Context of the kubeconfig.", shell_complete=contexts
+    )
+    return context(command)
 
 
 def catalog_option(command: F) -> F:

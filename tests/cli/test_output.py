@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+import controller
 from controller.cli.main import VERBS
-from tests.cli.conftest import Run
+from tests.cli.conftest import TEMPLATE, Run, Write, deployment, provisioner
 
 
 def test_starting_loads_neither_the_commands_for_people_nor_what_is_slow() -> None:
@@ -40,3 +41,26 @@ def test_no_cluster_is_a_sentence_and_no_stack_trace(run: Run, command: list[str
     assert result.exit_code == 2
     assert "/nowhere/kubeconfig" in result.stderr
     assert "set KUBECONFIG" in result.stderr
+
+
+def test_the_version_and_what_was_probably_meant(run: Run) -> None:
+    assert run("--version").stdout == f"nodeless {controller.__version__}\n"
+    result = run("simulat")
+    assert result.exit_code == 2
+    assert "No such command 'simulat'. Did you mean 'simulate'?" in result.stderr
+
+
+def test_no_error_ends_in_a_traceback(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = write(TEMPLATE, provisioner(), deployment(replicas=1))
+    result = run("simulate", fleet, "--html", "/nowhere/at/all.html")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "nodeless simulate: /nowhere/at/all.html: No such file or directory\n",
+    )
+    monkeypatch.setattr("controller.cli.simulate.command.run", lambda _: 1 / 0)
+    result = run("simulate", fleet)
+    told = "nodeless simulate: ZeroDivisionError: division by zero; a fault of nodeless: report it with what "
+    assert (result.exit_code, result.stderr) == (1, f"{told}NODELESS_TRACEBACK=1 adds\n")
+    monkeypatch.setenv("NODELESS_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        run("simulate", fleet)

@@ -60,7 +60,7 @@ def test_the_cluster_and_its_dump_cost_the_same_in_every_command(run: Run, write
     assert live["notes"] == dumped["notes"], "with source and age, and nothing is assumed"
     explained = answer(run("explain", "node", OURS, "--kubeconfig", booked, "-o", "json"))
     assert explained["facts"]["price"].startswith(f"${ON_DEMAND}/h")
-    would_get = explained["reasons"]["Why this type"][0]
+    would_get = explained["reasons"]["whyThisType"][0]
     assert f"${ON_DEMAND}/h" in would_get or f"${SPOT}/h" in would_get
     plans = [
         answer(run("simulate", *source, "-o", "json"))["nodes"]

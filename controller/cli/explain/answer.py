@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,10 +36,16 @@ class Answer:
         return {
             "subject": self.subject,
             "verdict": self.verdict,
-            "facts": {name: value for name, value in self.facts.items() if value},
-            "reasons": {each.title: list(each.lines) for each in self.sections if each.lines},
+            "facts": {json_key(name): value for name, value in self.facts.items() if value},
+            "reasons": {json_key(each.title): list(each.lines) for each in self.sections if each.lines},
             "notes": list(self.notes),
         }
+
+
+def json_key(title: str) -> str:
+    """A title as the key of JSON: "Why, and what would help" is whyAndWhatWouldHelp."""
+    first, *more = (match[0] for match in re.finditer(r"[A-Za-z0-9]+", title))
+    return first.lower() + "".join(word.capitalize() for word in more)
 
 
 def show(answer: Answer, console: Console) -> None:

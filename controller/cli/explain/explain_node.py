@@ -12,6 +12,7 @@ from controller.cli.cluster.node_facts import NodeFacts, node_facts
 from controller.cli.cluster.simulation_report import workload_of
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
+from controller.cli.explain.subjects import not_found
 from controller.cli.formatting import age, money, month, percent, tally
 from controller.cloud.catalogs import template_of
 from controller.core.api.quantity import in_words
@@ -31,7 +32,7 @@ from controller.core.machines.draining import next_step
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import StateNode
-from controller.errors import CloudError, NotFoundError, ValidationError
+from controller.errors import CloudError, ValidationError
 
 
 def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
@@ -42,7 +43,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
     events = events_section(cluster.kube, "Node", name, "", now)
     if node is None:
         if not decided.lines and not events.lines:
-            raise NotFoundError(f"There is no node {name}, and no decision on record is about it")
+            raise not_found("node", name, cluster.snapshot.nodes, "no decision on record is about it")
         return Answer(f"Node {name}", _removed(on_record), {}, (decided, events))
     facts = node_facts(node, cluster.prices, now)
     types = {each.name: each for each in cluster.view.types.get(node.provisioner_name, ())}

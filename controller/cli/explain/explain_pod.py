@@ -10,13 +10,13 @@ from controller.cli.cluster.dry_run import DryRun, dry_run
 from controller.cli.cluster.node_facts import price_of
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
+from controller.cli.explain.subjects import not_found
 from controller.cli.formatting import age, money
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.quantity import in_words
 from controller.core.provisioning import PlannedNode, SchedulingPlan
 from controller.core.provisioning.problem import opted_out, provisionable
-from controller.errors import NotFoundError
 
 MOST_NODES = 10
 """Nodes that are named."""
@@ -26,7 +26,8 @@ def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> 
     """Explain a pod. Raises NotFoundError."""
     pod = cluster.snapshot.pods.get((namespace, name))
     if pod is None:
-        raise NotFoundError(f"There is no pod {namespace}/{name}; -n NAMESPACE looks in another namespace")
+        known = (f"{key[0]}/{key[1]}" for key in cluster.snapshot.pods)
+        raise not_found("pod", f"{namespace}/{name}", known, "-n NAMESPACE looks in another namespace")
     verdict, sections = _bound(cluster, pod) if pod.node_name else _waiting(cluster, pod, now)
     decided = decisions_section(decisions(cluster.kube, f"{namespace}/{name}"), now)
     events = events_section(cluster.kube, "Pod", name, namespace, now)

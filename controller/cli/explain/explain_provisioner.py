@@ -9,6 +9,7 @@ from controller.cli.cluster.limits_report import provisioner_limit_statuses
 from controller.cli.cluster.node_facts import node_facts
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import events_section
+from controller.cli.explain.subjects import not_found
 from controller.cli.formatting import count, money
 from controller.core.api.disruption import REASONS
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
@@ -17,7 +18,6 @@ from controller.core.cloud import InstanceType, PricedOffering
 from controller.core.deprovisioning.gate import allowance
 from controller.core.provisioning.offerings.usable import meets
 from controller.core.scheduling.requirements import Requirements
-from controller.errors import NotFoundError
 
 SHOWN = 5
 
@@ -31,8 +31,7 @@ def explain_provisioner(cluster: ClusterView, name: str, now: float) -> Answer:
         broken = Section("Broken rules", tuple(invalid.error.split(" | ")))
         return Answer(f"Provisioner {name}", "is not valid: it launches nothing", {}, (broken, events))
     if provisioner is None:
-        known = ", ".join(snapshot.provisioners) or "none"
-        raise NotFoundError(f"There is no Provisioner {name}; there are: {known}")
+        raise not_found("Provisioner", name, snapshot.provisioners)
     problem = cluster.view.problems.get(name, "")
     types = cluster.view.types.get(name, ())
     sections = (

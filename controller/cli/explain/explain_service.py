@@ -9,6 +9,7 @@ from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.service_report import present_cpu, ready_pods
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import events_section
+from controller.cli.explain.subjects import not_found
 from controller.cli.formatting import percent
 from controller.core.api.quantity import format_quantity
 from controller.core.zones.hints import ZoneCPU
@@ -30,7 +31,8 @@ def explain_service(cluster: ClusterView, namespace: str, name: str, now: float)
     """Explain a Service by its EndpointSlices, or by its Ready pods where they cannot be read. Raises NotFoundError."""
     service = next((each for each in cluster.services if each.key == (namespace, name)), None)
     if service is None:
-        raise NotFoundError(f"There is no Service {namespace}/{name}; -n NAMESPACE looks in another namespace")
+        known = (f"{each.namespace}/{each.name}" for each in cluster.services)
+        raise not_found("Service", f"{namespace}/{name}", known, "-n NAMESPACE looks in another namespace")
     slices = _slices(cluster.kube, service)
     endpoints = slices.ready if slices is not None else endpoint_zones(service, ready_pods(cluster.snapshot))
     zones = present_cpu(cluster.snapshot)

@@ -175,7 +175,7 @@ def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it
     told = explain_pod(view, "shop", "web", NOW)
     assert told.verdict == "is pending because a limit binds"
     assert "$0.1920 + $" in told.sections[0].lines[0]
-    limits = explain_provisioner(view, "default", NOW).document()["reasons"]["Limits"]
+    limits = explain_provisioner(view, "default", NOW).document()["reasons"]["limits"]
     assert limits == ["spec.limits: none", "$ an hour: $0.1920 of $0.2000"]
 
 

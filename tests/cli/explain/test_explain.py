@@ -35,7 +35,7 @@ def ask(run: Run, kubeconfig: str) -> Any:
 def test_pod_that_no_provisioner_can_place_says_which_rule_on_which_provisioner(ask: Any) -> None:
     explanation = ask("pod", "stuck")
     assert explanation["verdict"] == "cannot be placed"
-    why = explanation["reasons"]["Why, and what would help"]
+    why = explanation["reasons"]["whyAndWhatWouldHelp"]
     assert any(line.startswith("Provisioner default: topology.kubernetes.io/zone In [us-east-9z]") for line in why)
     assert any(line.startswith("Provisioner lonely is not used: no instance type on offer") for line in why)
 
@@ -43,8 +43,8 @@ def test_pod_that_no_provisioner_can_place_says_which_rule_on_which_provisioner(
 def test_waiting_pod_says_which_node_it_would_get_and_what_came_second(ask: Any) -> None:
     explanation = ask("pod", "waiting")
     assert explanation["verdict"].startswith("would get a new node: m5.2xlarge on-demand in us-east-1a")
-    assert any("Provisioner default: " in line for line in explanation["reasons"]["Why"])
-    assert "the plan for all pending pods is optimal" in explanation["reasons"]["Why"]
+    assert any("Provisioner default: " in line for line in explanation["reasons"]["why"])
+    assert "the plan for all pending pods is optimal" in explanation["reasons"]["why"]
 
 
 def test_gated_pod_says_who_must_act(ask: Any) -> None:
@@ -67,8 +67,8 @@ def test_node_says_what_its_pods_would_get_today_and_why_it_stays_or_goes(ask: A
     explanation = ask("node", OURS)
     assert explanation["verdict"] == "belongs to Provisioner default"
     assert explanation["facts"]["price"].startswith("$0.3840/h")
-    assert explanation["reasons"]["Why this type"][0].startswith("its pods alone would get today: m5.large on-demand")
-    stays = explanation["reasons"]["Stays or goes"]
+    assert explanation["reasons"]["whyThisType"][0].startswith("its pods alone would get today: m5.large on-demand")
+    stays = explanation["reasons"]["staysOrGoes"]
     assert "expiration: never (ttlSecondsUntilExpired is not set)" in stays
     assert any(line.startswith("consolidation: removes it: ") for line in stays)
 
@@ -82,17 +82,17 @@ def test_foreign_node_is_named_as_such(ask: Any) -> None:
 def test_provisioner_shows_what_each_requirement_leaves(ask: Any) -> None:
     explanation = ask("provisioner", "default")
     assert explanation["verdict"] == "can launch nodes"
-    counts = [int(line.split()[0]) for line in explanation["reasons"]["What its requirements leave"]]
+    counts = [int(line.split()[0]) for line in explanation["reasons"]["whatItsRequirementsLeave"]]
     assert counts == sorted(counts, reverse=True)
     assert 0 < counts[-1] < counts[0]
-    assert explanation["reasons"]["Cheapest offerings"][0].startswith("m5.large on-demand")
-    assert explanation["reasons"]["Limits"] == ["cpu: 8 of 100"]
+    assert explanation["reasons"]["cheapestOfferings"][0].startswith("m5.large on-demand")
+    assert explanation["reasons"]["limits"] == ["cpu: 8 of 100"]
 
 
 def test_provisioner_without_any_type_says_which_requirement_it_is(ask: Any) -> None:
     explanation = ask("provisioner", "lonely")
     assert explanation["verdict"] == "launches nothing now"
-    assert "instance-family In [m99]" in explanation["reasons"]["Problems"][0]
+    assert "instance-family In [m99]" in explanation["reasons"]["problems"][0]
 
 
 @pytest.mark.parametrize(("kind", "hint"), [("pod", "-n NAMESPACE"), ("node", "no node"), ("provisioner", "default")])
@@ -112,7 +112,7 @@ def test_node_that_is_gone_is_told_by_the_record(run: Run, kubeconfig: str) -> N
     try:
         result = run("explain", "node", "gone-1", "--kubeconfig", kubeconfig, "-o", "json")
         assert answer(result)["verdict"] == "is gone: emptiness removed it: no pods for 30 s"
-        assert len(answer(result)["reasons"]["Decisions"]) == 2
+        assert len(answer(result)["reasons"]["decisions"]) == 2
     finally:
         kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
 
@@ -128,8 +128,8 @@ def test_the_disruption_budgets_of_the_settings_count(ask: Any, kubeconfig: str)
     kube, name = KubeClient(connect(kubeconfig)), "karpenter-global-settings"
     kube.patch(CONFIG_MAPS, name, {"data": {"disruptionBudgets": '[{"nodes": "0"}]'}}, namespace="default")
     try:
-        allowed = ask("provisioner", "default")["reasons"]["Nodes that may be on their way out at once"]
-        stays = ask("node", OURS)["reasons"]["Stays or goes"]
+        allowed = ask("provisioner", "default")["reasons"]["nodesThatMayBeOnTheirWayOutAtOnce"]
+        stays = ask("node", OURS)["reasons"]["staysOrGoes"]
     finally:
         kube.patch(CONFIG_MAPS, name, {"data": {"disruptionBudgets": None}}, namespace="default")
     assert allowed[0].startswith("expired: 0 of ")
@@ -156,7 +156,7 @@ def test_a_node_that_counts_as_no_room_says_so_and_so_does_a_pod_that_would_fit_
     assert verdict("pod", "runs")["verdict"].endswith("which takes no more pods: it has not been Ready for 120 s")
     waiting = verdict("pod", "waits")
     assert waiting["verdict"].startswith("would get a new node")
-    assert [line.partition(":")[0] for line in waiting["reasons"]["Nodes that count as no room"]] == ["late", "sick"]
+    assert [line.partition(":")[0] for line in waiting["reasons"]["nodesThatCountAsNoRoom"]] == ["late", "sick"]
 
 
 def test_a_leaving_node_names_the_budget_that_holds_each_pod(run: Run, write: Write) -> None:
@@ -171,7 +171,7 @@ def test_a_leaving_node_names_the_budget_that_holds_each_pod(run: Run, write: Wr
     }
     objects = [TEMPLATE, provisioner("default", M5, ON_DEMAND), leaving, held, free, budget]
     dump = write({"kind": "ClusterDump", "taken": "2026-03-01T12:00:00Z", "objects": objects})
-    assert answer(run("explain", "node", "going", "--from", dump, "-o", "json"))["reasons"]["What it waits for"] == [
+    assert answer(run("explain", "node", "going", "--from", dump, "-o", "json"))["reasons"]["whatItWaitsFor"] == [
         "pod default/free is to be evicted",
         "PodDisruptionBudget default/never allows no disruption; it holds pod default/held",
     ]

@@ -88,15 +88,15 @@ def test_verdict_and_first_remedy(run: Run, write: Write, case: str) -> None:
     documents, verdict, remedy = CASES[case]
     said = answer(run("explain", "service", "shop/web", "--from", write(*documents), "-o", "json"))
     assert verdict in said["verdict"]
-    assert remedy in said["reasons"].get("What would help", [""])[0]
+    assert remedy in said["reasons"].get("whatWouldHelp", [""])[0]
 
 
 def test_zones_are_listed_with_their_share_and_what_is_due(run: Run, write: Write) -> None:
     documents = [*cluster({"a": 60, "b": 20, "c": 20}, "aaabbbccc"), pod(9, "c", ready="False")]
     said = answer(run("explain", "service", "web", "-n", "shop", "--from", write(*documents), "-o", "json"))
-    assert said["reasons"]["Zones"][0] == "a: 60 % of the CPU (60), 3 Ready endpoints, 5.4 due, at least 5"
-    assert said["reasons"]["Lent endpoints"] == ["1 of b serve a", "1 of c serve a"]
-    assert said["facts"]["Ready endpoints"] == "a 3, b 3, c 3"
+    assert said["reasons"]["zones"][0] == "a: 60 % of the CPU (60), 3 Ready endpoints, 5.4 due, at least 5"
+    assert said["reasons"]["lentEndpoints"] == ["1 of b serve a", "1 of c serve a"]
+    assert said["facts"]["readyEndpoints"] == "a 3, b 3, c 3"
     assert "Endpoints are its Ready pods: EndpointSlices cannot be read" in said["notes"]
 
 
@@ -126,8 +126,8 @@ def test_simulate_says_whether_hints_will_be_there_with_its_plan(run: Run, write
 
 def test_the_hints_that_there_are_come_from_endpoint_slices(run: Run, kubeconfig: str) -> None:
     said = answer(run("explain", "service", "hinted", "--kubeconfig", kubeconfig, "-o", "json"))
-    assert said["facts"]["Ready endpoints"] == "us-east-1a 3"
-    assert said["reasons"]["Hints there are"] == [
+    assert said["facts"]["readyEndpoints"] == "us-east-1a 3"
+    assert said["reasons"]["hintsThereAre"] == [
         "1 endpoints of us-east-1a: for us-east-1b",
         "2 endpoints without a hint: kube-proxy uses all endpoints",
     ]

@@ -50,6 +50,6 @@ def test_a_claim_is_explained(run: Run, write: Write) -> None:
     }
     taken = {"kind": "ClusterDump", "taken": "2026-03-01T12:00:00Z", "objects": [*objects("{}")[:-1], pod]}
     explained = answer(run("explain", "pod", "shop/p", "--from", write(taken), "-o", "json"))
-    assert explained["facts"]["claims of devices"] == "gpu (ResourceClaim p-gpu-x)"
-    why = explained["reasons"]["Why, and what would help"][0]
+    assert explained["facts"]["claimsOfDevices"] == "gpu (ResourceClaim p-gpu-x)"
+    why = explained["reasons"]["whyAndWhatWouldHelp"][0]
     assert "DeviceClass gpu.nvidia.com (request gpu of ResourceClaimTemplate shop/gpus) is not in the setting" in why
