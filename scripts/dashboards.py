@@ -500,7 +500,13 @@ PERFORMANCE = dashboard(
             Panel(
                 "Offerings sold out",
                 [("sum by (zone, capacity_type) (nodeless_unavailable_offerings)", "{{zone}} {{capacity_type}}")],
-                width=6,
+                width=3,
+            ),
+            Panel(
+                "Free addresses",
+                [("min by (subnet, zone) (nodeless_subnet_free_addresses)", "{{zone}} {{subnet}}")],
+                width=3,
+                text="Of the subnets that node templates select. A node takes its pods' and one interface more.",
             ),
             Panel(
                 "Calls merged per batch",

@@ -8,6 +8,7 @@ from typing import TypeVar
 from controller.aws.api.aws_errors import transient
 from controller.aws.network.security_groups import SecurityGroups
 from controller.aws.network.subnets import Subnets
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import TemplateStatus
 from controller.errors import CloudError, NodeTemplateError
@@ -27,7 +28,9 @@ def resolve_status(template: AWSNodeTemplate, subnets: Subnets, security_groups:
             (unanswered if transient(error) else problems).append(str(error))
             return () if isinstance(error, NodeTemplateError) else None
 
-    matching_subnets = answer(lambda: tuple((subnet.id, subnet.zone) for subnet in subnets.matching(template)))
+    found = answer(lambda: subnets.matching(template))
+    matching_subnets = None if found is None else tuple((subnet.id, subnet.zone) for subnet in found)
+    free = FrozenMap({subnet.id: subnet.free_addresses for subnet in found or ()})
     needs_groups = template.launch_template is None or bool(template.security_group_selector)
     matching_groups = answer(lambda: security_groups.matching(template)) if needs_groups else ()
-    return TemplateStatus(matching_subnets, matching_groups, tuple(problems), tuple(unanswered))
+    return TemplateStatus(matching_subnets, matching_groups, tuple(problems), tuple(unanswered), free_addresses=free)

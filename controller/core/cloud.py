@@ -59,6 +59,16 @@ class Offering:
 
 
 @dataclass(frozen=True, slots=True)
+class Interfaces:
+    """The network interfaces of a node: `most` of them, each with so many IPv4 addresses, its own included; with
+    `prefixes`, each of the others is a prefix of 16."""
+
+    most: int
+    addresses: int
+    prefixes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceType:
     """An instance type under one Provisioner and node template (its kubelet settings change what is allocatable).
 
@@ -73,6 +83,7 @@ class InstanceType:
     offerings: tuple[Offering, ...]
     credits: CpuCredits | None = None
     """Of burstable and flex types."""
+    interfaces: Interfaces | None = None
 
     @property
     def allocatable(self) -> Resources:
@@ -204,6 +215,8 @@ class TemplateStatus:
     unanswered: tuple[str, ...] = ()
     ami_family: str = ""
     """Of its nodes; empty where that is not known."""
+    free_addresses: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    """By subnet, as EC2 counted them last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,12 @@ UNAVAILABLE_OFFERINGS = _gauge(
     "Offerings left out of plans because EC2 recently had no capacity for them.",
     *("capacity_type", "zone"),
 )
+SUBNET_FREE_ADDRESSES = _gauge(
+    "nodeless_subnet_free_addresses",
+    "Free addresses of the subnets that node templates select, by EC2.",
+    "subnet",
+    "zone",
+)
 DECISIONS = _counter(
     "nodeless_decisions", "Launches, skips and removals. method: what decided.", "kind", "method", "provisioner"
 )

@@ -25,7 +25,7 @@ from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.catalog.node_charges import PUBLIC_ADDRESS
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.unavailable_offerings import Key
-from controller.core.cloud import InstanceType, Offering
+from controller.core.cloud import InstanceType, Interfaces, Offering
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 if TYPE_CHECKING:
@@ -171,8 +171,10 @@ class TypeBuilder:
             memory = self.learned.of(info.name, image.id, info.memory_mib * MIB)
         amounts = capacity(info, self.rules, memory)
         if held is None or held.capacity != amounts:
+            prefixes = self.rules.prefix_delegation and info.hypervisor != "xen"
+            cards = Interfaces(info.max_interfaces, info.ipv4_per_interface, prefixes)
             return InstanceType(
-                info.name, wanted, amounts, overhead(info, self.rules, memory), offered, cpu_credits(info)
+                info.name, wanted, amounts, overhead(info, self.rules, memory), offered, cpu_credits(info), cards
             )
         return held if held.offerings == offered else replace(held, offerings=offered)
 

@@ -23,6 +23,7 @@ from controller.aws.launch.create_fleet import (
 from controller.aws.launch.fleet_merging import Ask, FleetMerger
 from controller.aws.launch.launch_pace import LaunchPace
 from controller.aws.launch.node_parameters import NodeParameters
+from controller.aws.network.node_addresses import node_addresses
 from controller.aws.network.subnets import Reservation, Subnets
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import LaunchRequest, PricedOffering
@@ -78,8 +79,9 @@ class FleetCalls:
         templates = self._parameters.launch_templates(request, offerings[0].capacity_type, types, cluster)
         addresses: dict[str, int] = {}
         for offering in offerings:
-            pods = request.instance_types[offering.instance_type].capacity.get("pods", 1)
-            addresses[offering.zone] = min(pods, addresses.get(offering.zone, pods))
+            kind = request.instance_types[offering.instance_type]
+            taken = node_addresses(kind, request.requests.get("pods", 1))
+            addresses[offering.zone] = min(taken, addresses.get(offering.zone, taken))
         subnets, reservation = self._subnets.reserve(request.template, addresses)
         overrides = tuple(
             FleetOverride(offering, subnets[offering.zone].id, templates[offering.instance_type])
@@ -89,8 +91,9 @@ class FleetCalls:
         if not overrides:
             self._subnets.release(reservation)
             raise NodeTemplateError(
-                f"AWSNodeTemplate {request.template.name}: no subnet in zones {', '.join(sorted(addresses))}; "
-                "spec.subnetSelector has changed since the plan was made, or its cache is stale; the next plan sees it"
+                f"AWSNodeTemplate {request.template.name}: no subnet in zones {', '.join(sorted(addresses))} has the "
+                f"{min(addresses.values())} free addresses that the node takes, or spec.subnetSelector has changed "
+                "since the plan was made; add subnets, or free addresses"
             )
         subject, context = f"Provisioner {request.provisioner.name}", request.template.context
         fleet = FleetRequest(subject, overrides[0].offering.capacity_type, overrides, FrozenMap(tags), context)

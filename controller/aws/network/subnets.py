@@ -7,6 +7,7 @@ EC2's count, which then includes the node, is read again.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from cachetools import TTLCache
 
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.ttl_cache import Cache
+from controller.aws.network.node_addresses import LEAST_FREE
 from controller.aws.network.selector_filters import filters, shown
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.errors import NodeTemplateError
@@ -81,13 +83,14 @@ class Subnets:
     ) -> tuple[dict[str, Subnet], Reservation]:
         """The subnet with the most free addresses of each zone given, and the addresses taken from it.
 
-        `addresses_by_zone` says how many addresses the node may need there. Zones without a usable subnet are left out.
+        `addresses_by_zone` says how many addresses the node takes there. Zones in which no subnet has so many are left
+        out.
         """
         subnets = self._usable(template)
         with self._lock:
             chosen: dict[str, Subnet] = {}
             for subnet in sorted(subnets, key=lambda s: (-self._free(s), s.id)):
-                if subnet.zone in addresses_by_zone:
+                if self._free(subnet) >= addresses_by_zone.get(subnet.zone, math.inf):
                     chosen.setdefault(subnet.zone, subnet)
             taken = {subnet.id: addresses_by_zone[zone] for zone, subnet in chosen.items()}
             for subnet_id, count in taken.items():
@@ -112,7 +115,7 @@ class Subnets:
     def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
         subnets = self.matching(template)
         with self._lock:
-            return [s for s in subnets if s.free_addresses > 0 and s.id not in self._exhausted]
+            return [s for s in subnets if self._free(s) >= LEAST_FREE and s.id not in self._exhausted]
 
     def _free(self, subnet: Subnet) -> int:
         return subnet.free_addresses - self._in_flight.get(subnet.id, 0)

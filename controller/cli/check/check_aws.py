@@ -21,6 +21,8 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, CloudUnauthorizedError
 from controller.settings import Settings
 
+FEW_ADDRESSES = 32
+"""Of a subnet: two or three nodes take as many."""
 NEAR_QUOTA = 0.8
 ADVISED = {
     "ec2:CreateFleet": "expected where the policy allows it for this cluster's launch templates alone; if launches are "
@@ -86,6 +88,14 @@ class AwsCheck:
             zones = sorted({zone for _, zone in subnets})
             if subnets and len(zones) < 2:
                 yield warning(subject, f"its subnets are all in {zones[0]}", "tag subnets of another zone too")
+            for subnet, zone in subnets:
+                if status.free_addresses.get(subnet, FEW_ADDRESSES) < FEW_ADDRESSES:
+                    text = f"subnet {subnet} in {zone} has {status.free_addresses[subnet]} free addresses"
+                    yield warning(
+                        subject,
+                        text,
+                        "select further subnets, or free addresses: see docs/runbooks.md, NodelessSubnetFull",
+                    )
             if not status.problems and not status.unanswered and images:
                 text = f"{count(len(subnets), 'subnet')} in {', '.join(zones)}, "
                 text += f"{count(groups, 'security group')}, {count(len(images), 'image')}"

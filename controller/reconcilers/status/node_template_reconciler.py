@@ -18,6 +18,7 @@ from controller.kube.events import ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES
 from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
+from controller.runtime.metrics import SUBNET_FREE_ADDRESSES
 
 REFRESH_SECONDS = 300.0
 """Between two reads of an unchanged template (Karpenter v0.27's interval)."""
@@ -35,6 +36,9 @@ class NodeTemplatesReconciler:
         self._templates = ItemBackoff(self._clock, self.name)
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
         """By name: uid and generation, and when it is due again (monotonic seconds)."""
+        self._recorder = context.recorder
+        self._free: dict[str, dict[tuple[str, str], float]] = {}
+        """By name of the template: free addresses by (subnet, zone)."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Resolve templates that changed, and all of them every REFRESH_SECONDS."""
@@ -43,6 +47,7 @@ class NodeTemplatesReconciler:
         names = set(snapshot.node_templates)
         self._templates.keep(names)
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+        self._free = {name: free for name, free in self._free.items() if name in names}
         now = self._clock.monotonic()
         for name, template in snapshot.node_templates.items():
             version, due_at = self._seen.get(name, (None, 0.0))
@@ -54,6 +59,7 @@ class NodeTemplatesReconciler:
 
     def _refresh(self, template: AWSNodeTemplate) -> None:
         status = self._cloud.template_status(template)
+        self._report_addresses(template.name, status)
         try:
             changed = self._write(template, status)
         except (NotFoundError, ConflictError) as error:
@@ -73,6 +79,14 @@ class NodeTemplatesReconciler:
         self._templates.succeeded(template.name)
         due_at = self._clock.monotonic() + REFRESH_SECONDS
         self._seen[template.name] = ((template.uid, template.generation), due_at)
+
+    def _report_addresses(self, name: str, status: TemplateStatus) -> None:
+        """Set the gauge; subnets of a template that AWS does not answer for keep their last count."""
+        if status.subnets is not None:
+            counted = status.free_addresses
+            self._free[name] = {key: counted[key[0]] for key in status.subnets if key[0] in counted}
+            together = {key: count for free in self._free.values() for key, count in free.items()}
+            self._recorder.replace(SUBNET_FREE_ADDRESSES, together)
 
     def _write(self, template: AWSNodeTemplate, status: TemplateStatus) -> bool:
         """Write what differs; return whether the condition does."""

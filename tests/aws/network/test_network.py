@@ -126,6 +126,14 @@ class TestChoice:
         cloud.clock.advance(181)
         assert subnets.zones(by_id) == {ZONE}
 
+    def test_a_subnet_with_fewer_addresses_than_the_node_takes_is_left_out(
+        self, subnets: Subnets, two: tuple[str, str]
+    ) -> None:
+        by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))  # 11 free: 16 less five that AWS keeps
+        assert subnets.reserve(by_id, {ZONE: 12})[0] == {}
+        assert set(subnets.reserve(by_id, {ZONE: 10})[0]) == {ZONE}
+        assert subnets.zones(by_id) == frozenset(), "one is left: a node's own, and none for a pod"
+
     def test_a_zone_without_a_subnet_is_left_out(self, subnets: Subnets, two: tuple[str, str]) -> None:
         by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))
         chosen, _ = subnets.reserve(by_id, {ZONE: 1, "ap-northeast-2b": 1})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import TemplateStatus
 from controller.kube.resources import AWS_NODE_TEMPLATES
 from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
+from controller.telemetry.decision_ledger import Ledger
+from controller.telemetry.registry import Metrics
 from tests.reconcilers.conftest import World
+from tests.telemetry.test_registry import values
 
 MATCHED = TemplateStatus((("subnet-2", "eu-west-1b"), ("subnet-1", "eu-west-1a")), ("sg-1",))
 
@@ -30,6 +35,19 @@ def test_what_the_selectors_find_is_written_in_their_order(world: World) -> None
     ]
     assert status(world)["securityGroups"] == [{"id": "sg-1"}]
     assert status(world)["conditions"][0]["status"] == "True"
+
+
+def test_free_addresses_are_told_and_kept_while_aws_gives_no_answer(world: World) -> None:
+    world.add_provisioner()
+    metrics = Metrics(world.clock)
+    loop = NodeTemplatesReconciler(replace(world.context, ledger=Ledger(world.clock, metrics)))
+    world.cloud.status = replace(MATCHED, free_addresses=FrozenMap({"subnet-1": 20, "subnet-2": 4000}))
+    for answer in (world.cloud.status, TemplateStatus(None, (), (), ("RequestLimitExceeded",))):
+        world.cloud.status = answer
+        loop.reconcile(world.caught_up())
+        world.clock.ahead_seconds += 301.0
+        told = values(metrics.page({}).body, "nodeless_subnet_free_addresses", "subnet", "zone")
+        assert told == {("subnet-1", "eu-west-1a"): 20, ("subnet-2", "eu-west-1b"): 4000}
 
 
 def test_what_is_not_found_is_cleared_and_said_once(world: World) -> None:
