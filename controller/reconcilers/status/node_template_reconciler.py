@@ -37,7 +37,7 @@ class NodeTemplatesReconciler:
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
         """By name: uid and generation, and when it is due again (monotonic seconds)."""
         self._recorder = context.recorder
-        self._free: dict[str, dict[tuple[str, str], float]] = {}
+        self._free: dict[str, dict[tuple[str, ...], float]] = {}
         """By name of the template: free addresses by (subnet, zone)."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -85,7 +85,9 @@ class NodeTemplatesReconciler:
         if status.subnets is not None:
             counted = status.free_addresses
             self._free[name] = {key: counted[key[0]] for key in status.subnets if key[0] in counted}
-            together = {key: count for free in self._free.values() for key, count in free.items()}
+            together: dict[tuple[str, ...], float] = {
+                key: count for free in self._free.values() for key, count in free.items()
+            }
             self._recorder.replace(SUBNET_FREE_ADDRESSES, together)
 
     def _write(self, template: AWSNodeTemplate, status: TemplateStatus) -> bool:
