@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -22,6 +23,9 @@ from bench.report import KarpenterFigures, lines, markdown, show
 from bench.runs import Run, document, run
 from controller.core.audit.plan_audit import judge
 from controller.core.provisioning import SolveOptions
+
+if TYPE_CHECKING:
+    from bench.life.day import Day
 
 PRICES = """# Prices beside the bound and Karpenter 1.14
 
@@ -215,29 +219,73 @@ def curve(files: tuple[Path, ...], into: Path) -> None:
 @click.option("--seed", type=int, help="Make the day up from this seed, instead of DAY.")
 @click.option("--pods", default=600, show_default=True, help="Of the first phase of a day that is made up.")
 @click.option("--draws", default=1, show_default=True, help="Seed of kube-scheduler's draws among equal nodes.")
+@click.option("--real", is_flag=True, help="Live it on a real control plane, too; takes as long as the day is.")
+@click.option("--share", default=1.0, show_default=True, help="Of DAY's replicas.")
+@click.option("--speed", default=1.0, show_default=True, help="So many times faster than DAY.")
+@click.option(
+    "--figures",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --real, write the figures here (JSON); without, show those of an earlier run in a column.",
+)
 @click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table to this file.")
-def life(day: Path | None, seed: int | None, pods: int, draws: int, into: Path | None) -> None:
-    """A day of a cluster in virtual time: DAY, a file or a folder with day.json and figures of Karpenter beside it."""
-    from bench.life.day import read
+def life(
+    day: Path | None,
+    seed: int | None,
+    pods: int,
+    draws: int,
+    real: bool,
+    share: float,
+    speed: float,
+    figures: Path | None,
+    into: Path | None,
+) -> None:
+    """A day of a cluster: DAY, a file or a folder with day.json and figures of Karpenter beside it.
+
+    It is lived in virtual time and, with --real, on a real control plane, with the market of the sandbox's EC2 (so
+    a day that is made up cannot be).
+    """
+    from bench.life.day import read, shortened
     from bench.life.made_up import made_up
     from bench.life.optimum import optimum
-    from bench.life.report import HEAD, karpenter, table
+    from bench.life.report import HEAD, REAL, figures_of, karpenter, table
     from bench.life.run import live
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     found = day or next((each for each in BESIDE if each.exists()), None)
     if seed is None and found is None:
         raise click.UsageError("name a day's file or folder, or give --seed")
+    if seed is not None and real:
+        raise click.UsageError("--real needs a day of the sandbox's market, not --seed")
     if seed is not None:
         lives, others = made_up(seed, pods), {}
     else:
         assert found is not None
-        lives, others = read(found), karpenter(found if found.is_dir() else found.parent)
+        lives = read(found)
+        if (share, speed) == (1.0, 1.0):
+            others = karpenter(found if found.is_dir() else found.parent)
+        else:
+            lives, others = shortened(lives, share, speed), {}
+    if real:
+        own = _real_day(lives)
+        if figures:
+            figures.write_bytes(orjson.dumps(own, option=orjson.OPT_INDENT_2))
+        others = {REAL: own, **others}
+    elif figures:
+        others = {REAL: figures_of(figures), **others}
     lived = live(lives, seed=draws)
     text = table(lived, [optimum(lives, phase) for phase in lives.phases], others)
     if into:
         into.write_text(HEAD + text)
     click.echo(text)
+
+
+def _real_day(lives: Day) -> dict[str, Any]:
+    from bench.control_plane import real_day
+    from sandbox import kubebinaries
+    from sandbox.realkube import ASSETS_VARIABLE
+
+    os.environ[ASSETS_VARIABLE] = str(kubebinaries.find_or_build(lambda line: click.echo(line, err=True)))
+    return real_day.run(lives)
 
 
 @main.command("frontier")

@@ -19,13 +19,20 @@ REPLICAS = ("karpenter-0", "karpenter-1")
 
 
 @contextmanager
-def installed(folder: Path, names: tuple[str, ...] = REPLICAS, client_qps: int = 0) -> Iterator[Cluster]:
+def installed(
+    folder: Path,
+    names: tuple[str, ...] = REPLICAS,
+    client_qps: int = 0,
+    boot_seconds: tuple[float, float] = (0.5, 0.5),
+) -> Iterator[Cluster]:
     """With machines that boot fast, and every request of the controller audited, until the block ends.
 
-    `client_qps` are PlaneOptions'. Raises AssetsMissingError without KUBEBUILDER_ASSETS, and ProcessFailedError.
+    `client_qps` are PlaneOptions'; `boot_seconds` go from a running instance to its kubelet's first word, and from
+    there to Ready. Raises AssetsMissingError without KUBEBUILDER_ASSETS, and ProcessFailedError.
     """
     plane = PlaneOptions(audited_users=(USER,), client_qps=client_qps)
-    settings = EnvironmentSettings(folder, "real", join_delay_seconds=0.5, ready_delay_seconds=0.5, plane=plane)
+    join, ready = boot_seconds
+    settings = EnvironmentSettings(folder, "real", join_delay_seconds=join, ready_delay_seconds=ready, plane=plane)
     with start(settings) as environment:
         assert environment.plane is not None
         environment.ask_aws("POST", "delays", {"pending_seconds": 1.0, "shutting_down_seconds": 1.0})

@@ -7,8 +7,9 @@ The file has the members `region`, `zones`, `namespace`, `endsAtSecond`, `phases
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 Object = dict[str, Any]
 DAY_FILE = "day.json"
+PROVISIONER = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,35 @@ def read(path: Path) -> Day:
         daemon_sets=_of("DaemonSet", kinds),
         types=tuple(_instance_type(each, region) for each in document["instanceTypes"]),
     )
+
+
+def shortened(day: Day, share: float, speed: float) -> Day:
+    """The day with a share of its replicas, and so many times faster."""
+    phases = tuple(
+        replace(
+            phase,
+            at=phase.at / speed,
+            replicas={name: math.ceil(share * count) for name, count in phase.replicas.items()},
+        )
+        for phase in day.phases
+    )
+    return replace(day, phases=phases, ends_at=day.ends_at / speed)
+
+
+def pool(annotations: Mapping[str, str] | None = None) -> Object:
+    """Metadata and spec of the one Provisioner of all days: of all types, whose budgets are open."""
+    wanted = {
+        labels.CAPACITY_TYPE: [labels.SPOT, labels.ON_DEMAND],
+        labels.ARCH: ["amd64", "arm64"],
+        labels.INSTANCE_CATEGORY: ["c", "m", "r", "t"],
+    }
+    budgets = {"karpenter.sh/disruption-budgets": '[{"nodes": "100%"}]', **(annotations or {})}
+    spec = {
+        "providerRef": {"name": "default"},
+        "consolidation": {"enabled": True},
+        "requirements": [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()],
+    }
+    return {"metadata": {"name": PROVISIONER, "annotations": budgets}, "spec": spec}
 
 
 def _of(kind: str, objects: list[Object]) -> tuple[Object, ...]:

@@ -18,18 +18,26 @@ HEAD = """# A day of a cluster, beside Karpenter 1.14
 lived in virtual time. The controller's loops are the real ones; the API server, kube-scheduler, ReplicaSets, kubelets
 (nine seconds from launch to Ready) and EC2 are in memory, and a step takes no virtual time. Processor time is that of
 the controller's steps, without HTTP. Karpenter lived the day on a real control plane: its processor time and requests
-have that in them. A machine costs from its launch until its end is asked for. Bound: no fleet for a phase's pods costs
+have that in them. With `--real --figures FILE` NodeLess lives it there, too; `--figures FILE` alone shows that run in a
+column. A machine costs from its launch until its end is asked for. Bound: no fleet for a phase's pods costs
 less (a linear program). Other days: `python -m bench life --seed N`; money against moves: `python -m bench frontier`.
 
 """
 
+REAL = "NodeLess, real control plane"
 Figures = Mapping[str, Any]
-"""A run of Karpenter, as its file has it."""
+"""A run on a real control plane, as its file has it."""
+
+
+def figures_of(file: Path) -> Figures:
+    """The figures in a file."""
+    found: Figures = orjson.loads(file.read_bytes())
+    return found
 
 
 def karpenter(folder: Path) -> dict[str, Figures]:
     """The runs of Karpenter beside a day's file, by name."""
-    return {path.stem: orjson.loads(path.read_bytes()) for path in sorted(folder.glob("karpenter*.json"))}
+    return {path.stem: figures_of(path) for path in sorted(folder.glob("karpenter*.json"))}
 
 
 def table(lived: Lived, optima: Sequence[Optimum], others: Mapping[str, Figures]) -> str:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.life.binder import Binder
-from bench.life.day import Day, Phase
+from bench.life.day import Day, Phase, pool
 from bench.life.memory_cloud import Machine, MemoryCloud, counted
 from bench.life.memory_kube import Document, MemoryKube
 from bench.life.virtual_time import VirtualClock, VirtualTime
 from bench.life.workloads import Workloads
-from controller.core.api import labels
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
 from controller.kube.resources import AWS_NODE_TEMPLATES, CLUSTER_STATE, PROVISIONERS
@@ -109,22 +108,11 @@ class _Life:
         self._pool(annotations)
 
     def _pool(self, annotations: Mapping[str, str]) -> None:
-        """One Provisioner of all types, whose budgets are open."""
+        """The node template and the Provisioner."""
         discovery = {"karpenter.sh/discovery": CLUSTER_NAME}
         template = {"subnetSelector": discovery, "securityGroupSelector": discovery}
         self.kube.put(AWS_NODE_TEMPLATES, {"metadata": {"name": "default"}, "spec": template})
-        wanted = {
-            labels.CAPACITY_TYPE: [labels.SPOT, labels.ON_DEMAND],
-            labels.ARCH: ["amd64", "arm64"],
-            labels.INSTANCE_CATEGORY: ["c", "m", "r", "t"],
-        }
-        spec = {
-            "providerRef": {"name": "default"},
-            "consolidation": {"enabled": True},
-            "requirements": [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()],
-        }
-        budgets = {"karpenter.sh/disruption-budgets": '[{"nodes": "100%"}]', **annotations}
-        self.kube.put(PROVISIONERS, {"metadata": {"name": "default", "annotations": budgets}, "spec": spec})
+        self.kube.put(PROVISIONERS, pool(annotations))
 
     # Watches
 

@@ -65,12 +65,17 @@ class Consolidation:
         """The removals that have settled and are still worth it; else search for more."""
         eligible = sum(map(consolidatable, given.candidates))
         if commands := self._settled(given):
-            return Proposal(commands, eligible=eligible, again_seconds=self._again_seconds())
+            return Proposal(commands, eligible=eligible, again_seconds=self._again_seconds(given.monotonic))
         result = SearchResult() if self._is_quiet(given) else self._search(given)
-        return Proposal((), result.blocked, result.kept, eligible=eligible, again_seconds=self._again_seconds())
+        again_seconds = self._again_seconds(given.monotonic)
+        return Proposal((), result.blocked, result.kept, eligible=eligible, again_seconds=again_seconds)
 
-    def _again_seconds(self) -> float:
-        return math.inf if self._cursor == BEGIN else self._times.search_seconds
+    def _again_seconds(self, monotonic: float) -> float:
+        """Until the next pass of a search that is not complete, or until a removal has settled."""
+        if self._cursor != BEGIN:
+            return self._times.search_seconds
+        settled = min((since for _, since in self._settling.values()), default=math.inf) + self._times.settle_seconds
+        return max(self._times.search_seconds, settled - monotonic)
 
     def _settled(self, given: MethodInput) -> tuple[Command, ...]:
         """All empty nodes that have settled, else the first other removal."""

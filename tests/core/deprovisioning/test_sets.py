@@ -78,3 +78,12 @@ def test_a_node_that_was_judged_alone_is_judged_so_again_when_its_pods_change_or
     assert [judged(100.0, 1), judged(110.0, 2), judged(230.0, 3)] == [3, 0, 3]
     nodes[1] = keeping_apart("n0", cpu="1800m")
     assert judged(240.0, 4) == 1
+
+
+def test_the_next_look_is_when_a_removal_has_settled() -> None:
+    """And not when the search would begin anew: an empty node costs money until then."""
+    method = Consolidation(ConsolidationTimes(settle_seconds=15.0))
+    view = factories.snapshot(nodes=[standing("empty", "c5.2xlarge")], provisioners=[owner()])
+    looks = [method.decide(method_input(view, LARGE, monotonic=at)) for at in (100.0, 110.0, 115.0)]
+    assert [look.again_seconds for look in looks[:2]] == [15.0, 5.0]
+    assert removed(looks[2]) == [["empty"]]
