@@ -9,7 +9,6 @@ import base64
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,9 +179,8 @@ def request(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs all of this folder: what is read once a session then is read once."""
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if item.nodeid.startswith("tests/aws/"):
             item.add_marker(pytest.mark.xdist_group("aws"))
 
 

@@ -160,7 +160,7 @@ def test_equal_sets_hash_alike_whatever_their_order(parts: list[Requirement]) ->
         assert hash(one) == hash(two)
 
 
-@pytest.mark.parametrize("one", ALL)
+@pytest.mark.parametrize("one", [*ALL, Requirement.of(KEY, "In")])
 def test_a_key_is_settled_where_it_has_one_value_or_none(one: Requirement) -> None:
     assert (KEY not in Requirements([one]).unsettled) == (not isinstance(settle(one), Requirement))
 

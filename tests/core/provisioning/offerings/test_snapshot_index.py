@@ -11,6 +11,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.workloads import DaemonSet
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.provisioning import solve
+from controller.core.provisioning.offerings.option_table import TableCache
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import SchedulingProblem
 from tests.core.provisioning.clusters import clusters
@@ -49,12 +50,12 @@ def without_node(posed: SchedulingProblem, name: str) -> SchedulingProblem:
 @given(clusters())
 def test_a_simulated_removal_plans_as_if_the_node_had_never_existed(posed: SchedulingProblem) -> None:
     """One node after the other on the same index, and then the whole problem again."""
-    snapshot_index = SnapshotIndex(posed.snapshot)
-    whole = solved(posed, FIRST)
+    snapshot_index, tables = SnapshotIndex(posed.snapshot), TableCache()
+    whole = solved(posed, FIRST, tables)
     for name in posed.snapshot.nodes:
-        assert solve(with_removal_simulated(posed, name), FIRST, snapshot_index) == solve(
-            without_node(posed, name), FIRST
-        )
+        alone = without_node(posed, name)
+        never = solve(alone, FIRST, SnapshotIndex(alone.snapshot, tables))
+        assert solve(with_removal_simulated(posed, name), FIRST, snapshot_index) == never
     assert solve(posed, FIRST, snapshot_index) == whole
 
 

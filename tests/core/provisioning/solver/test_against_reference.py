@@ -17,7 +17,7 @@ from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, solve
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import solved
+from tests.core.provisioning.plans import BRIEFLY, solved
 from tests.core.provisioning.reference import Reference
 from tests.examples import examples
 from tests.factories import ZONES, instance_type, node, pod, problem, provisioner, requirement, selector, state_node
@@ -154,7 +154,7 @@ def test_the_order_of_objects_changes_nothing(posed: SchedulingProblem) -> None:
         nodes=tuple(reversed(posed.nodes)),
         provisioners=tuple(reversed(posed.provisioners)),
     )
-    assert solve(shuffled) == solve(posed)
+    assert solve(shuffled, BRIEFLY) == solve(posed, BRIEFLY)
 
 
 def test_the_reference_refuses_what_it_should() -> None:
