@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pulumi_policy import (
     EnforcementLevel,
+    Policy,
     ReportViolation,
     ResourceValidationArgs,
     ResourceValidationPolicy,
@@ -14,7 +15,7 @@ from policy.rules import RULES, Rule
 NAME = "nodeless"
 
 
-def policies() -> list[ResourceValidationPolicy]:
+def policies() -> list[Policy]:
     """One for each rule; each is mandatory, and a team's configuration of the pack may say otherwise."""
     return [_policy(rule) for rule in RULES]
 
@@ -23,7 +24,7 @@ def _policy(rule: Rule) -> ResourceValidationPolicy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         if args.resource_type == rule.resource_type:
             for violation in rule.violations(args.props):
-                report(violation)
+                report(violation, None)
 
     return ResourceValidationPolicy(
         name=rule.name,

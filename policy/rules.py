@@ -39,7 +39,7 @@ def _wildcards(properties: Properties) -> Iterator[str]:
     """A key without requirement has the controller's default: c, m and r types newer than the second generation."""
     given = {each["key"]: each for each in _requirements(properties) if each.get("key") in BOUNDS}
     if given and not any(each.get("operator") == "In" and each.get("values") for each in given.values()):
-        yield f"{', '.join(sorted(given))}: no requirement names types, families or categories by In: any other is allowed"
+        yield f"{', '.join(sorted(given))}: none names types, families or categories by In"
 
 
 def _spot(properties: Properties) -> Iterator[str]:

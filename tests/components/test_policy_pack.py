@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pulumi_policy import ResourceValidationArgs
+from pulumi_policy import ResourceValidationArgs, ResourceValidationPolicy
 
 from policy.pack import policies
 from policy.rules import RULES
@@ -50,8 +50,13 @@ def violations(name: str, type_: str, properties: dict[str, Any]) -> list[str]:
     (policy,) = [each for each in policies() if each.name == name]
     args = cast("ResourceValidationArgs", SimpleNamespace(resource_type=type_, props=properties))
     said: list[str] = []
-    assert callable(policy.validate)
-    policy.validate(args, lambda message, urn=None: said.append(message))
+
+    def report(message: str, urn: str | None = None) -> None:
+        said.append(message)
+
+    validate = cast("ResourceValidationPolicy", policy).validate
+    assert callable(validate)
+    validate(args, report)
     return said
 
 
