@@ -275,6 +275,11 @@ class SettingsConfig(TypedDict):
     """Before the controller removes a node of its own accord, the only pod of a Deployment on it starts elsewhere,
     by a rollout. Needs the right to patch Deployments, which the stack gives along with the setting.
     """
+    plan_ahead_owners: NotRequired[bool]
+    """Plan too for the pods that a ReplicaSet, Job or StatefulSet (of policy `Parallel`) has not made yet, once
+    kube-scheduler has marked one of its pods; not for what a ResourceQuota refuses. Needs the right to watch
+    these four kinds, which the stack gives along with the setting.
+    """
     pod_deletion_cost: NotRequired[bool]
     """Tell ReplicaSets which pods to delete first when they are scaled in: those on the nodes that consolidation
     would empty (annotation controller.kubernetes.io/pod-deletion-cost, never where somebody else sets it). Off:
