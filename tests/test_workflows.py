@@ -40,8 +40,16 @@ def test_a_job_that_gets_a_cloud_token_or_a_secret_waits_for_its_environment() -
         for name, job in jobs(path).items()
         if job.get("permissions", {}).get("id-token") == "write" or "secrets." in json.dumps(job)
     }
-    assert trusted == {"preview"}
+    assert trusted == {"preview", "image"}
     assert jobs(ROOT / ".github" / "workflows" / "preview.yml")["preview"]["environment"] == "preview"
+    assert jobs(ROOT / ".github" / "workflows" / "image.yml")["image"]["environment"] == "release"
+
+
+def test_the_image_of_a_release_has_its_contents_its_origin_and_a_signature() -> None:
+    text = (ROOT / ".github" / "workflows" / "image.yml").read_text()
+    assert yaml.safe_load(text)[True] == {"push": {"tags": ["v*"]}}, "a tag alone starts it"
+    for part in ("--sbom=true", "--provenance=mode=max", 'cosign sign --yes "${IMAGE,,}@$(jq'):
+        assert part in text
 
 
 def test_renovate_pins_and_bumps_images_and_actions() -> None:

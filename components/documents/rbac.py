@@ -110,7 +110,7 @@ READER_RULES: tuple[Rule, ...] = (
         ("list", "watch"),
     ),
 )
-"""What `nodeless view`, `explain`, `simulate --live` and `dump` read: bind it to whoever shall see, not change."""
+"""What `nodeless view`, `explain`, `cost`, `simulate --live` and `dump` read: bind it to whoever may see."""
 
 GROUP = "rbac.authorization.k8s.io"
 

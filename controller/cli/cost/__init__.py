@@ -1,0 +1,1 @@
+"""What each namespace and workload of a cluster costs."""

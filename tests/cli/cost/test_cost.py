@@ -1,0 +1,54 @@
+"""`nodeless cost`: every node's price is divided among its pods, and nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.cluster.test_limits_report import M5_XLARGE, node, pod
+from tests.cli.conftest import TEMPLATE, Run, Write, answer, provisioner
+
+PRICE = 0.192
+"""$ an hour of an m5.xlarge on demand: 4 CPU and 16 GiB."""
+
+
+@pytest.fixture
+def dump(write: Write) -> str:
+    """One node half full, one overcommitted, one without a known price, and a pod that waits."""
+    unknown = node("x")
+    unknown["metadata"]["labels"]["node.kubernetes.io/instance-type"] = "no.such"
+    other: dict[str, Any] = pod("db-1", "2", on="a")
+    other["metadata"]["namespace"] = "data"
+    web = pod("web-1", "1", on="a")
+    web["metadata"] |= {
+        "labels": {"pod-template-hash": "7d9f"},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d9f", "uid": "u"}],
+    }
+    objects = [
+        TEMPLATE, provisioner("default", M5_XLARGE), node("a"), node("b"), unknown, other,
+        web, pod("big-1", "8", on="b"), pod("waits"),
+    ]  # fmt: skip
+    return write({"kind": "ClusterDump", "taken": "2027-01-15T08:00:00Z", "objects": objects})
+
+
+def test_prices_are_divided_by_requests_and_add_up(run: Run, dump: str) -> None:
+    said = answer(run("cost", "--from", dump, "-o", "json"))
+    costs = {(each["namespace"], each["workload"]): each["pricePerHour"] for each in said["workloads"]}
+    db, web = (2 / 4 + 1 / 16) / 2 * PRICE, (1 / 4 + 1 / 16) / 2 * PRICE
+    assert costs == pytest.approx({("data", "db-1"): db, ("shop", "web"): web, ("shop", "big-1"): PRICE}, abs=1e-6)
+    assert said["idlePerHour"] == pytest.approx(PRICE - db - web, abs=1e-6)
+    assert said["pricePerHour"] == pytest.approx(2 * PRICE)
+    assert said["pricePerHour"] == pytest.approx(sum(costs.values()) + said["idlePerHour"], abs=1e-5)
+    assert said["unpricedNodes"] == ["x"]
+
+
+def test_people_see_namespaces_first_and_one_namespaces_workloads(run: Run, dump: str) -> None:
+    lines = run("cost", "--from", dump).stdout.splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["Namespace", "shop", "data", "(idle)", "in"]
+    assert lines[1].split() == ["shop", "2", "$0.2220", "$162.06", "58", "%"]
+    assert lines[-1] == "1 node of unknown price left out: x"
+    lines = run("cost", "-n", "shop", "--from", dump).stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["Workload", "shop/big-1", "shop/web"]
+    assert not any("idle" in line for line in lines)
+    assert max(map(len, lines)) <= 80
