@@ -57,7 +57,7 @@ def pack_by_patterns(
 ) -> PatternPacking:
     """The cheapest packing found, no dearer than `best`; of any problem that has at most `MOST_UNITS` units."""
     most = best.cost(problem)
-    bins = _find_bins(problem, most)
+    bins = find_bins(problem, most)
     program = _CoveringProgram(problem, bins, most)
     least = -INFINITY
     if few_states(problem):
@@ -80,7 +80,7 @@ def within_limits(problem: BinPackingProblem, packing: Packing) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bins:
+class BinGroups:
     """G groups of bins: first the bin types, then groups of existing nodes that are equal as far as these units go.
 
     capacity: G x W. price: G, $/hour, 0 for existing nodes. allowed: G x D. takes: G x L, of the problem's limits.
@@ -115,10 +115,10 @@ def useful_bin_types(problem: BinPackingProblem, most: float, least: Floats) -> 
 
     most: $/hour, what it costs at most. least: B, $/hour of a bin with next to no load.
     """
-    return _find_bins(problem, most, least).type_numbers
+    return find_bins(problem, most, least).type_numbers
 
 
-def _find_bins(problem: BinPackingProblem, most: float, least: Floats | None = None) -> _Bins:
+def find_bins(problem: BinPackingProblem, most: float, least: Floats | None = None) -> BinGroups:
     """Bin types that cost no more than `most` and that none dominates, and the existing nodes that let something in.
 
     least: B, $/hour of a bin with next to no load, where that is less than its price. Capacity beyond what all units
@@ -137,7 +137,7 @@ def _find_bins(problem: BinPackingProblem, most: float, least: Floats | None = N
     for row in np.flatnonzero(problem.open_to.any(axis=1)).tolist():
         equal[room[row].tobytes() + problem.open_to[row].tobytes()].append(row)
     first = np.array([rows[0] for rows in equal.values()], dtype=np.int64)
-    return _Bins(
+    return BinGroups(
         np.concatenate([capacity[types], room[first]]),
         np.concatenate([problem.price[types], np.zeros(len(first))]),
         np.concatenate([problem.allowed[types], problem.open_to[first]]),
@@ -175,7 +175,7 @@ class _Relaxation:
 class _CoveringProgram:
     """Choose how often each pattern is used: cover all units for least money, within limits and available bins."""
 
-    def __init__(self, problem: BinPackingProblem, bins: _Bins, most: float) -> None:
+    def __init__(self, problem: BinPackingProblem, bins: BinGroups, most: float) -> None:
         """most: $/hour, the cost of the best packing so far."""
         self.problem = problem
         self.bins = bins
@@ -319,7 +319,7 @@ def _generate_patterns(
     own = bins.capacity[:, : problem.dense]
     prices = np.zeros_like(bins.capacity)
     np.divide(1.0, own, out=prices[:, : problem.dense], where=own > 0)
-    worth, charge, fruitless = _first_worth(problem, bins, prices), bins.price, 0
+    worth, charge, fruitless = first_worth(problem, bins, prices), bins.price, 0
     for number in range(ROUNDS):
         if fruitless == FRUITLESS_ROUNDS or work.over:
             break
@@ -337,7 +337,7 @@ def _generate_patterns(
     return found.columns
 
 
-def _first_worth(problem: BinPackingProblem, bins: _Bins, prices: Floats) -> Floats:
+def first_worth(problem: BinPackingProblem, bins: BinGroups, prices: Floats) -> Floats:
     """Per item type, the least that its share of a new bin costs, $/hour; 1 where no new bin holds it."""
     shares = (prices[: bins.types, None, :] * problem.requests).max(axis=2)
     fits = bins.allowed & (problem.requests <= bins.capacity[:, None, :] + SLACK).all(axis=2)

@@ -2,7 +2,8 @@
 
 One dynamic program (`exact_packing`) tells the cost of every number of units of every class in every joint domain. Of
 the states that place all pods, and in which all rules over domains hold (`end_states`), the cheapest is the optimum.
-Where it would take too many states, domains are left out of it, then the integers: what remains is a lower bound.
+Where it would take too many states, column generation bounds the optimum, and searches for it (`column_generation`);
+where domains can be chosen in too many ways, they are left out, then the integers: what remains is a lower bound.
 
 Nothing is said of batches with rules that this does not state exactly: affinity over hosts, shared volumes, spreads and
 anti-affinity over hosts that count pods without binding them, spreads that may count a pod or not, and preferences that
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices, load_prices
 from controller.core.provisioning.optimize.build import Packing
+from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import Admissible, pack_exactly, state_count
 from controller.core.provisioning.optimize.patterns import existing_first, useful_bin_types, within_limits
@@ -32,7 +34,7 @@ from controller.core.provisioning.packing.withdrawal import shares
 from controller.core.provisioning.resource_space import Bools, Ints
 from controller.core.provisioning.topology.allocation import Allocation, JointDomain
 from controller.core.provisioning.topology.bundles import Bundle
-from controller.core.provisioning.topology.end_states import EndStates, Standing, most_units
+from controller.core.provisioning.topology.end_states import EndStates, Standing, most_units, whole_states
 from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 
 MOST_UNITS = 50
@@ -45,11 +47,14 @@ MOST_STATES = 20_000
 class SmallBatch:
     """least: $/hour, as the solver counts cost; no plan that places the same pods costs less.
 
-    packer: a packing of that cost, or None where only a lower bound is known.
+    packer: the best packing known, or None where only a lower bound is known. searched: it is the best of a search
+    among whole packings, so that little is left for refinement. optimal: a search found that nothing costs less.
     """
 
     least: float
     packer: Packer | None = None
+    searched: bool = False
+    optimal: bool = False
 
 
 @dataclass(slots=True)
@@ -71,7 +76,7 @@ class _Kind:
         return sum(units for _, units in self.sources)
 
 
-def pack_small_batch(rounds: Rounds, limits: Limits, most: float) -> SmallBatch | None:
+def pack_small_batch(rounds: Rounds, limits: Limits, most: float, effort: Effort = USUAL) -> SmallBatch | None:
     """Pack anew what a first plan placed. None: the batch is not small, or nothing can be said.
 
     limits: of the pools before anything was planned. most: $/hour, the cost of the first plan.
@@ -82,15 +87,16 @@ def pack_small_batch(rounds: Rounds, limits: Limits, most: float) -> SmallBatch 
     kinds = _kinds(rounds, placed)
     if kinds is None:
         return None
-    batch = _Batch(rounds, kinds, _standing(rounds, placed), most)
+    batch = _Batch(rounds, kinds, _standing(rounds, placed), most, effort)
     return batch.solved(limits)
 
 
 class _Batch:
     """The kinds of a small batch. standing: what rules count beside them. most: see `pack_small_batch`."""
 
-    def __init__(self, rounds: Rounds, kinds: list[_Kind], standing: Standing, most: float) -> None:
+    def __init__(self, rounds: Rounds, kinds: list[_Kind], standing: Standing, most: float, effort: Effort) -> None:
         self.rounds = rounds
+        self.effort = effort
         self.kinds = kinds
         self.standing = standing
         self.most = most
@@ -106,10 +112,46 @@ class _Batch:
                 if not within_limits(problem, packing):
                     return SmallBatch(cost)
                 return SmallBatch(cost, self._written(problem, packing, limits))
-        return self._bound()
+        searched = self._searched(limits)
+        if searched is not None and searched.optimal:
+            return searched
+        bound = self._bound()
+        if searched is None or bound is None:
+            return searched or bound
+        return replace(searched, least=max(searched.least, bound.least))
+
+    def _searched(self, limits: Limits) -> SmallBatch | None:
+        """What column generation proves and finds; None where the end states are too many."""
+        items, ends, of_kind = self._items_by_kind()
+        problem = self._problem(items)
+        wholes = whole_states(of_kind, [kind.count for kind in self.kinds], problem.counts, ends)
+        if wholes is None:
+            return None
+        generation = ColumnGeneration(problem, self._load_prices(problem), wholes, self.most, self.effort)
+        found = generation.solved()
+        optimal = found.least >= found.cost
+        if found.packing is None or not within_limits(problem, found.packing):
+            return SmallBatch(found.least, optimal=optimal)
+        return SmallBatch(found.least, self._written(problem, found.packing, limits), searched=True, optimal=optimal)
 
     def _items(self) -> tuple[list[Item], Admissible | None]:
         """An item for each kind in each of its joint domains, and which numbers of units are whole plans."""
+        items, ends, of_kind = self._items_by_kind()
+        if ends is None:
+            return items, None
+        counts = [kind.count for kind in self.kinds]
+
+        def admissible(units: Ints) -> Bools:
+            flags = np.ones(len(units), dtype=np.bool_)
+            for numbers, count in zip(of_kind, counts, strict=True):
+                flags &= units[:, numbers].sum(axis=1) == count
+            flags[flags] = ends.hold(units[flags])
+            return flags
+
+        return items, admissible
+
+    def _items_by_kind(self) -> tuple[list[Item], EndStates | None, list[Ints]]:
+        """An item for each kind in each of its joint domains, the rules over domains, and the items of each kind."""
         batch: dict[int, int] = defaultdict(int)
         for kind in self.kinds:
             for rule, _ in kind.bundle.rules.positioned:
@@ -128,19 +170,9 @@ class _Batch:
                     domains.append(domain)
             of_kind.append(np.arange(first, len(items)))
         if not any(kind.domains for kind in self.kinds):
-            return items, None
+            return items, None, of_kind
         rules = [item.allocations[0].bundle.rules for item in items]
-        ends = EndStates(list(zip(rules, domains, strict=True)), self.standing)
-        counts = [kind.count for kind in self.kinds]
-
-        def admissible(units: Ints) -> Bools:
-            flags = np.ones(len(units), dtype=np.bool_)
-            for numbers, count in zip(of_kind, counts, strict=True):
-                flags &= units[:, numbers].sum(axis=1) == count
-            flags[flags] = ends.hold(units[flags])
-            return flags
-
-        return items, admissible
+        return items, EndStates(list(zip(rules, domains, strict=True)), self.standing), of_kind
 
     def _problem(self, items: Sequence[Item]) -> BinPackingProblem:
         return BinPackingProblem(self.rounds.packer, items, anew=True)

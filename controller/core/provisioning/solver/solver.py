@@ -32,6 +32,8 @@ from controller.core.provisioning.topology.bundles import BundleMember, unit_rul
 DEFAULTS = SolveOptions()
 MOST_REORDERED = 3
 """First packings tried anew, with pods in front that other pods' spreads count without binding them."""
+AFTER_SEARCH = 0.4
+"""Part of the budget that refinement has where whole packings were searched through."""
 
 
 def solve(
@@ -68,22 +70,26 @@ class Solver:
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
         plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
-        if least is not None and (least > 0 or plan.existing):
+        if least is not None and (least > 0 or (plan.existing and not plan.new_nodes)):
             plan = replace(plan, proof=Proof(self._cost(plan), least))
         return self._with_ignored_preferences(plan)
 
     def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
         """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven."""
         compiled, least = self.compiled, None
+        first, budget = rounds.packer, self.options.budget_seconds
         small = pack_small_batch(rounds, compiled.limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
         if small is not None:
             least = small.least
             if small.packer is not None:
                 rounds.packer = small.packer
                 plan = min(plan, self._plan(rounds), key=self._rank)
+                # Domains may be allocated otherwise there: refinement tries the first plan's.
+                rounds.packer = first
+            budget *= AFTER_SEARCH if small.searched else 1.0
         left = len(plan.unplaced)
         if least is None or left > len(compiled.unreadable) or not Proof(self._cost(plan), least).optimal:
-            packer = refine(rounds, compiled.limits(), self.options.budget_seconds)
+            packer = refine(rounds, compiled.limits(), budget)
             if packer is not None:
                 rounds.packer = packer
                 plan = min(plan, self._plan(rounds), key=self._rank)

@@ -16,6 +16,9 @@ from controller.core.provisioning.topology.allocation import ABSENT, JointDomain
 from controller.core.provisioning.topology.bundles import RuleSet
 from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup
 
+MOST_WAYS = 5_000
+"""Ways to part units among domains that are looked at together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -88,6 +91,43 @@ class EndStates:
         for each in self.groups:
             flags[flags] = each.hold(units[flags])
         return flags
+
+
+def whole_states(
+    of_kind: Sequence[Ints], counts: Sequence[int], most: Floats, ends: EndStates | None
+) -> list[Ints] | None:
+    """The end states in which every rule holds, part by part: kinds that share a rule are a part. None: too many.
+
+    of_kind, counts: the items of each kind, and its units. most: D, units of each item. Each part is S x D units.
+    """
+    parts: list[set[int]] = [{number} for number in range(len(of_kind))]
+    for group in ends.groups if ends is not None else ():
+        tied = {number for number, items in enumerate(of_kind) if (group.matches[items] + group.obeys[items]).any()}
+        joined = [part for part in parts if part & tied]
+        parts = [part for part in parts if not part & tied] + ([set().union(*joined)] if joined else [])
+    wholes = []
+    for part in parts:
+        states = np.zeros((1, len(most)), dtype=np.int64)
+        for number in sorted(part):
+            ways = _ways(counts[number], most[of_kind[number]])
+            if len(ways) * len(states) > MOST_WAYS:
+                return None
+            own = np.zeros((len(ways), len(most)), dtype=np.int64)
+            own[:, of_kind[number]] = ways
+            states = (states[:, None, :] + own[None]).reshape(-1, len(most))
+        wholes.append(states if ends is None else states[ends.hold(states)])
+        if not len(wholes[-1]):
+            return None
+    return wholes
+
+
+def _ways(count: int, most: Floats) -> Ints:
+    """N x D: the ways to part so many units among D items, of each at most so many."""
+    shape = tuple((most + 1).astype(np.int64).tolist())
+    if np.prod([float(each) for each in shape]) > 50 * MOST_WAYS:
+        return np.zeros((MOST_WAYS + 1, len(most)), dtype=np.int64)
+    ways: Ints = np.indices(shape).reshape(len(most), -1).T
+    return np.asarray(ways[ways.sum(axis=1) == count])
 
 
 def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], standing: Standing) -> float:

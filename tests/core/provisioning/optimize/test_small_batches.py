@@ -13,6 +13,7 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import Toleration
 from controller.core.cloud import CpuCredits, InstanceType, Offering
 from controller.core.provisioning import SolveOptions
+from controller.core.provisioning.optimize import small_batches
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.exhaustive import cheaper_plan
@@ -104,3 +105,26 @@ def test_no_plan_for_a_few_pods_costs_less(seed: int) -> None:
     assert plan.proof.optimal
     assert plan.proof.cost == pytest.approx(plan.cost_per_hour)
     assert cheaper_plan(posed, OPTIONS, plan.cost_per_hour * (1 - 1e-6) - 1e-9) is None
+
+
+def test_a_spread_holds_where_two_full_nodes_would_cost_less_than_three() -> None:
+    """Four pods, two on a node: all of them in two zones would leave the third empty, which maxSkew 1 forbids."""
+    pods = pending_pods(4, labels={"app": "a"}, requests={"cpu": "1"}, topology_spread=(spread(of=selector(app="a")),))
+    posed = problem(pending=pods, catalog=[instance_type(name="m5.large", cpu=2, memory="8Gi")])
+    plan = solved(posed, OPTIONS)
+    assert len(plan.new_nodes) == 3
+    assert plan.proof is not None
+    assert plan.proof.optimal
+    assert cheaper_plan(posed, OPTIONS, plan.cost_per_hour * (1 - 1e-6)) is None
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 8, 13, 17, 20, 22])
+def test_what_column_generation_proves_no_plan_undercuts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same problems as if they had too many states for the dynamic program."""
+    monkeypatch.setattr(small_batches, "MOST_STATES", 0)
+    posed = drawn(seed)
+    plan = solved(posed, OPTIONS)
+    assert plan.proof is not None
+    assert plan.proof.least > 0 or plan.existing
+    assert plan.proof.cost <= 1.02 * plan.proof.least
+    assert cheaper_plan(posed, OPTIONS, plan.proof.least * (1 - 1e-6) - 1e-9) is None

@@ -1,0 +1,328 @@
+"""Bound and pack a small batch by column generation over fill patterns, where it has too many states to be enumerated.
+
+The linear program chooses how often each pattern is used, and among the end states that rules over domains admit, so
+that these are part of the bound. Patterns come from greedy filling by its duals, then from branch and bound
+(`pricing`), which also bounds what patterns that were not found could gain: the duals are scaled down until no pattern
+is worth more than its bin costs. By weak duality what they are worth is a lower bound, whether or not all is found.
+
+A packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and
+the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.bin_types import LoadPrices
+from controller.core.provisioning.optimize.build import Bin, Packing
+from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
+from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
+from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
+from controller.core.provisioning.optimize.patterns import BinGroups, find_bins, first_worth
+from controller.core.provisioning.optimize.pricing import NO_WORTH, Priced, PricedBins, Question, price
+from controller.core.provisioning.optimize.work_budget import WorkBudget
+from controller.core.provisioning.resource_space import Floats, Ints
+
+GREEDY_ROUNDS = 30
+"""Rounds of column generation with greedy filling at most."""
+TOLERANCE = 1e-3
+"""Part of a bin's price that a pattern has to gain; the bound is as much too low."""
+FEW = 2
+"""Fewer new patterns from greedy filling end it."""
+MOST_STARTS = 2_000
+"""End states in a search."""
+FEWEST_STATES = 20
+"""States kept after each step of a search, whatever the pairs."""
+NEAR = 0.1
+"""Part of the bound by which a packing that the first search looks for may exceed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Limits on work. rounds: of column generation with branch and bound, and where item types are more than `items`.
+
+    items: item types up to which packings are searched for, not bounded only: with more a search finds little. priced:
+    states of the branch and bound that finds patterns. patterns: in a search. searches: for each, the states of the
+    branch and bound that lists its patterns, and pairs of state and pattern in each of its steps.
+    """
+
+    rounds: tuple[int, int] = (10, 6)
+    items: int = 16
+    priced: int = 600
+    patterns: int = 1_500
+    searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
+
+
+USUAL = Effort()
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """least: $/hour, no packing costs less. packing: the best one found, of this cost; None if all cost `most`."""
+
+    least: float
+    cost: float
+    packing: Packing | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Duals:
+    """Scaled so that no pattern gains. worth: D, $/hour of a unit. taken: $/hour of each group of existing nodes."""
+
+    least: float
+    worth: Floats
+    taken: Floats
+
+
+class ColumnGeneration:
+    """D item types. wholes: the end states, part by part: S x D units; a whole packing places one of each part.
+
+    most: $/hour, packings must cost less.
+    """
+
+    def __init__(
+        self,
+        problem: BinPackingProblem,
+        by_load: LoadPrices | None,
+        wholes: Sequence[Ints],
+        most: float,
+        effort: Effort = USUAL,
+    ) -> None:
+        self.problem = problem
+        self.effort = effort
+        self.few = len(problem.counts) <= effort.items
+        self.wholes = wholes
+        self.most = most
+        base = problem.price if by_load is None else by_load.base
+        self.groups: BinGroups = find_bins(problem, most, base)
+        self.types = self.groups.types
+        numbers, existing = self.groups.type_numbers, len(self.groups.price) - self.types
+        none = np.zeros(existing)
+        slope = np.zeros(len(numbers)) if by_load is None else by_load.slope[numbers]
+        free = np.zeros(len(numbers)) if by_load is None else by_load.free[numbers]
+        self.bins = PricedBins(
+            self.groups.capacity,
+            self.groups.allowed,
+            np.concatenate([base[numbers], none]),
+            np.concatenate([slope, none]),
+            np.concatenate([free, none]),
+            0 if by_load is None else by_load.column,
+        )
+        self.units: Floats = np.zeros((0, len(problem.counts)))
+        self.group: Ints = np.zeros(0, dtype=np.int64)
+        self._known: set[bytes] = set()
+        self.duals = _Duals(0.0, np.zeros(len(problem.counts)), none)
+
+    def solved(self) -> Searched:
+        """The best bound and packing that the limits on work allow."""
+        self._generate()
+        starts = _product(self.wholes) if self.few else None
+        best = Searched(self.duals.least, self.most, None)
+        if starts is None or not self.duals.worth.any():
+            return best
+        near = min(self.most, (1.0 + NEAR) * self.duals.least)
+        for states, pairs in self.effort.searches:
+            best = self._searched(starts, best, near, states, pairs)
+            if best.least >= best.cost - NO_WORTH:
+                break
+            near = best.cost
+        return best
+
+    def _generate(self) -> None:
+        """Generate patterns until the bound is about the program's optimum."""
+        problem, groups = self.problem, self.groups
+        own = groups.capacity[:, : problem.dense]
+        prices = np.zeros_like(groups.capacity)
+        np.divide(1.0, own, out=prices[:, : problem.dense], where=own > 0)
+        worth, charge = first_worth(problem, groups, prices), self.bins.charge
+        exact, optimum, work = 0, np.inf, WorkBudget(np.inf)
+        last = self.effort.rounds[0 if self.few else 1]
+        for number in range(GREEDY_ROUNDS + last):
+            new = 0
+            if not exact and number < GREEDY_ROUNDS:
+                supply = Supply(problem.units, problem.counts, worth)
+                units = fill(OpenBins(groups.capacity, prices, groups.allowed), supply, FillStrategy(), work)
+                gain = units @ worth - charge - self._surplus(units, np.arange(len(units)))
+                useful = np.flatnonzero((gain > TOLERANCE * self.bins.charge + NO_WORTH) | (number == 0))
+                new = self._add(units[useful], useful)
+            if exact or new < FEW or number >= GREEDY_ROUNDS:
+                exact += 1
+                priced = self._price(worth, charge)
+                self._bound(worth, charge, priced)
+                new += self._add(priced.units, priced.bins)
+                if not new or exact == last or self.duals.least >= (1.0 - 2.0 * TOLERANCE) * optimum:
+                    return
+            optimum, worth, charge = self._relaxed()
+
+    def _add(self, units: Floats, group: Ints) -> int:
+        """Take patterns in; how many were new."""
+        kept = []
+        for place, (row, number) in enumerate(zip(units, group.tolist(), strict=True)):
+            key = row.tobytes() + number.to_bytes(4, "little")
+            if key not in self._known and row.any():
+                self._known.add(key)
+                kept.append(place)
+        self.units = np.concatenate([self.units, units[kept]])
+        self.group = np.concatenate([self.group, group[kept]])
+        return len(kept)
+
+    def _surplus(self, units: Floats, group: Ints) -> Floats:
+        """$/hour of the load of patterns."""
+        load = units @ self.problem.requests[:, self.bins.column]
+        return np.asarray(self.bins.slope[group] * np.maximum(0.0, load - self.bins.free[group]))
+
+    def _cost(self, units: Floats, group: Ints) -> Floats:
+        """$/hour of patterns."""
+        return np.asarray(self.bins.charge[group] + self._surplus(units, group))
+
+    def _relaxed(self) -> tuple[float, Floats, Floats]:
+        """The linear program's optimum ($/hour), the worth of units (D) and the charge for bins (G)."""
+        program, counts = LinearProgram(), self.problem.counts
+        used = program.columns(self._cost(self.units, self.group))
+        missing = program.columns(np.full(len(counts), 10.0 * max(1.0, self.most)))
+        cover = program.rows(np.zeros(len(counts)), np.full(len(counts), INFINITY))
+        pattern, item = np.nonzero(self.units)
+        program.entries(cover[item], used[pattern], self.units[pattern, item])
+        program.entries(cover, missing, 1.0)
+        for states in self.wholes:
+            chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
+            state, item = np.nonzero(states)
+            program.entries(cover[item], chosen[state], -states[state, item].astype(np.float64))
+            program.entries(np.repeat(one, len(states)), chosen, 1.0)
+        existing = self.groups.available[self.types :]
+        available = program.rows(np.full(len(existing), -INFINITY), existing)
+        pattern = np.flatnonzero(self.group >= self.types)
+        program.entries(available[self.group[pattern] - self.types], used[pattern], 1.0)
+        solution = program.solve()
+        charge = self.bins.charge.copy()
+        charge[self.types :] -= solution.duals[available]
+        return solution.objective, np.maximum(solution.duals[: len(counts)], 0.0), charge
+
+    def _price(self, worth: Floats, charge: Floats) -> Priced:
+        """Patterns that gain, by these duals."""
+        least = TOLERANCE * self.bins.charge
+        least[self.types :] = NO_WORTH
+        asked = Question(
+            self.problem.requests, self.problem.counts, worth, least, every=False, states=self.effort.priced
+        )
+        return price(replace(self.bins, charge=charge), asked)
+
+    def _bound(self, worth: Floats, charge: Floats, priced: Priced) -> None:
+        """Scale duals down until no pattern gains, and keep them if they prove more."""
+        over = np.maximum(priced.most, 0.0)
+        excess = over[: self.types] / np.maximum(self.bins.charge[: self.types], NO_WORTH)
+        scale = 1.0 / (1.0 + float(excess.max(initial=0.0)))
+        worth, taken = scale * worth, scale * (charge + over)[self.types :]
+        least = sum(float((states @ worth).min()) for states in self.wholes)
+        least -= float(taken @ self.groups.available[self.types :])
+        if least > self.duals.least:
+            self.duals = _Duals(least, worth, taken)
+
+    def _searched(self, starts: Ints, best: Searched, near: float, states: int, pairs: int) -> Searched:
+        """Search through the patterns that a packing of less than `near` ($/hour) uses."""
+        duals, types = self.duals, self.types
+        most = self.effort.patterns
+        units, group, reduced, missing = self._listed(near - duals.least, states)
+        order = self._order()
+        new = np.flatnonzero(group < types)
+        new = new[_cheapest(units[new], reduced[new])]
+        if len(new) > most:
+            new = new[np.argsort(reduced[new], kind="stable")]
+            missing = min(missing, float(reduced[new[most]]))
+            new = new[:most]
+        existing, rows, nothing = list[Patterns](), list[int](), np.zeros((1, len(order)))
+        for place, numbers in enumerate(self.groups.numbers[types:]):
+            own = units[group == types + place]
+            taken = Patterns(
+                np.concatenate([nothing, own])[:, order].astype(np.int64),
+                np.concatenate([[duals.taken[place]], np.maximum(0.0, duals.taken[place] - own @ duals.worth)]),
+            )
+            existing += [taken] * len(numbers)
+            rows += numbers
+        search = PatternSearch(
+            duals.worth[order],
+            Patterns(units[new][:, order].astype(np.int64), reduced[new]),
+            existing,
+            near,
+            max(FEWEST_STATES, pairs // max(1, len(new))),
+        )
+        taken_all = float(duals.taken @ self.groups.available[types:])
+        found = search.run(starts[:, order], starts @ duals.worth - taken_all)
+        least = max(best.least, min(found.least, duals.least + missing, best.cost))
+        if not np.isfinite(found.cost):
+            return replace(best, least=least)
+        sets = [existing[place].units[number] for place, number in enumerate(found.existing)]
+        sets += [units[new[number]][order].astype(np.int64) for number in found.new]
+        packing, cost = self._packing(starts[found.start][order], sets, rows, order)
+        return Searched(min(least, cost), cost, packing) if cost < best.cost else replace(best, least=least)
+
+    def _order(self) -> Ints:
+        """Item types, those first of which a unit takes the largest part of any bin that lets it in."""
+        most = np.maximum(self.groups.capacity.max(axis=0), SLACK)
+        return np.argsort(-(self.problem.requests / most).max(axis=1), kind="stable")
+
+    def _listed(self, gap: float, states: int) -> tuple[Floats, Ints, Floats, float]:
+        """Patterns of at most this reduced cost to which no unit can be added for nothing: units, bins, reduced costs.
+
+        And a reduced cost ($/hour) that patterns within the gap which are missing have at least.
+        """
+        problem, bins, duals = self.problem, self.bins, self.duals
+        charge = np.concatenate([bins.charge[: self.types], duals.taken])
+        worth = np.maximum(duals.worth, 2.0 * NO_WORTH)
+        asked = Question(problem.requests, problem.counts, worth, np.full(len(charge), -gap), every=True, states=states)
+        priced = price(replace(bins, charge=charge), asked)
+        units, group = priced.units, priced.bins
+        maximal = np.ones(len(units), dtype=np.bool_)
+        free = bins.capacity[group] - units @ problem.requests + SLACK
+        for item in range(units.shape[1]):
+            more = (units[:, item] < problem.counts[item]) & bins.allowed[group, item] & (bins.slope[group] == 0)
+            maximal &= ~(more & (free >= problem.requests[item]).all(axis=1))
+        units, group = units[maximal], group[maximal]
+        reduced = charge[group] + self._surplus(units, group) - units @ duals.worth
+        return units, group, np.maximum(reduced, 0.0), -priced.dropped
+
+    def _packing(self, start: Ints, sets: list[Ints], rows: list[int], order: Ints) -> tuple[Packing, float]:
+        """A packing of the start state's units, each taken by the first pattern with room for it; its cost ($/hour)."""
+        left, packed, cost = start.astype(np.int64), list[Bin](), 0.0
+        every = np.arange(self.types)
+        for place, pattern in enumerate(sets):
+            taken = np.minimum(pattern, left)
+            left = left - taken
+            units = np.zeros(len(order))
+            units[order] = taken
+            if not taken.any():
+                continue
+            if place < len(rows):
+                packed.append(Bin(existing=True, number=rows[place], units=units))
+                continue
+            fits = (self.bins.capacity[every] >= units @ self.problem.requests - SLACK).all(axis=1)
+            fits &= self.bins.allowed[every][:, units > 0].all(axis=1)
+            paid = np.where(fits, self._cost(np.broadcast_to(units, (self.types, len(units))), every), np.inf)
+            best = int(np.argmin(paid))
+            cost += float(paid[best])
+            packed.append(Bin(existing=False, number=int(self.groups.type_numbers[best]), units=units))
+        return Packing(packed, np.zeros(len(order))), cost
+
+
+def _product(wholes: Sequence[Ints]) -> Ints | None:
+    """Whole end states, one of each part; None where they are too many."""
+    if np.prod([float(len(states)) for states in wholes]) > MOST_STARTS:
+        return None
+    product = wholes[0]
+    for states in wholes[1:]:
+        product = (product[:, None, :] + states[None]).reshape(-1, states.shape[1])
+    return product
+
+
+def _cheapest(units: Floats, reduced: Floats) -> Ints:
+    """Of equal patterns the one of the least reduced cost."""
+    if not len(units):
+        return np.zeros(0, dtype=np.int64)
+    same = np.unique(units, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((reduced, same))
+    same = same[order]
+    return np.asarray(order[np.concatenate([[True], same[1:] != same[:-1]])])
