@@ -11,14 +11,14 @@ What is not taken from that component, and why (docs/adr/0073-a-new-cluster-is-m
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 
-from components.documents.names import bounded
+from components.documents.named import control_plane_role_name
 from components.documents.policy import compact, service_trust
 from components.role import Role
 
@@ -48,17 +48,14 @@ class NewClusterArgs(TypedDict):
     """Control plane logs."""
     secrets_key_arn: NotRequired[str]
     """KMS key of Secrets."""
+    tags: NotRequired[Mapping[str, str]]
+    """Tags of the cluster."""
     deletion_protection: NotRequired[bool]
     """Refuse to delete it."""
     path: NotRequired[str]
     """IAM path of its role."""
     permissions_boundary_arn: NotRequired[str]
     """Policy that bounds its role."""
-
-
-def control_plane_role_name(cluster: str) -> str:
-    """Name of the role of a cluster's control plane."""
-    return bounded(f"{cluster}-control-plane")
 
 
 class NewCluster(pulumi.ComponentResource):
@@ -125,6 +122,7 @@ class NewCluster(pulumi.ComponentResource):
             create_oidc_provider=True,
             encryption_config_key_arn=args.get("secrets_key_arn") or None,
             enabled_cluster_log_types=list(args.get("log_types", ())),
+            cluster_tags=dict(args.get("tags", {})),
             deletion_protection=args.get("deletion_protection", False),
             skip_default_node_group=True,
             skip_default_security_groups=True,

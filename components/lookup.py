@@ -6,22 +6,23 @@ paths. The look-ups are Pulumi's own, by the provider and the credentials that t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi_aws as aws
 
+from components.adoption import STACK_TAG, Found, existing
 from components.config.schema import StackConfig
 from components.credentials import provider_credentials
 from components.documents.account import SUFFIXES, Account
 from components.documents.controller_policy import DISCOVERY_TAG
 from components.documents.credentials import Credentials
+from components.documents.named import named
 from components.network import network, node_subnets, pod_subnets
 from components.queries import or_none
 from controller.core.api.strict import Report, did_you_mean
 from controller.errors import ValidationError
 
-STACK_TAG = "nodeless:stack"
-"""Tag on what an account has once, such as an OIDC provider: whether this stack made it, or it existed before."""
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
 
@@ -61,6 +62,8 @@ class Surroundings:
     """The OIDC provider exists, and this stack did not make it."""
     foreign_spot_role: bool
     """The spot service-linked role exists, and this stack did not make it."""
+    imported: Mapping[str, str]
+    """Ids of what is there already and becomes the stack's, by logical name; what its state has is left alone."""
 
 
 def kubernetes_version(config: StackConfig, there: Surroundings) -> str:
@@ -83,6 +86,14 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     if report.problems:
         raise ValidationError("Stack in its account", report.problems)
     ground = network(config, cluster.vpc_id if cluster else "", cluster.subnet_ids if cluster else (), report)
+    by_access_entry = admits_by_access_entry(config, cluster)
+    names = named(config, account, by_access_entry=by_access_entry)
+    imported = existing(names, stack_tag, adopt=config.adopt, report=report)
+    oidc = _oidc_provider(cluster.issuer) if cluster else None
+    spot = _spot_role() if config.identity.spot_service_linked_role else None
+    # The spot role outlives the stack that made it, and all of them outlive a lost state.
+    once = {"oidc-provider": oidc, "spot-role": spot}
+    imported |= {name: found.id for name, found in once.items() if found and found.stack == stack_tag}
     surroundings = Surroundings(
         account=account,
         credentials=credentials,
@@ -91,9 +102,12 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
         node_subnet_ids=node_subnets(config, ground, report),
         pod_subnet_ids=pod_subnets(config, ground, report),
         node_group_id=_node_group(config, cluster, report),
-        foreign_oidc_provider=cluster is not None and _foreign_provider(cluster.issuer, stack_tag),
-        foreign_spot_role=_foreign_spot_role(stack_tag),
+        foreign_oidc_provider=oidc is not None and oidc.stack != stack_tag,
+        foreign_spot_role=spot is not None and spot.stack != stack_tag,
+        imported=imported,
     )
+    if config.cluster.create:
+        _check_new(config.cluster.name, stack_tag, report)
     _check_join(config, cluster, report)
     if report.problems:
         raise ValidationError("Stack in its account", report.problems)
@@ -174,11 +188,24 @@ def _check_join(config: StackConfig, cluster: ExistingCluster | None, report: Re
         report.add("identity.nodeJoin", message, "use `awsAuth`, or raise its authentication mode")
 
 
-def _foreign_provider(issuer: str, stack_tag: str) -> bool:
+def admits_by_access_entry(config: StackConfig, cluster: ExistingCluster | None) -> bool:
+    """Whether nodes are admitted by an access entry: where it is asked for, or where the cluster can."""
+    join = config.identity.node_join
+    return join == "accessEntry" or (join == "auto" and (cluster is None or cluster.access_entries))
+
+
+def _check_new(name: str, stack_tag: str, report: Report) -> None:
+    found = or_none(lambda: aws.eks.get_cluster(name=name))
+    if found is not None and (found.tags or {}).get(STACK_TAG) != stack_tag:
+        message = f"cluster {name!r} exists, and this stack did not make it"
+        report.add("cluster.create", message, "leave it out to use that cluster, or choose another cluster.name")
+
+
+def _oidc_provider(issuer: str) -> Found | None:
     provider = or_none(lambda: aws.iam.get_open_id_connect_provider(url=issuer))
-    return provider is not None and provider.tags.get(STACK_TAG) != stack_tag
+    return Found.tagged(provider.arn, provider.tags) if provider else None
 
 
-def _foreign_spot_role(stack_tag: str) -> bool:
+def _spot_role() -> Found | None:
     role = or_none(lambda: aws.iam.get_role(name=SPOT_ROLE))
-    return role is not None and role.tags.get(STACK_TAG) != stack_tag
+    return Found.tagged(role.arn, role.tags) if role else None

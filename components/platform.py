@@ -14,7 +14,8 @@ import pulumi_kubernetes as kubernetes
 import yaml
 
 from components.addonset import declare_addons
-from components.cluster import NewCluster, control_plane_role_name
+from components.adoption import STACK_TAG, tagging_and_importing
+from components.cluster import NewCluster
 from components.config.load import Stack
 from components.config.schema import StackConfig
 from components.controller import Controller, CustomResourceDefinitions
@@ -24,6 +25,7 @@ from components.documents import controller_policy, fargate
 from components.documents.credentials import sweep_command
 from components.documents.kubeconfig import kubeconfig
 from components.documents.labels import NAME
+from components.documents.named import control_plane_role_name, controller_policies, repository_name
 from components.documents.nodes import node_policy_arns
 from components.documents.pod_guard import pod_guard
 from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
@@ -33,7 +35,7 @@ from components.documents.webhook import GUARD_SINCE, webhook_configurations, we
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
-from components.lookup import STACK_TAG, Surroundings, kubernetes_version
+from components.lookup import Surroundings, admits_by_access_entry, kubernetes_version
 from components.nodes import NodeAccess, NodeIdentity
 from components.provisioning import Provisioning, ProvisioningArgs
 from components.role import Role
@@ -77,9 +79,16 @@ class Platform:
         return sealed(value, secret=key in self.stack.secret_keys)
 
     def _own(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
-        """Under the component. Earlier stacks had the same resources at their root: the alias keeps them."""
-        aliases = [pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)]
-        return pulumi.ResourceOptions.merge(pulumi.ResourceOptions(parent=self.component, aliases=aliases), opts)
+        """Under the component, tagged, and imported if it is there already.
+
+        Earlier stacks had the same resources at their root: the alias keeps them.
+        """
+        own = pulumi.ResourceOptions(
+            parent=self.component,
+            aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)],
+            transformations=[tagging_and_importing(self.stack_tag, self.there.imported)],
+        )
+        return pulumi.ResourceOptions.merge(own, opts)
 
     @property
     def _location(self) -> str:
@@ -136,6 +145,7 @@ class Platform:
                 "public_access_cidrs": config.create.public_access_cidrs,
                 "log_types": config.create.log_types,
                 "secrets_key_arn": config.create.secrets_key_arn,
+                "tags": {STACK_TAG: self.stack_tag},
                 "deletion_protection": config.create.deletion_protection,
                 "path": self.config.identity.path,
                 "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
@@ -158,7 +168,7 @@ class Platform:
             cluster_identifier=arn,
             enable_patch_force=True,
             enable_config_map_mutable=True,
-            upsert_existing_objects=upsert,
+            upsert_existing_objects=upsert or self.config.adopt,
             opts=self._own(),
         )
 
@@ -224,6 +234,7 @@ class Platform:
             terminate_scope=identity.terminate_scope,
             terminate_name_pattern=identity.terminate_name_pattern,
         )
+        launching, reading = controller_policies(self.config)
         return Role(
             "controller-identity",
             {
@@ -233,8 +244,8 @@ class Platform:
                 "path": identity.path,
                 "permissions_boundary_arn": identity.permissions_boundary_arn,
                 "policies": {
-                    f"KarpenterControllerPolicy-{name}": compact(controller_policy.launch_policy(grants)),
-                    f"KarpenterControllerReadPolicy-{name}": compact(controller_policy.read_policy(grants)),
+                    launching: compact(controller_policy.launch_policy(grants)),
+                    reading: compact(controller_policy.read_policy(grants)),
                 },
             },
             opts=self._own(),
@@ -307,10 +318,9 @@ class Platform:
         return [profiles, logging]
 
     def _node_access(self, cluster: Cluster, nodes: NodeIdentity, provider: kubernetes.Provider) -> pulumi.Resource:
-        join = self.config.identity.node_join
-        if join == "none":
+        if self.config.identity.node_join == "none":
             return nodes
-        by_entry = join == "accessEntry" or (join == "auto" and cluster.access_entries)
+        by_entry = admits_by_access_entry(self.config, self.there.cluster)
         return NodeAccess(
             "node-access",
             {"cluster_name": cluster.name, "role_arn": nodes.role_arn, "by_access_entry": by_entry},
@@ -339,7 +349,7 @@ class Platform:
         image = ControllerImage(
             "image",
             {
-                "repository_name": build.repository or f"nodeless/{self.config.cluster.name}".lower(),
+                "repository_name": repository_name(self.config),
                 "platforms": build.platforms,
                 "context": self._location,
                 "tag": content_tag(self.folder, build.platforms),

@@ -7,7 +7,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-ABSENT = ("NoSuchEntity", "NotFound", "not found", "no matching", "couldn't find resource")
+ABSENT = (
+    "NoSuchEntity",
+    "NotFound",
+    "not found",
+    "no matching",
+    "couldn't find resource",
+    "NonExistentQueue",
+    "does not exist",
+)
 """Parts of the AWS provider's messages for an object that does not exist."""
 
 

@@ -28,6 +28,16 @@ def check(config: StackConfig, report: Report) -> None:
 
 def warnings(config: StackConfig) -> list[str]:
     """What is allowed, and reaches further than most people want."""
+    return [*_adopting(config), *_terminating(config)]
+
+
+def _adopting(config: StackConfig) -> list[str]:
+    if not config.adopt:
+        return []
+    return ["adopt: what exists under the stack's names becomes the stack's, and goes with it; take `adopt` out after"]
+
+
+def _terminating(config: StackConfig) -> list[str]:
     scope, pattern = config.identity.terminate_scope, config.identity.terminate_name_pattern
     reach = {
         "any": "every instance of the account in the region",

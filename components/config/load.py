@@ -76,8 +76,8 @@ def spelled(hint: Any, value: Any) -> Any:
 
 
 def values(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The project's keys out of Pulumi's: a structured value arrives as JSON, other projects' keys are not ours."""
-    structured = {each.name for each in key_fields(StackConfig) if plain(each.hint) not in (str, int, bool, float)}
+    """The project's keys out of Pulumi's: what is no text arrives as JSON, other projects' keys are not ours."""
+    structured = {each.name for each in key_fields(StackConfig) if plain(each.hint) is not str}
     ours: dict[str, Any] = {}
     for full, value in raw.items():
         namespace, _, name = full.partition(":")

@@ -14,6 +14,11 @@ class StackConfig:
     """One environment."""
 
     cluster: ClusterConfig = key("The EKS cluster.")
+    adopt: bool = key(
+        "Take over what exists already under the stack's names: import it, and make it what the stack says. For one "
+        "`up`, after a guide, eksctl, Helm, CloudFormation or a lost state; take it out afterwards.",
+        default=False,
+    )
     discovery: DiscoveryConfig = key("Which subnets and which security group nodes get.", default=DiscoveryConfig())
     identity: IdentityConfig = key("IAM roles of the nodes and of the controller.", default=IdentityConfig())
     fargate: FargateConfig = key("Where system pods run without nodes.", default=FargateConfig())

@@ -24,6 +24,9 @@ ACCOUNT_ID = "111122223333"
 VPC = "vpc-0123456789abcdef0"
 PRIVATE = ("subnet-00000000000000001", "subnet-00000000000000002")
 PUBLIC = "subnet-00000000000000003"
+CLUSTERS = ("myeks", "nodeless-demo")
+"""Those that exist, unless a test answers otherwise."""
+CLUSTER_LOOKUP = "aws:eks/getCluster:getCluster"
 CLUSTER_GROUP = "sg-0123456789abcdef0"
 ISSUER = "https://oidc.eks.ap-northeast-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE"
 
@@ -76,6 +79,8 @@ class Cloud(mocks.Mocks):
 
     def call(self, args: mocks.MockCallArgs) -> Any:
         answer = self.answers.get(args.token, USUAL.get(args.token))
+        if args.token == CLUSTER_LOOKUP and args.token not in self.answers and args.args["name"] not in CLUSTERS:
+            answer = Refusal("ResourceNotFoundException: No cluster found")
         if callable(answer):
             answer = answer(args.args)
         if isinstance(answer, Refusal):
@@ -175,6 +180,7 @@ def run(program: Callable[[], None], cloud: Cloud | None = None, *, preview: boo
     def body() -> pulumi.Output[None]:
         root = get_root_resource()
         assert isinstance(root, Stack)
+        root._transformations = []
         root.outputs.clear()  # the process has one root stack, whose exports would pile up
         program()
         return pulumi.Output.from_input(dict(root.outputs)).apply(outputs.update)
@@ -212,7 +218,7 @@ USUAL: dict[str, Any] = {
     "aws:index/getRegion:getRegion": {"id": "r", "name": "r"},
     "aws:index/getPartition:getPartition": {"partition": "aws", "dnsSuffix": "amazonaws.com", "id": "aws"},
     "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT_ID, "arn": "a", "id": "a", "userId": "u"},
-    "aws:eks/getClusters:getClusters": {"names": ["myeks", "nodeless-demo"], "id": "r"},
+    "aws:eks/getClusters:getClusters": {"names": list(CLUSTERS), "id": "r"},
     "aws:eks/getCluster:getCluster": {
         "name": "myeks",
         "version": "1.34",
@@ -233,6 +239,14 @@ USUAL: dict[str, Any] = {
     "aws:ec2/getSecurityGroups:getSecurityGroups": {"ids": [], "id": "r"},
     "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider": Refusal("NoSuchEntity: no such provider"),
     "aws:iam/getRole:getRole": Refusal("NoSuchEntity: no such role"),
+    "aws:iam/getInstanceProfile:getInstanceProfile": Refusal("NoSuchEntity: no such profile"),
+    "aws:iam/getPolicy:getPolicy": Refusal("no matching IAM Policy found"),
+    "aws:sqs/getQueue:getQueue": Refusal("AWS.SimpleQueueService.NonExistentQueue: The queue does not exist"),
+    "aws:cloudcontrol/getResource:getResource": Refusal("couldn't find resource"),
+    "aws:eks/getAccessEntry:getAccessEntry": Refusal("ResourceNotFoundException: no such entry"),
+    "aws:eks/getAddon:getAddon": Refusal("ResourceNotFoundException: no such add-on"),
+    "aws:cloudwatch/getLogGroup:getLogGroup": Refusal("couldn't find resource"),
+    "aws:ecr/getRepository:getRepository": Refusal("RepositoryNotFoundException: no such repository"),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": {"userName": "AWS", "password": "secret", "id": "r"},
 }
 

@@ -48,7 +48,7 @@ def test_all_problems_are_said_at_once_with_path_value_and_remedy() -> None:
             "nope": 1,
         }
     )
-    assert said[0].startswith("nope: unknown key; known: addons, cluster,")
+    assert said[0].startswith("nope: unknown key; known: addons, adopt, cluster,")
     assert said[1:] == [
         "cluster.craete: unknown key; did you mean 'create'?",
         "cluster.name: 'bad name' is malformed; write letters, digits, - and _, at most 100",

@@ -217,11 +217,17 @@ def test_what_an_account_has_once_is_made_when_missing_and_kept_when_it_is_ours(
 
     once = {"oidc-provider", "spot-role"}
     assert once <= names(Cloud())
-    tokens = ("aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider", "aws:iam/getRole:getRole")
-    ours = {token: {"tags": {"nodeless:stack": "nodeless/test"}} for token in tokens}
-    assert once <= names(Cloud(answers=ours)), "a second `up` would delete them"
-    foreign: dict[str, Any] = {token: {"tags": {}} for token in tokens}
-    assert not once & names(Cloud(answers=foreign))
+
+    def existing(tags: dict[str, str]) -> Cloud:
+        def role(args: Mapping[str, Any]) -> Any:
+            return found if args["name"] == "AWSServiceRoleForEC2Spot" else Refusal("NoSuchEntity: no such role")
+
+        found = {"arn": "arn", "tags": tags}
+        provider = "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider"
+        return Cloud(answers={provider: found, "aws:iam/getRole:getRole": role})
+
+    assert once <= names(existing({"nodeless:stack": "nodeless/test"})), "a second `up` would delete them"
+    assert not once & names(existing({}))
 
 
 def test_public_subnets_are_left_out_unless_asked_for() -> None:
@@ -236,7 +242,7 @@ def test_public_subnets_are_left_out_unless_asked_for() -> None:
 
 
 def new_cluster(*subnet_ids: str) -> dict[str, Any]:
-    return {"name": "myeks", "create": {"version": "1.30", "subnetIds": list(subnet_ids)}}
+    return {"name": "new", "create": {"version": "1.30", "subnetIds": list(subnet_ids)}}
 
 
 @pytest.mark.parametrize("where", [{"name": "myeks"}, new_cluster(*PRIVATE)], ids=["existing", "new"])
