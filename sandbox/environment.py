@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,14 +67,16 @@ class Environment:
     deployed: bool = False
     """Whether the stack was, and with it the controller."""
 
-    def deploy_stack(self, stack: str = "local", run: Callable[[Container], object] | None = None) -> int:
+    def deploy_stack(
+        self, stack: str = "local", run: Callable[[Container], object] | None = None, options: Sequence[str] = ()
+    ) -> int:
         """Run the Pulumi program with stacks/Pulumi.STACK.yaml; returns how many resources it has made here.
 
         The first time the controller is started as soon as its Deployment is there, as Fargate would, by `run` or by
-        `start_controller`: no Provisioner can be applied before its webhook answers.
+        `start_controller`: no Provisioner can be applied before its webhook answers. `options`: of `sandbox.stack`.
         Raises ProcessFailedError with what a process said that failed.
         """
-        command = ["sandbox.stack", "--stack", stack, "--kubeconfig", str(self.kubeconfig)]
+        command = ["sandbox.stack", "--stack", stack, "--kubeconfig", str(self.kubeconfig), *options]
         child = self.processes.start(
             "stack", [*command, "--webhook-port", str(self.webhook_port)], self.aws_environment
         )

@@ -1,12 +1,14 @@
 """AWS resources of a stack, made in the sandbox's AWS: what Pulumi's AWS provider does, for the types that stacks use.
 
-Inputs and outputs have the provider's names. Making what is there already finds it, so that a stack can be run again.
+Inputs and outputs have the provider's names. What the stack has made or imports is found and changed; what it creates
+must not be there.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import boto3
@@ -65,16 +67,24 @@ class AwsProvider:
             "aws:eks/getClusters:getClusters": lambda _: {"id": region, "names": self._eks.list_clusters()["clusters"]},
             "aws:iam/getOpenIdConnectProvider:getOpenIdConnectProvider": self._get_oidc_provider,
             "aws:iam/getRole:getRole": self._get_role,
+            "aws:iam/getInstanceProfile:getInstanceProfile": self._get_instance_profile,
+            "aws:iam/getPolicy:getPolicy": self._get_policy,
+            "aws:sqs/getQueue:getQueue": self._get_queue,
+            "aws:cloudcontrol/getResource:getResource": self._get_fargate_profile,
             "aws:index/getCallerIdentity:getCallerIdentity": self._get_caller,
             "aws:index/getPartition:getPartition": lambda _: {"id": "aws", "partition": "aws"},
             "aws:index/getRegion:getRegion": lambda _: {"id": region, "name": region, "region": region},
         }
 
-    def make(self, type_: str, inputs: Inputs) -> Outputs:
-        """Raises UnsupportedTypeError, and ClientError when AWS refuses."""
+    def make(self, type_: str, inputs: Inputs, *, present: bool = True) -> Outputs:
+        """Create it, or change what is `present`. Raises UnsupportedTypeError, and ClientError when AWS refuses."""
         if type_ not in self._makers:
             raise UnsupportedTypeError(f"the sandbox cannot make {type_}; leave it out of the stack")
-        return self._makers[type_](inputs)
+        token = _PRESENT.set(present)
+        try:
+            return self._makers[type_](inputs)
+        finally:
+            _PRESENT.reset(token)
 
     def ask(self, token: str, arguments: Inputs) -> dict[str, Any]:
         """A look-up. Raises UnsupportedTypeError, and ClientError when there is no such thing."""
@@ -90,12 +100,14 @@ class AwsProvider:
         trust, path = inputs["assumeRolePolicy"], inputs.get("path", "/")
         _unless_taken(lambda: self._iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Path=path))
         self._iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust)
+        self._iam.tag_role(RoleName=name, Tags=_tags(inputs))
         return name, {"arn": self._iam.get_role(RoleName=name)["Role"]["Arn"], "name": name}
 
     def _policy(self, inputs: Inputs) -> Outputs:
         name, path = inputs["name"], inputs.get("path", "/")
         _unless_taken(lambda: self._iam.create_policy(PolicyName=name, PolicyDocument=inputs["policy"], Path=path))
         arn = self._arn(f"policy{path}{name}")
+        self._iam.tag_policy(PolicyArn=arn, Tags=_tags(inputs))
         return arn, {"arn": arn, "name": name}
 
     def _attachment(self, inputs: Inputs) -> Outputs:
@@ -111,6 +123,8 @@ class AwsProvider:
     def _service_linked_role(self, inputs: Inputs) -> Outputs:
         service = inputs["awsServiceName"]
         _unless_taken(lambda: self._iam.create_service_linked_role(AWSServiceName=service))
+        for role in self._iam.list_roles(PathPrefix=f"/aws-service-role/{service}/")["Roles"]:
+            self._iam.tag_role(RoleName=role["RoleName"], Tags=_tags(inputs))
         return service, {}
 
     def _oidc_provider(self, inputs: Inputs) -> Outputs:
@@ -120,7 +134,7 @@ class AwsProvider:
                 Url=inputs["url"],
                 ClientIDList=inputs["clientIdLists"],
                 ThumbprintList=["0" * 40],
-                Tags=[{"Key": key, "Value": value} for key, value in inputs.get("tags", {}).items()],
+                Tags=_tags(inputs),
             )
         )
         return arn, {"arn": arn}
@@ -159,6 +173,7 @@ class AwsProvider:
                 podExecutionRoleArn=inputs["podExecutionRoleArn"],
                 subnets=inputs["subnetIds"],
                 selectors=inputs["selectors"],
+                tags=inputs.get("tags", {}),
             )
         )
         return f"{cluster}:{name}", {"fargateProfileName": name}
@@ -169,6 +184,7 @@ class AwsProvider:
             "SqsManagedSseEnabled": str(bool(inputs.get("sqsManagedSseEnabled"))).lower(),
         }
         url = self._sqs.create_queue(QueueName=inputs["name"], Attributes=attributes)["QueueUrl"]
+        self._sqs.tag_queue(QueueUrl=url, Tags=inputs.get("tags", {}))
         found = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
         return url, {"arn": found["QueueArn"], "url": url, "name": inputs["name"]}
 
@@ -242,16 +258,47 @@ class AwsProvider:
 
     def _get_role(self, arguments: Inputs) -> dict[str, Any]:
         found = self._iam.get_role(RoleName=arguments["name"])["Role"]
-        return {"id": found["RoleName"], "tags": {each["Key"]: each["Value"] for each in found.get("Tags", [])}}
+        return {"id": found["RoleName"], "arn": found["Arn"], "tags": _by_key(found.get("Tags", []))}
+
+    def _get_instance_profile(self, arguments: Inputs) -> dict[str, Any]:
+        found = self._iam.get_instance_profile(InstanceProfileName=arguments["name"])["InstanceProfile"]
+        roles = [each["RoleName"] for each in found["Roles"]]
+        return {"id": found["InstanceProfileName"], "roleName": roles[0] if roles else ""}
+
+    def _get_policy(self, arguments: Inputs) -> dict[str, Any]:
+        found = self._iam.get_policy(PolicyArn=arguments["arn"])["Policy"]
+        return {"id": found["Arn"], "arn": found["Arn"], "tags": _by_key(found.get("Tags", []))}
+
+    def _get_queue(self, arguments: Inputs) -> dict[str, Any]:
+        url = self._sqs.get_queue_url(QueueName=arguments["name"])["QueueUrl"]
+        return {"id": url, "url": url, "tags": self._sqs.list_queue_tags(QueueUrl=url).get("Tags", {})}
+
+    def _get_fargate_profile(self, arguments: Inputs) -> dict[str, Any]:
+        """Cloud Control's answer for the one type that the program asks it about."""
+        cluster, name = arguments["identifier"].split("|")
+        found = self._eks.describe_fargate_profile(clusterName=cluster, fargateProfileName=name)["fargateProfile"]
+        tags = [{"Key": key, "Value": value} for key, value in found.get("tags", {}).items()]
+        return {"id": arguments["identifier"], "properties": json.dumps({"Tags": tags})}
+
+
+_PRESENT: ContextVar[bool] = ContextVar("present")
 
 
 def _unless_taken(make: Callable[[], Any]) -> None:
-    """What is there already is kept; every other refusal is raised."""
+    """What is present is kept; every other refusal is raised."""
     try:
         make()
     except ClientError as error:
-        if error.response["Error"]["Code"] not in TAKEN:
+        if not _PRESENT.get() or error.response["Error"]["Code"] not in TAKEN:
             raise
+
+
+def _tags(inputs: Inputs) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in (inputs.get("tags") or {}).items()]
+
+
+def _by_key(tags: list[dict[str, str]]) -> dict[str, str]:
+    return {each["Key"]: each["Value"] for each in tags}
 
 
 def _filters(arguments: Inputs) -> list[dict[str, Any]]:

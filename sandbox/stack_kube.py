@@ -43,15 +43,18 @@ class Container:
     environment: dict[str, str]
 
 
-def apply_object(kubeconfig: Path, document: dict[str, Any], webhook_port: int = 0) -> dict[str, Any]:
+def apply_object(
+    kubeconfig: Path, document: dict[str, Any], webhook_port: int = 0, *, present: bool = True
+) -> dict[str, Any]:
     """Apply one object; returns it as the server has it. Raises ApiError and KeyError.
 
+    `present`: it may be there already; otherwise it is created, and one of its name is an error.
     `webhook_port` is where the controller's webhook listens on this machine.
     """
     document = whole_numbers(document)
     if document["kind"] in WEBHOOKS:
         document = {**document, "webhooks": [on_loopback(hook, webhook_port) for hook in document["webhooks"]]}
-    return asyncio.run(_apply(kubeconfig, document))
+    return asyncio.run(_apply(kubeconfig, document, present=present))
 
 
 def on_loopback(hook: dict[str, Any], port: int) -> dict[str, Any]:
@@ -105,12 +108,16 @@ async def _answers(config: dict[str, Any]) -> bool:
     return True
 
 
-async def _apply(kubeconfig: Path, document: dict[str, Any]) -> dict[str, Any]:
+async def _apply(kubeconfig: Path, document: dict[str, Any], *, present: bool) -> dict[str, Any]:
     if is_controller(document):
         document = {**document, "spec": {**document["spec"], "replicas": 0}}
     async with ApiClient(Connection.from_kubeconfig(kubeconfig), MANAGER) as client:
-        path = f"{await _path(client, document)}?fieldManager={MANAGER}&force=true"
-        return await client.request("PATCH", path, body=document, content_type=APPLY)
+        path = await _path(client, document)
+        if not present:
+            collection = path.rpartition("/")[0]
+            return await client.request("POST", f"{collection}?fieldManager={MANAGER}", body=document)
+        applied = f"{path}?fieldManager={MANAGER}&force=true"
+        return await client.request("PATCH", applied, body=document, content_type=APPLY)
 
 
 async def _path(client: ApiClient, document: dict[str, Any]) -> str:

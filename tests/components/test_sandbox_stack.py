@@ -17,6 +17,7 @@ from controller.operator.options import Options
 from controller.settings import Settings
 from sandbox.demo.story import connected
 from sandbox.environment import Environment, EnvironmentSettings, start
+from sandbox.processes import ProcessFailedError
 from sandbox.stack import stack_config
 from sandbox.stack_aws import AwsProvider, UnsupportedTypeError
 from sandbox.stack_kube import Container, controller_container, whole_numbers
@@ -193,7 +194,29 @@ def a_new_cluster_is_what_pulumi_eks_makes(deployed: Environment) -> None:
     assert any(each["Arn"].endswith(outputs["oidcProviderUrl"].removeprefix("https://")) for each in providers)
 
 
+def what_a_guide_left_is_refused_until_it_is_adopted(deployed: Environment) -> None:
+    name, iam = f"KarpenterNodeRole-{CLUSTER}", aws(deployed, "iam")
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument='{"Version": "2012-10-17", "Statement": []}')
+    with pytest.raises(ProcessFailedError) as refused:
+        deployed.deploy_stack("local")
+    assert f"identity.nodeRoleName: role {name} exists, and this stack did not make it" in str(refused.value)
+    assert not iam.list_policies(Scope="Local")["Policies"], "nothing is made"
+    secret = ["--set", "nodeless:controller={env: {TOKEN: the-secret}}", "--secret", "nodeless:controller"]
+    assert deployed.deploy_stack("local", options=["--set", "nodeless:adopt=true", *secret]) > 40
+    role = iam.get_role(RoleName=name)["Role"]
+    assert {"Key": "nodeless:stack", "Value": "nodeless/local"} in role["Tags"]
+    assert role["AssumeRolePolicyDocument"]["Statement"], "what the stack says"
+
+
+def secrets_reach_the_container_and_no_state_file(deployed: Environment) -> None:
+    assert container(deployed).environment["TOKEN"] == "the-secret"
+    state = (deployed.kubeconfig.parent / "local.state.json").read_text()
+    assert "the-secret" not in state
+    assert "[secret]" in state
+
+
 CHECKS = (
+    secrets_reach_the_container_and_no_state_file,
     a_new_cluster_is_what_pulumi_eks_makes,
     the_nodes_role_its_policies_and_its_profile_are_in_iam,
     the_controllers_role_trusts_its_service_account_of_the_clusters_real_issuer,
@@ -211,7 +234,7 @@ CHECKS = (
 def test_the_stack_is_really_there(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """One sandbox for all checks: starting it is what takes time."""
     with start(EnvironmentSettings(tmp_path / "state")) as deployed:
-        assert deployed.deploy_stack("local") > 40
+        what_a_guide_left_is_refused_until_it_is_adopted(deployed)
         for check in CHECKS:
             with subtests.test(check.__name__.replace("_", " ")):
                 check(deployed)
