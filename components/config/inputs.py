@@ -447,6 +447,10 @@ class NodeLessArgs(TypedDict):
 
     cluster: ClusterConfig
     """The EKS cluster."""
+    adopt: NotRequired[bool]
+    """Take over what exists already under the stack's names: import it, and make it what the stack says. For one
+    `up`, after a guide, eksctl, Helm, CloudFormation or a lost state; take it out afterwards.
+    """
     discovery: NotRequired[DiscoveryConfig]
     """Which subnets and which security group nodes get."""
     identity: NotRequired[IdentityConfig]
