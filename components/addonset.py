@@ -13,13 +13,13 @@ import yaml
 
 from components.addons import ChartAddon, ManagedAddon, ManagedAddonArgs
 from components.config.schema import StackConfig
+from components.config.secrets import sealed
 from components.documents import addon_policies, addons
 from components.documents.account import Account
 from components.documents.names import bounded
 from components.documents.nodes import CNI_POLICY
 from components.documents.policy import compact
 from components.role import Role, RoleArgs
-from components.secrets import sealed
 from controller.core.api.frozen import EMPTY
 
 Trust = Callable[[str, str], pulumi.Output[str]]

@@ -11,6 +11,7 @@ from components.config.checks import warnings
 from components.config.inputs import NodeLessArgs
 from components.config.load import load
 from components.config.objects import image_warnings
+from components.config.secrets import secret_warnings
 from components.controller import Controller, CustomResourceDefinitions
 from components.credentials import credential_warnings
 from components.discovery import DiscoveryTags
@@ -22,7 +23,6 @@ from components.nodes import NodeAccess, NodeIdentity
 from components.platform import Platform
 from components.provisioning import Provisioning
 from components.role import Role
-from components.secrets import secret_warnings
 from components.sweep import Sweep
 
 FOLDER = Path(__file__).parents[1]

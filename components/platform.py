@@ -18,6 +18,7 @@ from components.adoption import STACK_TAG, tagging_and_importing
 from components.cluster import NewCluster
 from components.config.load import Stack
 from components.config.schema import StackConfig
+from components.config.secrets import sealed
 from components.controller import Controller, CustomResourceDefinitions
 from components.discovery import DiscoveryTags, DiscoveryTagsArgs
 from components.documents import controller as documents
@@ -39,7 +40,6 @@ from components.lookup import Surroundings, admits_by_access_entry, kubernetes_v
 from components.nodes import NodeAccess, NodeIdentity
 from components.provisioning import Provisioning, ProvisioningArgs
 from components.role import Role
-from components.secrets import sealed
 from components.sweep import Sweep
 
 
