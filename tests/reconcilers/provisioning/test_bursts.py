@@ -206,3 +206,21 @@ def test_one_plan_covers_the_pods_that_are_still_to_come(owners: bool) -> None:
     bursts.show("Pod", pods)
     bursts.pass_for(3.0)
     assert (len(bursts.cloud.requests) == launched) == owners
+
+
+@pytest.mark.parametrize(("left", "plans"), [(20, 2), (38, 1)])
+def test_a_plan_of_which_more_than_a_tenth_is_gone_once_it_is_made_is_made_again(left: int, plans: int) -> None:
+    """Every second pod goes while the plan is made: without a second plan all nodes were launched, half empty."""
+    bursts = Bursts()
+    bursts.play(0, 1, 1, 2.0)  # a loop that does not know the instance types yet plans on the newest state
+    before = bursts.plans, len(bursts.cloud.requests)
+    pods = [factories.pod_object(name=f"pod-{number:02}", status=TRIED) for number in range(40)]
+    bursts.show("Pod", pods)
+    stale = bursts.informers.snapshot()
+    bursts.loop.reconcile(stale)
+    bursts.clock.advance(2.0)
+    bursts.show("Pod", pods[::2] if left == 20 else pods[:left])
+    bursts.loop.reconcile(stale)
+    assert bursts.plans - before[0] == plans
+    cpu = sum(request.requests["cpu"] for request in bursts.cloud.requests[before[1] :])
+    assert cpu == (20_000 if left == 20 else 40_000)
