@@ -377,6 +377,20 @@ def scale(nodes: int, side: Path | None, json_file: Path | None, into: Path) -> 
     click.echo(text.removeprefix(scalereport.HEAD))
 
 
+@main.command("trickle")
+@click.option("--seeds", default=2, show_default=True)
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def trickle(seeds: int, into: Path) -> None:
+    """One pod every two seconds for five minutes, in virtual time, planned ahead or not: write trickle.md."""
+    from bench.life.trickle import report as trickle_report
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    into.mkdir(parents=True, exist_ok=True)
+    page = trickle_report(seeds)
+    (into / "trickle.md").write_text(page)
+    click.echo(page)
+
+
 @main.command("idle")
 @click.option("--nodes", default=5_000, show_default=True)
 @click.option("--pods", default=100_000, show_default=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -36,14 +37,19 @@ NEVER = _Refusal()
 class Binder:
     """Binds what fits whenever something changed. Of equal nodes it draws one, as kube-scheduler does."""
 
-    def __init__(self, kube: MemoryKube, workloads: Workloads, time: VirtualTime, chance: random.Random) -> None:
+    def __init__(
+        self, kube: MemoryKube, workloads: Workloads, time: VirtualTime, chance: random.Random, prompt: bool = False
+    ) -> None:
+        """`prompt`: a new pod is tried at once, as kube-scheduler does; else no sooner than those that back off."""
         self.kube, self.workloads, self.time, self.chance = kube, workloads, time, chance
+        self.prompt = prompt
         self.view = ClusterView()
         self._refused: dict[str, _Refusal] = {}
         """By uid."""
         self._changes = 0
         """Changes that may make room for a pod."""
-        self._due = False
+        self._due_at = math.inf
+        """When the next round is; infinite: none is due."""
         self._waiting: dict[str, Document] = {}
         kube.listeners.append(self._heard)
 
@@ -90,12 +96,13 @@ class Binder:
         self._soon()
 
     def _soon(self, seconds: float = ROUND_SECONDS) -> None:
-        if not self._due:
-            self._due = True
-            self.time.at(self.time.clock.now() + seconds, self._round)
+        at = self.time.clock.now() + seconds
+        if math.isinf(self._due_at) or (self.prompt and at < self._due_at):
+            self._due_at = at
+            self.time.at(at, self._round)
 
     def _round(self) -> None:
-        self._due = False
+        self._due_at = math.inf
         now, tried, hopeless = self.time.clock.now(), 0, set[bytes]()
         for uid, document in list(self._waiting.items()):
             known = self._refused.get(uid, NEVER)

@@ -88,9 +88,9 @@ class EventLimit:
     burst: int
 
 
-EVENT_LIMITS: Mapping[str, EventLimit] = {"Nominated": EventLimit(per_second=20.0, burst=200)}
-"""Karpenter v0.27 sends 10 Nominated events at once and then 5 a second for all pods together, so that most pods of a
-large scale-up get none. One event per pod is little beside the five that the scheduler and the kubelet write."""
+EVENT_LIMITS: Mapping[str, EventLimit] = {"Nominated": EventLimit(per_second=5.0, burst=200)}
+"""Karpenter v0.27 sends 10 Nominated events at once and then 5 a second for all pods together. Here each pod of a batch
+of 200 gets one; in a larger burst they would be a third of all our requests to the API server."""
 
 _PACE = EventLimit(per_second=50.0, burst=100)
 """Of all events together: a quarter of the client's rate."""
