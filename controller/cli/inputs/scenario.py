@@ -100,8 +100,20 @@ def _documents(
 
 
 def check_configuration(located: Iterable[LocatedObject], report: Report) -> None:
-    """Report broken rules of Provisioners and templates, duplicate names and references to missing templates."""
-    kinds, template_kind = V1ALPHA5.kinds, V1ALPHA5.node_template.name
+    """Report broken rules of Provisioners and templates, duplicate names and references to missing templates.
+
+    Kinds of a later Karpenter in place of Provisioners, too: nothing would be planned with them.
+    """
+    kinds, template_kind, located = V1ALPHA5.kinds, V1ALPHA5.node_template.name, tuple(located)
+    if not any(each.kind == V1ALPHA5.pool.name for each in located):
+        for each in located:
+            if each.kind == "NodePool":
+                remedy = (
+                    "`nodeless convert FILE` writes NodePools and EC2NodeClasses as Provisioners and AWSNodeTemplates"
+                )
+                report.add(
+                    f"{each.where}: NodePool {each.name}", "is of a later Karpenter, and not planned with", remedy
+                )
     chosen = [each for each in located if each.kind in kinds]
     seen: dict[tuple[str, str], str] = {}
     for each in chosen:

@@ -267,3 +267,14 @@ def test_plan_is_the_controllers_own(write: Write) -> None:
     simulation = simulate(wanted, source_for("", "us-east-1", wanted.settings).types)
     assert solve(simulation.problem) == simulation.plan
     judged(simulation.plan, simulation.problem)
+
+
+def test_node_pools_are_met_with_the_command_that_converts_them(run: Run, write: Write) -> None:
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": {}}
+    path = write(pool, deployment())
+    result = run("simulate", path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Files:\n  {path} (document 1): NodePool default: is of a later Karpenter, and not planned with; "
+        "`nodeless convert FILE` writes NodePools and EC2NodeClasses as Provisioners and AWSNodeTemplates\n",
+    )
