@@ -23,6 +23,7 @@ from controller.core.guards.spending import LaunchLimits, parse_launch_limits
 from controller.core.price_rules import PriceRule, parse_price_rules
 from controller.core.provisioning.flexibility import Flexibility
 from controller.core.provisioning.plan import SolveOptions
+from controller.core.zones.balance import ZoneBalance
 from controller.errors import ValidationError
 
 
@@ -77,6 +78,8 @@ class Settings:
     plan_ahead_owners: bool = _setting("planAheadOwners")
     node_cost_per_hour: float = _setting("nodeCostPerHour")
     assumed_cpu_use: float = _setting("assumedCpuUse")
+    zone_max_share: float = _setting("zoneMaxShare")
+    zone_premium: float = _setting("zonePremium")
     launch_limits: LaunchLimits | None = _setting("launchLimits", parse_launch_limits)  # noqa: RUF009
 
     @classmethod
@@ -115,6 +118,7 @@ class Settings:
             cpu_use=self.assumed_cpu_use,
             flexibility=Flexibility(self.alternative_price_tolerance, self.spot_offerings, self.spot_interruption_cost),
             spot_pool_share=self.spot_pool_share,
+            zone_balance=ZoneBalance(self.zone_max_share, self.zone_premium),
         )
 
 

@@ -119,4 +119,6 @@ class SettingsConfig:
     plan_ahead: str = setting("planAhead")
     node_cost_per_hour: float = setting("nodeCostPerHour")
     assumed_cpu_use: float = setting("assumedCpuUse")
+    zone_max_share: float = setting("zoneMaxShare")
+    zone_premium: float = setting("zonePremium")
     launch_limits: LaunchLimitsConfig | None = setting("launchLimits")

@@ -16,6 +16,7 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
 from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
 from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION
+from controller.core.zones.balance import PREMIUM_ANNOTATION, SHARE_ANNOTATION
 from controller.core.zones.services import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
 ANNOTATIONS = (
@@ -28,6 +29,8 @@ ANNOTATIONS = (
     BASE_ANNOTATION,
     PERCENTAGE_ANNOTATION,
     HEADROOM_ANNOTATION,
+    SHARE_ANNOTATION,
+    PREMIUM_ANNOTATION,
     TOPOLOGY_MODE,
     TOPOLOGY_AWARE_HINTS,
     "storageclass.kubernetes.io/is-default-class",

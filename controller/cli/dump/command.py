@@ -40,6 +40,8 @@ SETTINGS = (
     "aws.spotInterruptionCost",
     "nodeCostPerHour",
     "assumedCpuUse",
+    "zoneMaxShare",
+    "zonePremium",
 )
 """Settings that a plan depends on; discounts are left out, as they are confidential."""
 

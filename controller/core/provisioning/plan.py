@@ -13,6 +13,7 @@ from controller.core.cloud import Catalog, PricedOffering
 from controller.core.provisioning.flexibility import Flexibility
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.zones.balance import ZoneBalance
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class SolveOptions:
     spot_pool_share: float = 0.5
     """Largest share of a workload's replicas on nodes of one spot pool (instance type and zone), where other pools cost
     about the same. 0.5: when EC2 reclaims a whole pool, half of the replicas keep running. 1.0: no such rule."""
+    zone_balance: ZoneBalance = field(default_factory=ZoneBalance)
+    """How even the zones of a Provisioner's nodes shall be, where its annotations do not say."""
 
     @property
     def beside(self) -> Beside:

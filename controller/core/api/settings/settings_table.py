@@ -158,6 +158,12 @@ _ROWS: Final = (
     Setting("assumedCpuUse", readers.any_part, "0.5", live=True,
             doc="The part of their CPU requests that pods use, on the mean: surplus CPU credits of T2, T3, T3a and T4g "
                 "and CPU beyond the baseline of flex types are priced by it. 0: baselines are ignored."),
+    Setting("zoneMaxShare", readers.any_part, "0.6", live=True,
+            doc="Of a Provisioner's allocatable CPU no zone shall have more than this part, from six nodes on; 1: "
+                "zones are left to prices. A Provisioner's annotation `karpenter.sh/zone-max-share` overrides it."),
+    Setting("zonePremium", readers.any_part, "0.02", live=True,
+            doc="What a node may cost more to even out zones: 0.02 is 2 %. A Provisioner's annotation "
+                "`karpenter.sh/zone-premium` overrides it."),
     Setting("launchLimits", None, None, live=True,
             doc="What all Provisioners together may launch: price an hour, nodes a minute and resources (in the "
                 'ConfigMap: JSON, such as `{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": '

@@ -27,6 +27,7 @@ from controller.core.provisioning.solver.compiled_problem import CompiledProblem
 from controller.core.provisioning.solver.partners import Partners
 from controller.core.provisioning.solver.pool_sharing import share_pools
 from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
+from controller.core.provisioning.solver.zone_shares import even_zones
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 
 DEFAULTS = SolveOptions()
@@ -70,6 +71,7 @@ class Solver:
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
         plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
+        plan = even_zones(plan, compiled.problem, self.options)
         if least is not None and (least > 0 or (plan.existing and not plan.new_nodes)):
             plan = replace(plan, proof=Proof(self._cost(plan), least))
         return self._with_ignored_preferences(plan)
