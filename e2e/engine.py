@@ -1,8 +1,8 @@
 """`make e2e-pulumi`: the Pulumi program under Pulumi's own engine and providers, against the sandbox's endpoints.
 
 Preview, up, a second up that changes nothing, a refresh that finds nothing, a change of one Provisioner that touches
-that object alone, a destroy that leaves nothing. For whoever has `pulumi` and its plugins; else it tells what to
-install.
+that object alone, a destroy that leaves nothing, an up and a destroy after it. For whoever has `pulumi` and its
+plugins; else it tells what to install.
 
 What the stack's Deployment needs to be up is an instance that is not ours, as of a node group: the sandbox's kubelet
 says that the pods run. Nothing runs in them, so the stack is told to serve no webhook.
@@ -32,7 +32,7 @@ from sandbox.realkube import ASSETS_VARIABLE, AssetsMissingError
 from sandbox.stack import ROOT
 
 STACK = "local"
-PLUGINS = ("aws", "kubernetes")
+PLUGINS = ("aws", "command", "kubernetes")
 """The providers that stacks/Pulumi.local.yaml needs."""
 PROVISIONER = "kubernetes:karpenter.sh/v1alpha5:Provisioner"
 KEPT = "customresourcedefinitions"
@@ -128,6 +128,9 @@ def tour(engine: Engine, environment: Environment, say: Callable[[str], None]) -
     ours = [role["RoleName"] for role in roles if role["RoleName"].startswith("Karpenter")]
     _must(not ours, f"destroy leaves the roles {ours}")
     say(f"destroy: nothing is left but the {KEPT}")
+    engine.run("up", "--yes", "--skip-preview")
+    engine.run("destroy", "--yes", "--skip-preview")
+    say("up after destroy, and destroy: what the first stack left is taken over")
 
 
 def _must(holds: bool, otherwise: str) -> None:

@@ -60,12 +60,13 @@ def toured(folder: Path) -> list[str]:
 def test_every_step_is_taken_in_order(pulumi: Path) -> None:
     said = toured(pulumi)
     calls = [line.split() for line in (pulumi / "calls").read_text().splitlines()]
-    steps = ["stack", "preview", "up", "up", "refresh", "preview", "up", "destroy", "stack"]
+    steps = ["stack", "preview", "up", "up", "refresh", "preview", "up", "destroy", "stack", "up", "destroy"]
     assert [call[0] for call in calls] == steps
     assert [call[0] for call in calls if "--expect-no-changes" in call] == ["up", "refresh"]
     assert all(("--config-file" in call) == (call[0] != "stack") for call in calls)
     assert said[0] == "preview: 1 steps"
-    assert said[-1].startswith("destroy: nothing is left")
+    assert said[-2].startswith("destroy: nothing is left")
+    assert said[-1].startswith("up after destroy")
 
 
 def test_the_engine_gets_the_stack_as_it_is_but_for_this_machine(pulumi: Path) -> None:
@@ -101,8 +102,9 @@ def test_what_must_not_be_ends_the_run(pulumi: Path, file: str, content: Any, wo
 def test_what_is_missing_is_said_and_has_its_own_code(
     pulumi: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (lacks,) = engine.missing()
-    assert lacks.startswith("pulumi plugin install resource kubernetes v4.")
+    command, kubernetes = engine.missing()
+    assert command.startswith("pulumi plugin install resource command v1."), "the sweep of a destroy"
+    assert kubernetes.startswith("pulumi plugin install resource kubernetes v4.")
     monkeypatch.setenv("PATH", "/nowhere")
     assert engine.main() == os.EX_UNAVAILABLE
     told = capsys.readouterr().err
