@@ -16,6 +16,7 @@ import structlog
 
 import controller
 from controller.aws.api.clients import make_clients
+from controller.aws.catalog.shipped_tables import shipped_type_names
 from controller.aws.provider import AWSProvider
 from controller.core.cloud import CloudProvider
 from controller.errors import CloudUnauthorizedError, KubeError
@@ -137,7 +138,7 @@ def serve_webhook(
         _log.info("Admission webhooks are not served", because=because)
         return None
     place = Place(options.karpenter_service, options.system_namespace, options.webhook_port)
-    webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook)
+    webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook, instance_types=shipped_type_names())
     health.add_ready("webhook", webhook.unready)
     webhook.start()
     return webhook

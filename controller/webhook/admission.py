@@ -1,21 +1,24 @@
 """Answer an AdmissionReview: default and validate Provisioners and node templates.
 
 The rules are those by which the controller reads these kinds (core.api), so that exactly what would work is accepted.
-An update is refused for problems that it introduces: one that the stored object already has becomes a warning. An
-object that is being deleted is allowed, so that its finalizers can be removed.
+An update is refused for problems that it introduces: one that the stored object already has becomes a warning. What of
+a valid Provisioner is likely a mistake is a warning too (core.provisioner_warnings). An object that is being deleted is
+allowed, so that its finalizers can be removed.
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from controller.core.api.document import Document, mapping, text
+from controller.core.api.strict import Report
 from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.provisioner_warnings import provisioner_warnings
 from controller.core.untrusted_json import UnreadableJsonError, read_object
 from controller.errors import NodelessError, Problem
 
@@ -30,8 +33,10 @@ class UnreadableReviewError(NodelessError):
     """The request's body is not an AdmissionReview of the supported version."""
 
 
-def answer(path: str, body: bytes) -> bytes | None:
+def answer(path: str, body: bytes, instance_types: Collection[str] = ()) -> bytes | None:
     """The AdmissionReview with the response to the one in `body`; None when nothing is served on this path.
+
+    instance_types: those that some region sells; empty: not known, and no type is warned of.
 
     Raises UnreadableReviewError.
     """
@@ -45,16 +50,16 @@ def answer(path: str, body: bytes) -> bytes | None:
     request = mapping(review.get("request"))
     if review.get("apiVersion") != API_VERSION or not text(request.get("uid")):
         raise UnreadableReviewError(f"the body is no AdmissionReview of {API_VERSION} with a request")
-    response = {"uid": request["uid"], **respond(request)}
+    response = {"uid": request["uid"], **respond(request, instance_types)}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
 
 
-def default(request: Document) -> dict[str, Any]:
+def default(request: Document, instance_types: Collection[str] = ()) -> dict[str, Any]:
     """The response that adds the defaults of the request's kind, as a JSON patch.
 
     Broken rules are refused here too, before the API server checks the schema, whose messages name no remedy.
     """
-    verdict = validate(request)
+    verdict = validate(request, instance_types)
     if not verdict["allowed"]:
         return verdict
     obj = mapping(request.get("object"))
@@ -65,8 +70,8 @@ def default(request: Document) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-def validate(request: Document) -> dict[str, Any]:
-    """The response that refuses an invalid object, with every problem, its key path and its remedy."""
+def validate(request: Document, instance_types: Collection[str] = ()) -> dict[str, Any]:
+    """The response that refuses an invalid object with every problem, or warns; each has its key path and remedy."""
     name, obj = _kind(request), mapping(request.get("object"))
     kind = KINDS.get(name)
     if kind is None:
@@ -78,10 +83,12 @@ def validate(request: Document) -> dict[str, Any]:
     if any(problem not in held for problem in problems):
         return _invalid(name, obj, problems)
     warnings = [f"{problem} (this was so before)" for problem in problems]
+    if not problems and kind is V1ALPHA5.pool:
+        warnings = [str(each) for each in provisioner_warnings(V1ALPHA5.pool.read(Report(), obj), instance_types)]
     return {"allowed": True, **({"warnings": warnings} if warnings else {})}
 
 
-PATHS: Final[Mapping[str, Callable[[Document], dict[str, Any]]]] = {
+PATHS: Final[Mapping[str, Callable[[Document, Collection[str]], dict[str, Any]]]] = {
     "/default/karpenter.k8s.aws": default,
     "/validate/karpenter.sh": validate,
     "/validate/karpenter.k8s.aws": validate,

@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import threading
+from collections.abc import Collection
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
@@ -73,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(415, b"the body must be application/json")
             return
         try:
-            reply = answer(self.path.partition("?")[0], body)
+            reply = answer(self.path.partition("?")[0], body, self.server.instance_types)
         except UnreadableReviewError as error:
             self._reply(400, str(error).encode())
         except Exception:  # noqa: BLE001 - fails closed: the API server refuses the request
@@ -120,9 +121,10 @@ class _Listener(BoundedServer):
     first_seconds = REQUEST_SECONDS
     request_queue_size = 128
 
-    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext, instance_types: Collection[str]) -> None:
         """Listen on every IPv4 and IPv6 address of the pod."""
         self.context = context
+        self.instance_types = instance_types
         self.draining = False
         self.large = threading.BoundedSemaphore(MAX_LARGE_BODIES)
         self._open: set[ssl.SSLSocket] = set()
@@ -163,9 +165,10 @@ class _Listener(BoundedServer):
 class AdmissionServer:
     """Listen once there is a certificate; `use` replaces it at any time."""
 
-    def __init__(self, port: int) -> None:
-        """`port` 0: a free one, known once it listens."""
+    def __init__(self, port: int, instance_types: Collection[str] = ()) -> None:
+        """`port` 0: a free one, known once it listens. `instance_types`: see `admission.answer`."""
         self._port = port
+        self._instance_types = instance_types
         self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
 
@@ -183,7 +186,7 @@ class AdmissionServer:
         if self._listener is not None:
             self._listener.context = context
             return
-        self._listener = _Listener(self._port, context)
+        self._listener = _Listener(self._port, context, self._instance_types)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.1,), name="webhook-server", daemon=True
         )

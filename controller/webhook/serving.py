@@ -10,6 +10,7 @@ it too.
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,13 +57,22 @@ class Place:
 class Webhook:
     """Start it, ask `unready`, and close it last."""
 
-    def __init__(self, *, kube: KubeClient, place: Place, clock: Clock, times: WebhookTimes | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        place: Place,
+        clock: Clock,
+        times: WebhookTimes | None = None,
+        instance_types: Collection[str] = (),
+    ) -> None:
+        """`instance_types`: see `admission.answer`."""
         self._kube = kube
         self._place = place
         self._names = server_names(place.service, place.namespace)
         self._clock = clock
         self._times = times or WebhookTimes()
-        self._server = AdmissionServer(place.port)
+        self._server = AdmissionServer(place.port, instance_types)
         self._stop = threading.Event()
         self._served: ServingCertificate | None = None
         self._next: ServingCertificate | None = None

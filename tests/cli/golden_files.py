@@ -111,7 +111,7 @@ def decided() -> tuple[Entry, ...]:
 def checked() -> Iterable[Finding]:
     """One finding of each level."""
     yield Finding(Level.OK, "Kubernetes", "v1.34.4 at https://cluster.example.com")
-    yield Finding(Level.WARNING, "Provisioner default", "has no limits", "set spec.limits.resources.cpu")
+    yield Finding(Level.WARNING, "Provisioner default", "spec.limits: is missing", "set spec.limits.resources.cpu")
     yield Finding(Level.PROBLEM, "Settings", "batchMaxDuration: no duration\nnonsense: unknown key", "correct them")
     yield Finding(Level.UNKNOWN, "Quotas", "cannot be checked: servicequotas:GetServiceQuota is not allowed")
 

@@ -32,7 +32,9 @@ def template(**spec: Any) -> dict[str, Any]:
     return {**head, "spec": spec}
 
 
-def ask(path: str, obj: dict[str, Any], old: dict[str, Any] | None = None, kind: str = "") -> dict[str, Any]:
+def ask(
+    path: str, obj: dict[str, Any], old: dict[str, Any] | None = None, kind: str = "", types: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The response to one request."""
     request = {
         "uid": "u-1",
@@ -42,7 +44,7 @@ def ask(path: str, obj: dict[str, Any], old: dict[str, Any] | None = None, kind:
         "oldObject": old,
     }
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-    said = answer(path, body.encode())
+    said = answer(path, body.encode(), types)
     assert said is not None
     review = json.loads(said)
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -121,6 +123,20 @@ def test_an_update_is_not_refused_for_what_was_wrong_before() -> None:
     (warning,) = response["warnings"]
     assert warning.startswith("spec.weight: ")
     assert ask(DEFAULT, better, old)["allowed"] is True
+
+
+def test_likely_mistakes_are_warned_of_where_the_object_is_validated() -> None:
+    """Whole texts: tests/core/test_provisioner_warnings.py."""
+    odd = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large", "m5.larg"]}
+    warnings = [
+        "spec.requirements[0].values[1]: no region is known to sell m5.larg; did you mean 'm5.large'?",
+        "spec.limits: is missing; set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy",
+    ]
+    obj = provisioner({**REF, "requirements": [odd]})
+    assert ask(VALIDATE, obj, types=("m5.large",)) == {"allowed": True, "warnings": warnings}
+    assert ask(VALIDATE, obj) == {"allowed": True, "warnings": warnings[1:]}, "no table of types"
+    assert "warnings" not in ask(DEFAULT, obj, types=("m5.large",)), "told once a request"
+    assert ask(VALIDATE, provisioner({**REF, "limits": {"resources": {"cpu": 9}}})) == {"allowed": True}
 
 
 def test_an_update_is_refused_for_what_it_breaks_and_all_is_told() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import http.client
+import json
 import ssl
 import threading
 from collections.abc import Iterator
@@ -182,8 +184,26 @@ def test_a_process_is_not_ready_before_its_webhook_is_and_that_waits_for_nothing
         _page_until(health, "[+]webhook ok")
         assert health.readyz({}).status == 200
         assert answers_with(webhook) == stage.held().certificate
+        assert "no region is known to sell m5.larg; did you mean 'm5.large'?" in _said_of_type(
+            webhook, stage, "m5.larg"
+        )
     finally:
         webhook.close(0.0)
+
+
+def _said_of_type(webhook: Webhook, stage: Stage, instance_type: str) -> str:
+    """The answer to a Provisioner that requires this type: the process gives the webhook the table of types."""
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [instance_type]}
+    obj = {"metadata": {"name": "a"}, "spec": {"providerRef": {"name": "b"}, "requirements": [requirement]}}
+    request = {"uid": "u", "kind": {"kind": "Provisioner"}, "operation": "CREATE", "object": obj}
+    review = json.dumps({"apiVersion": "admission.k8s.io/v1", "request": request})
+    trust = ssl.create_default_context(cadata=stage.held().authorities.decode())
+    to = http.client.HTTPSConnection("127.0.0.1", webhook.port, timeout=10, context=trust)
+    try:
+        to.request("POST", "/validate/karpenter.sh", review, {"Content-Type": "application/json"})
+        return to.getresponse().read().decode()
+    finally:
+        to.close()
 
 
 @pytest.mark.parametrize("options", [Options("n"), Options("n", karpenter_service="k", disable_webhook=True)])

@@ -96,6 +96,11 @@ def shipped_regions() -> tuple[str, ...]:
     return tuple(sorted(_read(TYPES_FILE)["regions"]))
 
 
+def shipped_type_names() -> frozenset[str]:
+    """Instance types that some region sells."""
+    return frozenset(name for entry in _read(TYPES_FILE)["regions"].values() for name in entry["zones"])
+
+
 def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
     """The table of instance types with one region replaced by what was `read` anew."""
     zones = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -16,11 +16,13 @@ from controller.cli.cluster.service_report import present_services
 from controller.cli.formatting import age, count
 from controller.core.api.document import Document, items, mapping, objects, text, timestamp, whole
 from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.provisioner import Provisioner
 from controller.core.api.workloads import PodDisruptionBudget
+from controller.core.provisioner_warnings import overlap, provisioner_warnings
 from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot
 from controller.core.zones.services import Service
-from controller.errors import NotFoundError
+from controller.errors import NotFoundError, Problem
 from controller.kube.client import KubeClient
 from controller.kube.lease import LEASE_NAME
 from controller.kube.resources import (
@@ -53,6 +55,8 @@ class ClusterCheck:
     namespace: str
     now: float
     services: tuple[Service, ...] = ()
+    instance_types: Collection[str] = ()
+    """Those that some region sells; empty: not known, and no type is warned of."""
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
         """(subject, check), in the order to show."""
@@ -120,12 +124,17 @@ class ClusterCheck:
                 yield problem(
                     f"Provisioner {name}", f"AWSNodeTemplate {reference} does not exist or is not valid", remedy
                 )
-            elif provisioner.limits is None:
-                remedy = "set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
-                yield warning(f"Provisioner {name}", "has no limits", remedy)
+            elif warnings := self._warnings(provisioner):
+                for each in warnings:
+                    yield warning(f"Provisioner {name}", f"{each.path}: {each.message}", each.remedy)
             else:
                 yield ok(f"Provisioner {name}", "valid")
         yield from self._conditions()
+
+    def _warnings(self, provisioner: Provisioner) -> tuple[Problem, ...]:
+        """What admission warns of, and what needs the other Provisioners: each pair is told once."""
+        later = [each for name, each in self.snapshot.provisioners.items() if name > provisioner.name]
+        return (*provisioner_warnings(provisioner, self.instance_types), *overlap(provisioner, later))
 
     def _conditions(self) -> Iterator[Finding]:
         """What the controller says of objects that are valid by themselves: AWS has no such subnet, for instance."""

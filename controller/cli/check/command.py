@@ -51,11 +51,12 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
     from controller.cli.check.check_cluster import ClusterCheck
     from controller.cli.inputs.objects import read_cluster
     from controller.cli.inputs.scenario import cluster_of
+    from controller.cli.inputs.sources import shipped_type_names
 
     read = read_cluster(kube)
     cluster, _ = cluster_of([each for each in read.located if each.kind != "ConfigMap"])
     snapshot = cluster.snapshot()
-    of_cluster = ClusterCheck(kube, snapshot, namespace, time.time(), read.services)
+    of_cluster = ClusterCheck(kube, snapshot, namespace, time.time(), read.services, shipped_type_names())
     settings, finding = _settings(kube, namespace)
     yield from findings.collect([*of_cluster.checks()])
     yield finding

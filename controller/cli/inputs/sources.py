@@ -16,6 +16,7 @@ from controller.aws.catalog.offline_catalog import ASSUMED_SPOT_SHARE as ASSUMED
 from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
 from controller.aws.catalog.offline_catalog import RegionCatalog as RegionCatalog
 from controller.aws.catalog.offline_catalog import read_catalog as read_catalog
+from controller.aws.catalog.shipped_tables import shipped_type_names as shipped_type_names
 from controller.core.cloud import TypeSource
 from controller.errors import CloudError, Problem, ValidationError
 from controller.runtime.clock import SystemClock

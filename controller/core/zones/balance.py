@@ -28,17 +28,36 @@ class ZoneBalance:
 
     def of(self, annotations: Mapping[str, str]) -> ZoneBalance:
         """The aim of a Provisioner with these annotations; one that cannot be read counts as missing."""
-        share = _number(annotations.get(SHARE_ANNOTATION, ""), self.max_share)
-        premium = _number(annotations.get(PREMIUM_ANNOTATION, ""), self.premium)
-        return replace(self, max_share=share if 0 < share <= 1 else self.max_share, premium=max(0.0, premium))
+        share, premium = (annotations.get(key, "") for key in (SHARE_ANNOTATION, PREMIUM_ANNOTATION))
+        return replace(
+            self,
+            max_share=_or(read_share(share), self.max_share),
+            premium=_or(read_premium(premium), self.premium),
+        )
 
 
-def _number(text: str, default: float) -> float:
+def read_share(text: str) -> float | None:
+    """The `max_share` that an annotation names, above 0 and up to 1; None: it names none."""
+    value = _number(text)
+    return value if value is not None and 0 < value <= 1 else None
+
+
+def read_premium(text: str) -> float | None:
+    """The `premium` that an annotation names, 0 or more; None: it names none."""
+    value = _number(text)
+    return value if value is not None and value >= 0 else None
+
+
+def _number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        return default
-    return value if math.isfinite(value) else default
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,6 +259,21 @@ def test_provisioners_need_their_template_and_should_have_limits(
     assert remedy in finding.remedy
 
 
+def test_a_provisioner_has_the_warnings_of_admission_and_of_those_beside_it(kube: KubeClient) -> None:
+    """Whole texts: tests/core/test_provisioner_warnings.py."""
+    fields: dict[str, Any] = {"provider_ref": "there", "limits": FrozenMap({"cpu": 1})}
+    key = SelectorRequirement("instance-type", "Exists", ())
+    snapshot = Snapshot(
+        provisioners={"p": Provisioner("p", requirements=(key,), **fields), "q": Provisioner("q", **fields)},
+        node_templates={"there": AWSNodeTemplate(name="there")},
+    )
+    findings = looked(kube, snapshot)
+    texts = [(each.level, each.text.partition(":")[0]) for each in findings["Provisioner p"]]
+    assert texts == [(Level.WARNING, "spec.requirements[0].key"), (Level.WARNING, "spec.weight")]
+    assert findings["Provisioner p"][0].remedy == "did you mean 'node.kubernetes.io/instance-type'?"
+    assert [each.level for each in findings["Provisioner q"]] == [Level.OK], "a pair is told once"
+
+
 def test_webhooks_that_nobody_installed_are_a_warning(kube: KubeClient) -> None:
     assert looked(kube)["Webhooks"][0].level is Level.WARNING
 
@@ -327,12 +342,21 @@ def test_bundle_that_is_none_is_not_guessed() -> None:
 
 
 def test_command_lists_all_and_its_exit_code_says_whether_something_is_broken(run: Run, kubeconfig: str) -> None:
-    result = run("check", "--kubeconfig", kubeconfig, "--skip-aws", "-o", "json")
+    kube = KubeClient(connect(kubeconfig))
+    kube.create(PROVISIONERS, provisioner("misspelt", ("node.kubernetes.io/instance-type", "In", ["m5.larg"])))
+    try:
+        result = run("check", "--kubeconfig", kubeconfig, "--skip-aws", "-o", "json")
+    finally:
+        kube.delete(PROVISIONERS, "misspelt")
     report = answer(result)
     assert result.exit_code == 3
     assert {"level": "problem", "subject": "Leader"}.items() <= next(
         each.items() for each in report["findings"] if each["subject"] == "Leader"
     )
-    assert any(each["subject"] == "Provisioner lonely" and "no limits" in each["text"] for each in report["findings"])
+    said = {(each["subject"], each["text"]) for each in report["findings"]}
+    assert {
+        ("Provisioner lonely", "spec.limits: is missing"),
+        ("Provisioner misspelt", "spec.requirements[0].values[0]: no region is known to sell m5.larg"),
+    } <= said
     assert report["summary"]["problem"] >= 1
     assert "→ is the controller installed" in run("check", "--kubeconfig", kubeconfig, "--skip-aws").stdout

@@ -48,7 +48,8 @@ def test_the_cheapest_per_cpu_moves_first_and_what_may_not_move_stays() -> None:
         ("0.4", "0.1", ZoneBalance(0.4, 0.1)),
         ("1", "", ZoneBalance(1.0)),
         ("60%", "much", HALF),
-        ("0", "-1", ZoneBalance(0.5, 0.0)),
+        ("0", "-1", HALF),
+        ("0", "0", ZoneBalance(0.5, 0.0)),
         ("nan", "inf", HALF),
     ],
 )

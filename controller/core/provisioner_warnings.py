@@ -1,0 +1,129 @@
+"""What of a valid Provisioner is likely a mistake: said at admission and by `nodeless check`, never refused."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from controller.core.api import labels
+from controller.core.api.provisioner import Provisioner
+from controller.core.api.strict import did_you_mean, step
+from controller.core.scheduling.requirements import Requirements
+from controller.core.zones.balance import PREMIUM_ANNOTATION, SHARE_ANNOTATION, read_premium, read_share
+from controller.errors import Problem
+
+MAX_LENGTH: Final = 256
+"""Characters of a warning, which the API server may cut from there on."""
+SHOWN: Final = 5
+"""Unknown instance types told one by one."""
+SHOWN_CHARACTERS: Final = 40
+"""Of an annotation's value."""
+ALIKE: Final = 0.85
+"""From this ratio of difflib on a label key is taken for a misspelt one."""
+KUBERNETES_NODE_DOMAIN: Final = "node.kubernetes.io"
+"""Of Kubernetes, and open to users' labels all the same, as in Karpenter v0.27."""
+
+
+def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[str]) -> tuple[Problem, ...]:
+    """What is likely a mistake, each with its path and remedy.
+
+    instance_types: those that some region sells; empty: not known, and nothing is said about types.
+    """
+    return (
+        *_unknown_keys(provisioner),
+        *(_unknown_types(provisioner, instance_types) if instance_types else ()),
+        *_limits(provisioner),
+        *_zone_aims(provisioner),
+    )
+
+
+def overlap(provisioner: Provisioner, others: Iterable[Provisioner]) -> tuple[Problem, ...]:
+    """The one warning that names those of `others` which take the same pods at the same weight; none without such."""
+    names = [other.name for other in others if _overlap(provisioner, other)]
+    if not names:
+        return ()
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (
+        Problem(
+            "spec.weight",
+            f"the same as of {', '.join(names[:SHOWN])}{more}, and pods without a selector fit both",
+            "give one a higher weight to have it first; else costs decide",
+        ),
+    )
+
+
+def _overlap(one: Provisioner, other: Provisioner) -> bool:
+    """Whether equal nodes may be launched by both: weight and taints are equal, and no requirement keeps them apart."""
+    return (
+        one.name != other.name
+        and one.weight == other.weight
+        and _barring(one) == _barring(other)
+        and not _of_nodes(one).conflicts(_of_nodes(other))
+    )
+
+
+def _barring(provisioner: Provisioner) -> frozenset[tuple[str, str, str]]:
+    """Key, value and effect of the taints that keep pods away."""
+    return frozenset((t.key, t.value, t.effect) for t in provisioner.taints if t.effect != "PreferNoSchedule")
+
+
+def _of_nodes(provisioner: Provisioner) -> Requirements:
+    return Requirements.of(provisioner.requirements).intersection(Requirements.from_labels(provisioner.labels))
+
+
+def _unknown_keys(provisioner: Provisioner) -> Iterator[Problem]:
+    """Keys of requirements that look like well-known labels and are none."""
+    for index, requirement in enumerate(provisioner.requirements):
+        key = labels.normalize_label(requirement.key)
+        if key in labels.WELL_KNOWN or key in provisioner.labels or key == labels.EXCLUDE_BALANCERS:
+            continue
+        remedy = f"did you mean {near!r}?" if (near := _near(key)) else "use a domain of your own for a label of yours"
+        if near or key.partition("/")[0] == KUBERNETES_NODE_DOMAIN:
+            yield Problem(f"spec.requirements[{index}].key", f"{key} is no well-known label", remedy)
+
+
+def _near(key: str) -> str:
+    """The well-known label that a key is likely meant to be; empty for none."""
+    known = sorted(labels.WELL_KNOWN - {labels.PROVISIONER_NAME})
+    if "/" not in key:
+        return next((each for each in known if each.partition("/")[2] == key.lower()), "")
+    return next(iter(difflib.get_close_matches(key.lower(), known, n=1, cutoff=ALIKE)), "")
+
+
+def _unknown_types(provisioner: Provisioner, known: Collection[str]) -> Iterator[Problem]:
+    """Values of node.kubernetes.io/instance-type that are none, the first `SHOWN` of them each with its path."""
+    unknown = [
+        (f"spec.requirements[{index}].values[{place}]", value)
+        for index, requirement in enumerate(provisioner.requirements)
+        if labels.normalize_label(requirement.key) == labels.INSTANCE_TYPE
+        for place, value in enumerate(requirement.values)
+        if value not in known
+    ]
+    for path, value in islice(unknown, SHOWN):
+        near = did_you_mean(value, known)
+        remedy = near if near.startswith("did") else "check its name, unless it is newer than this release"
+        yield Problem(path, f"no region is known to sell {value}", remedy)
+    if len(unknown) > SHOWN:
+        yield Problem(
+            "spec.requirements", f"{len(unknown) - SHOWN} more instance types that no region is known to sell"
+        )
+
+
+def _limits(provisioner: Provisioner) -> Iterator[Problem]:
+    if not provisioner.limits:
+        remedy = "set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
+        yield Problem("spec.limits", "is missing", remedy)
+
+
+def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:
+    """Annotations of zone balance that cannot be read, and so count as missing."""
+    for key, read, remedy in (
+        (SHARE_ANNOTATION, read_share, "write a share above 0 and up to 1, such as 0.4"),
+        (PREMIUM_ANNOTATION, read_premium, "write a share of 0 or more, such as 0.05"),
+    ):
+        value = provisioner.object_annotations.get(key)
+        if value is not None and read(value) is None:
+            shown = value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}..."
+            yield Problem(step("metadata.annotations", key), f"{shown!r} cannot be read and counts as missing", remedy)

@@ -1,0 +1,140 @@
+"""Likely mistakes in a valid Provisioner: each is told with its path and remedy, and what is right is left in peace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Taint
+from controller.core.api.pod import SelectorRequirement
+from controller.core.provisioner_warnings import MAX_LENGTH, overlap, provisioner_warnings
+from tests.factories import provisioner
+
+TYPES = frozenset({"m5.large", "m5.xlarge", "c5.large"})
+LIMITS = {"cpu": 100}
+
+
+def requires(*requirements: tuple[str, str, tuple[str, ...]]) -> dict[str, Any]:
+    return {"limits": LIMITS, "requirements": [SelectorRequirement(*each) for each in requirements]}
+
+
+def exists(key: str) -> dict[str, Any]:
+    return requires((key, "Exists", ()))
+
+
+def annotated(**values: str) -> dict[str, Any]:
+    keys = {f"karpenter.sh/{name.replace('_', '-')}": value for name, value in values.items()}
+    return {"limits": LIMITS, "object_annotations": FrozenMap(keys)}
+
+
+TYPE = "node.kubernetes.io/instance-type"
+NO_LIMITS = "spec.limits: is missing; set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
+SHARE = 'metadata.annotations["karpenter.sh/zone-max-share"]'
+PREMIUM = 'metadata.annotations["karpenter.sh/zone-premium"]'
+WRITE_SHARE = "cannot be read and counts as missing; write a share above 0 and up to 1, such as 0.4"
+WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or more, such as 0.05"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, [NO_LIMITS]),
+        ({"limits": {}}, [NO_LIMITS]),
+        ({"limits": LIMITS}, []),
+        *(
+            (exists(key), [f"spec.requirements[0].key: {key} is no well-known label; did you mean '{TYPE}'?"])
+            for key in ("node.kubernetes.io/instancetype", "node.kubernetes.io/Instance-Type", "instance-type")
+        ),
+        (
+            requires((TYPE, "Exists", ()), ("karpenter.k8s.aw/instance-family", "In", ("m5",))),
+            [
+                "spec.requirements[1].key: karpenter.k8s.aw/instance-family is no well-known label; "
+                "did you mean 'karpenter.k8s.aws/instance-family'?"
+            ],
+        ),
+        (
+            exists("node.kubernetes.io/rack"),
+            [
+                "spec.requirements[0].key: node.kubernetes.io/rack is no well-known label; "
+                "use a domain of your own for a label of yours"
+            ],
+        ),
+        (exists("example.com/zone"), []),
+        (exists("team"), []),
+        (exists("beta.kubernetes.io/instance-type"), []),
+        ({**exists("instance-type"), "labels": {"instance-type": "big"}}, []),
+        (requires((TYPE, "In", ("m5.large", "c5.large"))), []),
+        (
+            requires((TYPE, "In", ("m5.large", "m5.larg", "mainframe"))),
+            [
+                "spec.requirements[0].values[1]: no region is known to sell m5.larg; did you mean 'm5.large'?",
+                "spec.requirements[0].values[2]: no region is known to sell mainframe; "
+                "check its name, unless it is newer than this release",
+            ],
+        ),
+        (
+            requires((TYPE, "NotIn", ("M5.large",))),
+            ["spec.requirements[0].values[0]: no region is known to sell M5.large; did you mean 'm5.large'?"],
+        ),
+        (annotated(zone_max_share="0.4", zone_premium="0"), []),
+        (
+            annotated(zone_max_share="40%", zone_premium="-1"),
+            [f"{SHARE}: '40%' {WRITE_SHARE}", f"{PREMIUM}: '-1' {WRITE_PREMIUM}"],
+        ),
+        (annotated(zone_max_share="0"), [f"{SHARE}: '0' {WRITE_SHARE}"]),
+        (annotated(zone_premium=""), [f"{PREMIUM}: '' {WRITE_PREMIUM}"]),
+    ],
+)
+def test_a_likely_mistake_is_told_with_where_and_what_to_do(fields: dict[str, Any], said: list[str]) -> None:
+    assert [str(each) for each in provisioner_warnings(provisioner(**fields), TYPES)] == said
+
+
+def test_nothing_is_said_about_types_that_are_not_known() -> None:
+    assert provisioner_warnings(provisioner(**requires((TYPE, "In", ("mainframe",)))), frozenset()) == ()
+
+
+def test_many_or_long_mistakes_stay_within_what_the_api_server_passes_on() -> None:
+    long = "x" * 63
+    types = tuple(f"{number}{long[:60]}" for number in range(99))
+    fields = {
+        **requires((f"node.kubernetes.io/{long}", "Exists", ()), (TYPE, "In", types)),
+        "object_annotations": FrozenMap({"karpenter.sh/zone-premium": "9" * 5000 + "%"}),
+    }
+    said = [str(each) for each in provisioner_warnings(provisioner(**fields), TYPES)]
+    assert len(said) == 1 + 5 + 1 + 1
+    assert said[6] == "spec.requirements: 94 more instance types that no region is known to sell"
+    assert max(map(len, said)) <= MAX_LENGTH
+
+
+ARM, AMD = (SelectorRequirement("kubernetes.io/arch", "In", (arch,)) for arch in ("arm64", "amd64"))
+GPU = Taint("gpu", "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("fields", "overlaps"),
+    [
+        ({}, True),
+        ({"requirements": [ARM]}, True),
+        ({"requirements": [AMD]}, False),
+        ({"labels": {"kubernetes.io/arch": "amd64"}}, False),
+        ({"labels": {"team": "web"}}, True),
+        ({"weight": 10}, False),
+        ({"taints": [GPU]}, False),
+        ({"taints": [Taint("gpu", "", "PreferNoSchedule")]}, True),
+        ({"name": "a"}, False),
+    ],
+)
+def test_provisioners_that_take_the_same_pods_need_weights(fields: dict[str, Any], overlaps: bool) -> None:
+    one, other = provisioner(name="a", requirements=[ARM]), provisioner(**{"name": "b", **fields})
+    said = (
+        "spec.weight: the same as of b, and pods without a selector fit both; "
+        "give one a higher weight to have it first; else costs decide"
+    )
+    assert [str(each) for each in overlap(one, [other])] == ([said] if overlaps else [])
+
+
+def test_many_that_overlap_are_named_at_once() -> None:
+    (said,) = overlap(provisioner(name="a"), [provisioner(name=f"p{number}") for number in range(7)])
+    assert said.message == "the same as of p0, p1, p2, p3, p4 and 2 more, and pods without a selector fit both"
