@@ -114,6 +114,8 @@ def test_every_key_is_read() -> None:
         "planAheadOwners": "true",
         "nodeCostPerHour": "0.01",
         "assumedCpuUse": "1",
+        "zoneMaxShare": "0.4",
+        "zonePremium": "0.05",
         "launchLimits": '{"pricePerHour": 50}',
     }
     assert set(data) == set(SETTINGS)
@@ -144,6 +146,8 @@ def test_every_key_is_read() -> None:
         plan_ahead_owners=True,
         node_cost_per_hour=0.01,
         assumed_cpu_use=1.0,
+        zone_max_share=0.4,
+        zone_premium=0.05,
         launch_limits=LaunchLimits(price_per_hour=50.0),
         spot_offerings=4,
         spot_pool_share=0.25,

@@ -77,7 +77,9 @@ def test_provisioner_fields_are_those_that_are_read() -> None:
     properties = spec_properties(FILES[0])
     assert set(properties) == set(provisioner_rules.SPEC_FIELDS)
     assert set(properties["kubeletConfiguration"]["properties"]) == set(KUBELET_FIELDS)
-    assert set(schema(FILES[0])["properties"]["status"]["properties"]) == {"resources", "lastScaleTime", "conditions"}
+    shown = {"nodes", "limitUse", "pricePerHour"}
+    karpenters = {"resources", "lastScaleTime", "conditions"}
+    assert set(schema(FILES[0])["properties"]["status"]["properties"]) == karpenters | shown
 
 
 def test_provisioner_choices_and_bounds_are_those_of_the_rules() -> None:
