@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import boto3
+from moto.iam.models import SERVICE_NAME_CONVERSION
 from moto.moto_api._internal import mock_random
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -32,6 +33,7 @@ CREDENTIALS = {
 """AWS's documentation credentials; any others work as well."""
 
 _accounts = itertools.count(123_456_789_012)
+SERVICE_NAME_CONVERSION["spot"] = "EC2Spot"  # moto would call the role AWSServiceRoleForspot
 
 
 class _QuietHandler(WSGIRequestHandler):

@@ -27,6 +27,11 @@ def test_the_account_is_filled_as_the_stack_would_leave_it(sandbox: Sandbox) -> 
     assert sandbox.aws.client("sqs").get_queue_url(QueueName="demo")["QueueUrl"].startswith(sandbox.aws.endpoint)
 
 
+def test_the_spot_service_linked_role_has_its_name(sandbox: Sandbox) -> None:
+    made = sandbox.aws.client("iam").create_service_linked_role(AWSServiceName="spot.amazonaws.com")["Role"]
+    assert made["RoleName"] == "AWSServiceRoleForEC2Spot"
+
+
 def test_describe_cluster_is_complete_and_names_the_kubernetes_api(sandbox: Sandbox) -> None:
     eks = sandbox.aws.client("eks")
     before = eks.describe_cluster(name="demo")["cluster"]

@@ -1,0 +1,18 @@
+"""The table of what even zones cost."""
+
+from __future__ import annotations
+
+from bench.zone_steps import STEPS, Problem, Step, picture, report
+
+
+def test_a_row_has_the_largest_share_and_the_cost_and_the_summary_counts_what_holds() -> None:
+    shares = (0.9, 0.6, 0.55, 0.5, 0.45, 0.4)
+    many = Problem("many", tuple(Step(share, 10.0 + n) for n, share in enumerate(shares)))
+    few = Problem("few", tuple(Step(None, 1.0) for _ in STEPS))
+    said = report([many, few])
+    assert "| many | 90%, 1.000 | 60%, 1.100 | 55%, 1.200 | 50%, 1.300 | 45%, 1.400 | 40%, 1.500 |" in said
+    assert "| few | –, 1.000 |" in said
+    assert "- prices alone: 0 of 1 within 60%; cost 1.000 on the mean." in said
+    assert "- default: 1 of 1 within 60%, 1 within its own 60%; cost 1.050 on the mean." in said
+    assert "- even, 10 % more: 1 of 1 within 60%, 0 within its own 40%; cost 1.200 on the mean." in said
+    assert picture([many, few]).count("<polyline") == 1
