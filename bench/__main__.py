@@ -341,6 +341,22 @@ def node_counts(folder: Path, karpenter: Path, into: Path) -> None:
             (into / "fewer-nodes.svg").write_text(nodes.picture(frontiers))
 
 
+@main.command("zones")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def zones(folder: Path, into: Path) -> None:
+    """What even zones cost: solve the problems of FOLDER with growing demands on them; write zones.md and zones.svg."""
+    from bench import zone_steps
+
+    into.mkdir(parents=True, exist_ok=True)
+    measured: list[zone_steps.Problem] = []
+    for path in sorted(folder.glob("*.json.gz"), key=lambda path: path.stat().st_size):
+        measured.append(zone_steps.measure(path))
+        click.echo(f"{measured[-1].name}: {', '.join(f'{step.share or 0:.0%}' for step in measured[-1].steps)}")
+        (into / "zones.md").write_text(zone_steps.HEAD + zone_steps.report(measured))
+        (into / "zones.svg").write_text(zone_steps.picture(measured))
+
+
 @main.command("scale")
 @click.option("--nodes", default=1_000, show_default=True, help="Ten pods for each.")
 @click.option(

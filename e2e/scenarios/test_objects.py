@@ -52,11 +52,12 @@ def test_unknown_fields_are_pruned_and_kubectl_warns_of_them(cluster: Cluster) -
 
 def test_kubectl_get_shows_the_columns(cluster: Cluster) -> None:
     header, *rows = cluster.kubectl("get", "provisioners").splitlines()
-    assert header.split() == ["NAME", "TEMPLATE", "WEIGHT", "CPU", "MEMORY", "CPU", "LIMIT", "AGE"]
+    assert header.split() == ["NAME", "READY", "NODES", "LIMIT", "USE", "$/H", "AGE"]
     (row,) = rows
-    assert row.split()[:2] == ["default", "default"]
-    assert "1k" in row or "1000" in row, "the limit"
-    assert cluster.kubectl("get", "awsnodetemplates").split()[:3] == ["NAME", "FAMILY", "AGE"]
+    assert row.split()[:2] == ["default", "True"]
+    wide = cluster.kubectl("get", "provisioners", "--output", "wide").splitlines()[0].split()
+    assert wide[-5:] == ["TEMPLATE", "WEIGHT", "CPU", "MEMORY", "AGE"]
+    assert cluster.kubectl("get", "awsnodetemplates").split()[:5] == ["NAME", "READY", "AMI", "FAMILY", "AGE"]
 
 
 def test_both_kinds_are_listed_by_their_category(cluster: Cluster) -> None:

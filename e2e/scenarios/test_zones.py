@@ -39,11 +39,11 @@ def test_hints_come_with_even_zones_and_go_with_one_that_has_most_of_the_cpu(wor
     cluster.until(lambda: not any(_hints(world)), "no endpoint has a hint")
     explained = _explained(world)
     assert explained["verdict"].startswith("gets no hints: Unable to allocate minimum required endpoints to each zone")
-    assert explained["reasons"]["What would help"][0].startswith("run ")
+    assert explained["reasons"]["whatWouldHelp"][0].startswith("run ")
 
     world.scale("deployment/batch", 0)
     cluster.until(lambda: not cluster.nodes("large"), "the empty node is gone")
-    assert "kubectl annotate service" in _explained(world)["reasons"]["What would help"][0]
+    assert "kubectl annotate service" in _explained(world)["reasons"]["whatWouldHelp"][0]
     cluster.kubectl("annotate", "service", "web", "--namespace", world.namespace, "looked-at=now")
     cluster.until(partial(_hinted_for_own_zone, world, 8), "every endpoint has its hint again")
 
