@@ -30,7 +30,7 @@ Made by `python -m bench zones FOLDER`. Each problem is solved with growing dema
 [zone balance](../adr/0075-zone-balance.md): the largest share of CPU that a zone may have, and what a node may cost
 more for it; the default is {DEFAULT.max_share:.0%} and {DEFAULT.premium:.0%}. A cell: the largest share of a zone in
 any Provisioner's CPU that has {DEFAULT.from_nodes} nodes or more (–: none has), and the expected cost ÷ that with
-prices alone.
+prices alone. It is below 1 where nodes that name the spot offerings of one zone leave out dearer ones of another.
 
 ![cost against the largest share of a zone](zones.svg)
 
