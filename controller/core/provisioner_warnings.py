@@ -17,7 +17,7 @@ from controller.errors import Problem
 MAX_LENGTH: Final = 256
 """Characters of a warning, which the API server may cut from there on."""
 SHOWN: Final = 5
-"""Unknown instance types told one by one."""
+"""Unknown label keys, or instance types, told one by one; looking for what more keys may mean would take seconds."""
 SHOWN_CHARACTERS: Final = 40
 """Of an annotation's value."""
 ALIKE: Final = 0.85
@@ -32,7 +32,7 @@ def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[st
     instance_types: those that some region sells; empty: not known, and nothing is said about types.
     """
     return (
-        *_unknown_keys(provisioner),
+        *islice(_unknown_keys(provisioner), SHOWN),
         *(_unknown_types(provisioner, instance_types) if instance_types else ()),
         *_limits(provisioner),
         *_zone_aims(provisioner),
