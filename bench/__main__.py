@@ -327,7 +327,7 @@ def frontier(
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def node_counts(folder: Path, karpenter: Path, into: Path) -> None:
     """Price against nodes: solve the problems of FOLDER with growing costs of a node; write fewer-nodes.md and .svg."""
-    from bench import node_counts as nodes
+    from bench.trade_offs import node_counts as nodes
 
     known = orjson.loads(karpenter.read_bytes())
     into.mkdir(parents=True, exist_ok=True)
@@ -346,7 +346,7 @@ def node_counts(folder: Path, karpenter: Path, into: Path) -> None:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def zones(folder: Path, into: Path) -> None:
     """What even zones cost: solve the problems of FOLDER with growing demands on them; write zones.md and zones.svg."""
-    from bench import zone_steps
+    from bench.trade_offs import zone_steps
 
     into.mkdir(parents=True, exist_ok=True)
     measured: list[zone_steps.Problem] = []

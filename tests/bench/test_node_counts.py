@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.node_counts import Frontier, Point, picture, report
 from bench.report import KarpenterFigures
+from bench.trade_offs.node_counts import Frontier, Point, picture, report
 
 KARPENTER = KarpenterFigures(price=15.0, seconds=1.0, nodes=10, left_out=3)
 

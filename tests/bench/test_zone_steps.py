@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.zone_steps import STEPS, Problem, Step, picture, report
+from bench.trade_offs.zone_steps import STEPS, Problem, Step, picture, report
 
 
 def test_a_row_has_the_largest_share_and_the_cost_and_the_summary_counts_what_holds() -> None:
