@@ -91,9 +91,8 @@ class FleetCalls:
         if not overrides:
             self._subnets.release(reservation)
             raise NodeTemplateError(
-                f"AWSNodeTemplate {request.template.name}: no subnet in zones {', '.join(sorted(addresses))} has the "
-                f"{min(addresses.values())} free addresses that the node takes, or spec.subnetSelector has changed "
-                "since the plan was made; add subnets, or free addresses"
+                f"AWSNodeTemplate {request.template.name}: no subnet in zones {', '.join(sorted(addresses))}; "
+                "spec.subnetSelector has changed since the plan was made, or its cache is stale; the next plan sees it"
             )
         subject, context = f"Provisioner {request.provisioner.name}", request.template.context
         fleet = FleetRequest(subject, overrides[0].offering.capacity_type, overrides, FrozenMap(tags), context)

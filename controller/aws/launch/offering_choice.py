@@ -15,6 +15,7 @@ from controller.aws.api.aws_errors import NO_ADDRESSES
 from controller.aws.catalog.unavailable_offerings import UnavailableOfferings
 from controller.aws.launch.create_fleet import FleetError
 from controller.aws.launch.zone_balance import ZoneBalance
+from controller.aws.network.node_addresses import node_addresses
 from controller.aws.network.subnets import Subnets
 from controller.core.api import labels as keys
 from controller.core.api.labels import ON_DEMAND, SPOT
@@ -56,7 +57,11 @@ class OfferingChoice:
         the tolerance, which doubles with each. With zone balance, those of one zone alone.
         """
         _, masked = self._unavailable.active()
-        zones = self._subnets.zones(request.template)
+        pods = request.requests.get("pods", 1)
+        asked = {offering.instance_type for offering in tier}
+        kinds = [kind for name, kind in request.instance_types.items() if name in asked]
+        least = min((node_addresses(kind, pods) for kind in kinds), default=0)
+        zones = self._subnets.zones(request.template, least)
         left = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked and o.zone in zones]
         if not left:
             return []

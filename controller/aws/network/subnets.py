@@ -7,7 +7,6 @@ EC2's count, which then includes the node, is read again.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -69,9 +68,16 @@ class Subnets:
             )
         return subnets
 
-    def zones(self, template: AWSNodeTemplate) -> frozenset[str]:
-        """The zones in which the template has a subnet with free addresses. Raises as `matching`."""
-        return frozenset(subnet.zone for subnet in self._usable(template))
+    def zones(self, template: AWSNodeTemplate, addresses: int = 0) -> frozenset[str]:
+        """The zones in which the template has a subnet with free addresses. Raises as `matching`.
+
+        `addresses`: what a node takes. Zones without so many, launches in flight counted in, are left out; if that
+        leaves none, what launches in flight take may be overestimated, and EC2 decides.
+        """
+        usable = self._usable(template)
+        with self._lock:
+            enough = [subnet for subnet in usable if self._free(subnet) >= addresses]
+        return frozenset(subnet.zone for subnet in enough or usable)
 
     def public_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """The zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""
@@ -84,14 +90,15 @@ class Subnets:
         """The subnet with the most free addresses of each zone given, and the addresses taken from it.
 
         `addresses_by_zone` says how many addresses the node takes there. Zones in which no subnet has so many are left
-        out.
+        out, but where none has: then EC2 decides.
         """
-        subnets = self._usable(template)
+        subnets = [subnet for subnet in self._usable(template) if subnet.zone in addresses_by_zone]
         with self._lock:
+            ordered = sorted(subnets, key=lambda s: (-self._free(s), s.id))
+            enough = [subnet for subnet in ordered if self._free(subnet) >= addresses_by_zone[subnet.zone]]
             chosen: dict[str, Subnet] = {}
-            for subnet in sorted(subnets, key=lambda s: (-self._free(s), s.id)):
-                if self._free(subnet) >= addresses_by_zone.get(subnet.zone, math.inf):
-                    chosen.setdefault(subnet.zone, subnet)
+            for subnet in enough or ordered:
+                chosen.setdefault(subnet.zone, subnet)
             taken = {subnet.id: addresses_by_zone[zone] for zone, subnet in chosen.items()}
             for subnet_id, count in taken.items():
                 self._in_flight[subnet_id] = self._in_flight.get(subnet_id, 0) + count
@@ -115,7 +122,7 @@ class Subnets:
     def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
         subnets = self.matching(template)
         with self._lock:
-            return [s for s in subnets if self._free(s) >= LEAST_FREE and s.id not in self._exhausted]
+            return [s for s in subnets if s.free_addresses >= LEAST_FREE and s.id not in self._exhausted]
 
     def _free(self, subnet: Subnet) -> int:
         return subnet.free_addresses - self._in_flight.get(subnet.id, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.aws.network.security_groups import SecurityGroups, surplus_tagged
@@ -12,6 +14,7 @@ from controller.errors import CloudThrottledError, NodeTemplateError
 from sandbox.aws.faults import Fault
 from tests.aws.conftest import Cloud, template
 
+OTHER = "ap-northeast-2b"
 ZONE = "ap-northeast-2a"
 
 
@@ -31,6 +34,10 @@ def subnets(cloud: Cloud) -> Subnets:
 )
 def test_selectors_as_filters(selector: dict[str, str], expected: list[tuple[str, list[str]]]) -> None:
     assert [(item["Name"], item["Values"]) for item in filters(selector, "subnet-id")] == expected
+
+
+def vpc_of(ec2: Any, subnet: str) -> str:
+    return str(ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"])
 
 
 class TestSubnets:
@@ -127,12 +134,23 @@ class TestChoice:
         assert subnets.zones(by_id) == {ZONE}
 
     def test_a_subnet_with_fewer_addresses_than_the_node_takes_is_left_out(
+        self, cloud: Cloud, subnets: Subnets, two: tuple[str, str]
+    ) -> None:
+        ec2 = cloud.aws.client("ec2")
+        made = ec2.create_subnet(VpcId=vpc_of(ec2, two[0]), CidrBlock="10.9.2.0/24", AvailabilityZone=OTHER)["Subnet"]
+        wide = template(subnet_selector=FrozenMap({"aws-ids": f"{two[0]},{made['SubnetId']}"}))
+        assert subnets.zones(wide, 12) == {OTHER}, "11 are free in the other: 16 less five that AWS keeps"
+        assert subnets.zones(wide, 10) == {ZONE, OTHER}
+        assert set(subnets.reserve(wide, {ZONE: 10, OTHER: 10})[0]) == {ZONE, OTHER}
+        assert subnets.zones(wide, 10) == {OTHER}, "a launch is in flight"
+        assert set(subnets.reserve(wide, {ZONE: 10, OTHER: 10})[0]) == {OTHER}
+
+    def test_where_no_subnet_is_thought_to_have_enough_ec2_decides(
         self, subnets: Subnets, two: tuple[str, str]
     ) -> None:
-        by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))  # 11 free: 16 less five that AWS keeps
-        assert subnets.reserve(by_id, {ZONE: 12})[0] == {}
-        assert set(subnets.reserve(by_id, {ZONE: 10})[0]) == {ZONE}
-        assert subnets.zones(by_id) == frozenset(), "one is left: a node's own, and none for a pod"
+        by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))
+        assert set(subnets.reserve(by_id, {ZONE: 12})[0]) == {ZONE}
+        assert subnets.zones(by_id, 12) == {ZONE}
 
     def test_a_zone_without_a_subnet_is_left_out(self, subnets: Subnets, two: tuple[str, str]) -> None:
         by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))
