@@ -67,7 +67,7 @@ def asked(
 ) -> Any:
     """What is asked for after so many failed attempts, where these have no capacity."""
     unavailable = Mock(active=lambda: (0, {(o.capacity_type, o.instance_type, o.zone) for o in masked}))
-    subnets = Mock(zones=lambda _template: {"a"})
+    subnets = Mock(zones=lambda _template, _addresses: {"a"})
     choice = OfferingChoice(Settings(cluster_name="c"), subnets, unavailable, None, structlog.get_logger())
     request = LaunchRequest("token", provisioner(), template(), tuple(offered), {}, **more)
     return choice.sendable(request, offered, failed)
