@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
-import tarfile
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -14,9 +14,10 @@ COMMIT = "19291eacebdf51260386935892591cfbe2d79ce6"
 
 def earlier_sources(folder: Path) -> Path | None:
     """Unpack the earlier controller's sources into `folder`; None where the clone does not have that commit."""
-    packed = subprocess.run(["git", "archive", COMMIT, "controller"], cwd=ROOT, capture_output=True, check=False)
+    archive_of = ["git", "archive", "--format=zip", COMMIT, "controller"]
+    packed = subprocess.run(archive_of, cwd=ROOT, capture_output=True, check=False)
     if packed.returncode != 0:
         return None
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    with zipfile.ZipFile(io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder)
     return folder
