@@ -17,6 +17,10 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 COPY pyproject.toml uv.lock README.md ./
 COPY controller ./controller
 COPY crds ./crds
+# What `nodeless manifests` prints the stack's objects from; the rest of components needs Pulumi.
+COPY components/__init__.py ./components/__init__.py
+COPY components/config ./components/config
+COPY components/documents ./components/documents
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv sync --locked --no-editable --no-default-groups
 # What never runs goes: tests, and the asynchronous Kubernetes client with what it alone needs. Of the rest, what the
@@ -24,8 +28,8 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 RUN cd "$UV_PROJECT_ENVIRONMENT"/lib/python3*/site-packages && \
     rm -rf kubernetes/aio aiohttp aiohappyeyeballs aiosignal frozenlist multidict propcache yarl && \
     find . -type d -name tests -prune -exec rm -rf {} + && \
-    "$UV_PROJECT_ENVIRONMENT/bin/python" -m compileall -q controller && \
-    "$UV_PROJECT_ENVIRONMENT/bin/python" -c "import controller.operator.process, kubernetes.config"
+    "$UV_PROJECT_ENVIRONMENT/bin/python" -m compileall -q controller components && \
+    "$UV_PROJECT_ENVIRONMENT/bin/python" -c "import controller.operator.process, controller.cli.manifests.stack, kubernetes.config"
 
 FROM ${PYTHON}
 LABEL org.opencontainers.image.title="nodeless" \

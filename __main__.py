@@ -6,8 +6,7 @@ import pulumi
 from pulumi.provider.experimental import component_provider_host
 from pulumi.runtime.settings import SETTINGS
 
-from components.config.load import stack_arguments
-from components.nodeless import COMPONENTS, NAME, NodeLess
+from components.nodeless import COMPONENTS, NAME, NodeLess, stack_arguments
 from controller.errors import ValidationError
 
 REFUSED = 32

@@ -13,17 +13,16 @@ import yaml
 
 from components.addons import ChartAddon, ManagedAddon, ManagedAddonArgs
 from components.config.schema import StackConfig
-from components.config.secrets import sealed
-from components.documents import addon_policies, addons
+from components.documents import addons
 from components.documents.account import Account
-from components.documents.names import bounded
-from components.documents.nodes import CNI_POLICY
+from components.documents.manifests import addon_objects
 from components.documents.policy import compact
+from components.documents.roles import RoleDocument, addon_roles
+from components.objects import sealed
 from components.role import Role, RoleArgs
-from controller.core.api.frozen import EMPTY
 
-Trust = Callable[[str, str], pulumi.Output[str]]
-"""Namespace and name of a ServiceAccount → the trust policy of its role, as JSON."""
+Trust = Callable[[RoleDocument], pulumi.Output[str]]
+"""The role of a ServiceAccount → its trust policy, as JSON."""
 
 
 def declare_addons(
@@ -63,8 +62,7 @@ class _Addons:
     def managed(self) -> None:
         chosen, on_fargate = self.config.addons, self.config.fargate.enabled
         if chosen.vpc_cni:
-            policy = self.account.managed_policy_arn(CNI_POLICY)
-            role = self._role("vpc-cni", "kube-system", "aws-node", managed=(policy,))
+            role = self._role("vpc-cni")
             self._managed("vpc-cni", chosen.vpc_cni.version, {}, chosen.vpc_cni.values, role)
         if chosen.kube_proxy:
             self._managed("kube-proxy", chosen.kube_proxy.version, {}, chosen.kube_proxy.values)
@@ -72,10 +70,8 @@ class _Addons:
             values = addons.core_dns_values(on_fargate=on_fargate)
             self._managed("coredns", chosen.core_dns.version, values, chosen.core_dns.values)
         if chosen.ebs_csi:
-            policy = self.account.managed_policy_arn("service-role/AmazonEBSCSIDriverPolicy")
-            role = self._role("ebs-csi", "kube-system", "ebs-csi-controller-sa", managed=(policy,))
-            name = chosen.ebs_csi.default_storage_class
-            objects = {"storage-class": addons.default_storage_class(name)} if name else {}
+            role = self._role("ebs-csi")
+            objects = addon_objects(self.config)["ebs-csi"]
             values = addons.ebs_csi_values(self.account.region)
             self._managed("aws-ebs-csi-driver", chosen.ebs_csi.version, values, chosen.ebs_csi.values, role, objects)
 
@@ -84,14 +80,7 @@ class _Addons:
         if not chosen:
             return
         name = self.config.cluster.name
-        policies = {
-            f"load-balancer-controller-{name}": compact(addon_policies.load_balancer_policy(self.account, name)),
-            f"load-balancer-listeners-{name}": compact(
-                addon_policies.load_balancer_listener_policy(self.account, name)
-            ),
-        }
-        account = "aws-load-balancer-controller"
-        role = self._role("load-balancer-controller", "kube-system", account, policies=policies)
+        role = self._role("load-balancer-controller")
         values = addons.load_balancer_values(
             name, self.account.region, vpc_id, role.arn, on_fargate=self.config.fargate.enabled
         )
@@ -101,9 +90,7 @@ class _Addons:
         chosen = self.config.addons.external_dns
         if not chosen:
             return
-        policy = compact(addon_policies.external_dns_policy(self.account, chosen.zone_id))
-        policies = {f"external-dns-{self.config.cluster.name}": policy}
-        role = self._role("external-dns", "kube-system", "external-dns", policies=policies)
+        role = self._role("external-dns")
         values = addons.external_dns_values(chosen, self.config.cluster.name, self.account.region, role.arn)
         self._chart("external-dns", chosen.version, values, chosen.values, role)
 
@@ -121,8 +108,7 @@ class _Addons:
         chosen = self.config.addons
         if not chosen.keda:
             return
-        placeholders = chosen.overprovisioning
-        objects = addons.overprovisioning_objects(placeholders, "default") if placeholders else {}
+        objects = addon_objects(self.config)["keda"]
         self._chart("keda", chosen.keda.version, {}, chosen.keda.values, objects=objects)
 
     def _managed(
@@ -174,24 +160,15 @@ class _Addons:
             opts=self._after(role),
         )
 
-    def _role(
-        self,
-        name: str,
-        namespace: str,
-        account: str,
-        *,
-        policies: Mapping[str, str] = EMPTY,
-        managed: tuple[str, ...] = (),
-    ) -> Role:
-        identity = self.config.identity
-        role_name = bounded(f"{name}-{self.config.cluster.name}")
+    def _role(self, addon: str) -> Role:
+        role = addon_roles(self.config, self.account)[addon]
         args: RoleArgs = {
-            "role_name": role_name,
-            "arn": self.account.role_arn(role_name, identity.path),
-            "trust_policy": self.trust(namespace, account),
-            "path": identity.path,
-            "permissions_boundary_arn": identity.permissions_boundary_arn,
-            "managed_policy_arns": managed,
-            "policies": policies,
+            "role_name": role.name,
+            "arn": role.arn,
+            "trust_policy": self.trust(role),
+            "path": role.path,
+            "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
+            "managed_policy_arns": role.managed_policy_arns,
+            "policies": {name: compact(policy) for name, policy in role.policies.items()},
         }
-        return Role(f"{name}-identity", args, opts=self.own)
+        return Role(f"{addon}-identity", args, opts=self.own)

@@ -11,7 +11,10 @@ import pulumi_aws as aws
 import pulumi_docker_build as docker_build
 
 KEPT_IMAGES = 20
-SOURCES = ("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.md", "controller", "crds")
+SOURCES = (
+    "Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.md", "controller", "crds",
+    "components/__init__.py", "components/config", "components/documents",
+)  # fmt: skip
 """What .dockerignore lets into the build; the image follows from it alone."""
 
 

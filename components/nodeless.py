@@ -1,19 +1,20 @@
 """The whole stack as one component: by the program of this repository, or by any other."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pulumi
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from components.addons import ChartAddon, ManagedAddon
 from components.cluster import NewCluster
 from components.config.checks import warnings
 from components.config.inputs import NodeLessArgs
-from components.config.load import load
+from components.config.load import MARKED, PROJECT, load, values
 from components.config.objects import image_warnings
 from components.config.secrets import secret_warnings
 from components.controller import Controller, CustomResourceDefinitions
-from components.credentials import credential_warnings
+from components.credentials import check_provider_keys, credential_warnings
 from components.discovery import DiscoveryTags
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage
@@ -24,6 +25,7 @@ from components.platform import Platform
 from components.provisioning import Provisioning
 from components.role import Role
 from components.sweep import Sweep
+from controller.core.api.strict import Report
 
 FOLDER = Path(__file__).parents[1]
 """With crds/, dashboards/, scripts/ and the Dockerfile. Paths of manifests count from it."""
@@ -51,7 +53,9 @@ class NodeLess(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeLessArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
-        stack = load(args, FOLDER)
+        report = Report()
+        check_provider_keys(report)
+        stack = load(args, FOLDER, report)
         for warning in [*warnings(stack.config), *secret_warnings(stack.secret_keys), *credential_warnings()]:
             pulumi.log.warn(warning)
         there = look_up(stack.config, stack_tag)
@@ -66,6 +70,17 @@ class NodeLess(pulumi.ComponentResource):
         self.interruption_queue_name = pulumi.Output.from_input(self.outputs["interruptionQueueName"])
         self.kubeconfig = self.outputs["kubeconfig"]
         self.register_outputs(self.outputs)
+
+
+def stack_arguments() -> NodeLessArgs:
+    """The running stack's configuration as arguments of the component, as it is: the component judges it.
+
+    Pulumi's language host hands the configuration over in the environment, tests and embedders set it. `pulumi.Config`
+    lists no keys, and so could not tell unknown ones.
+    """
+    keys = values({**get_config_env(), **CONFIG.get()})
+    secret = sorted(name for name in keys if is_config_secret(f"{PROJECT}:{name}"))
+    return cast("NodeLessArgs", {**keys, MARKED: secret})
 
 
 NAME = "nodeless"

@@ -45,5 +45,16 @@ def declare(name: str, document: Mapping[str, Any], opts: pulumi.ResourceOptions
     return KINDS[kind](name, opts=opts, **fields)
 
 
+def sealed(value: Any, *, secret: bool) -> Any:
+    """The value with every leaf as a secret output, if it is under a secret key; else as it is."""
+    if not secret:
+        return value
+    if isinstance(value, Mapping):
+        return {name: sealed(member, secret=True) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [sealed(member, secret=True) for member in value]
+    return pulumi.Output.secret(value)
+
+
 def _snake(key: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()

@@ -18,26 +18,21 @@ from components.adoption import STACK_TAG, tagging_and_importing
 from components.cluster import NewCluster
 from components.config.load import Stack
 from components.config.schema import StackConfig
-from components.config.secrets import sealed
 from components.controller import Controller, CustomResourceDefinitions
 from components.discovery import DiscoveryTags, DiscoveryTagsArgs
-from components.documents import controller as documents
-from components.documents import controller_policy, fargate
+from components.documents import fargate
 from components.documents.credentials import sweep_command
 from components.documents.kubeconfig import kubeconfig
-from components.documents.labels import NAME
-from components.documents.named import control_plane_role_name, controller_policies, repository_name
-from components.documents.nodes import node_policy_arns
-from components.documents.pod_guard import pod_guard
-from components.documents.policy import compact, fargate_trust, service_account_trust, service_trust
-from components.documents.rbac import rbac
-from components.documents.settings import logging_map, settings_data, settings_map
-from components.documents.webhook import GUARD_SINCE, webhook_configurations, webhook_guard, webhook_secret
+from components.documents.manifests import Place, controller_objects, fargate_logging_objects
+from components.documents.named import control_plane_role_name, repository_name
+from components.documents.policy import compact
+from components.documents.roles import LOGGING_POLICY, RoleDocument, controller_role, fargate_role, node_role
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
 from components.lookup import Surroundings, admits_by_access_entry, kubernetes_version
 from components.nodes import NodeAccess, NodeIdentity
+from components.objects import sealed
 from components.provisioning import Provisioning, ProvisioningArgs
 from components.role import Role
 from components.sweep import Sweep
@@ -191,19 +186,18 @@ class Platform:
         return [provider]
 
     def _node_identity(self) -> NodeIdentity:
-        identity, account = self.config.identity, self.there.account
+        account = self.there.account
+        role = node_role(self.config, account)
         return NodeIdentity(
             "nodes",
             {
-                "role_name": self.config.node_role_name,
-                "role_arn": account.role_arn(self.config.node_role_name, identity.path),
+                "role_name": role.name,
+                "role_arn": role.arn,
                 "instance_profile_name": self.config.instance_profile_name,
-                "trust_policy": compact(service_trust(f"ec2.{account.dns_suffix}")),
-                "policy_arns": node_policy_arns(
-                    account, identity.node_policy_arns, cni=self.config.addons.vpc_cni is None
-                ),
-                "path": identity.path,
-                "permissions_boundary_arn": identity.permissions_boundary_arn,
+                "trust_policy": compact(role.trust_policy(account, "")),
+                "policy_arns": role.managed_policy_arns,
+                "path": role.path,
+                "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
             },
             opts=self._own(),
         )
@@ -222,40 +216,25 @@ class Platform:
         )
 
     def _controller_role(self, cluster: Cluster) -> Role:
-        identity, account, name = self.config.identity, self.there.account, self.config.cluster.name
-
-        grants = controller_policy.ControllerGrants(
-            account=account,
-            cluster=name,
-            node_role_arn=account.role_arn(self.config.node_role_name, identity.path),
-            vpc_id=self.there.vpc_id,
-            queue_arn=account.arn("sqs", self.config.queue_name) if self.config.interruption.enabled else "",
-            queue_key_arn=self.config.interruption.kms_key_arn,
-            terminate_scope=identity.terminate_scope,
-            terminate_name_pattern=identity.terminate_name_pattern,
-        )
-        launching, reading = controller_policies(self.config)
+        role = controller_role(self.config, self.there.account, self.there.vpc_id)
         return Role(
             "controller-identity",
             {
-                "role_name": self.config.controller_role_name,
-                "arn": account.role_arn(self.config.controller_role_name, identity.path),
-                "trust_policy": self._service_account(cluster, self.config.controller.namespace, NAME),
-                "path": identity.path,
-                "permissions_boundary_arn": identity.permissions_boundary_arn,
-                "policies": {
-                    launching: compact(controller_policy.launch_policy(grants)),
-                    reading: compact(controller_policy.read_policy(grants)),
-                },
+                "role_name": role.name,
+                "arn": role.arn,
+                "trust_policy": self._trust(cluster, role),
+                "path": role.path,
+                "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
+                "policies": {name: compact(policy) for name, policy in role.policies.items()},
             },
             opts=self._own(),
         )
 
-    def _service_account(self, cluster: Cluster, namespace: str, name: str) -> pulumi.Output[str]:
-        """The trust policy of a ServiceAccount's role."""
+    def _trust(self, cluster: Cluster, role: RoleDocument) -> pulumi.Output[str]:
+        """The trust policy of a ServiceAccount's role, which names the cluster's issuer."""
         account = self.there.account
         return pulumi.Output.from_input(cluster.issuer).apply(
-            lambda issuer: compact(service_account_trust(account, issuer, namespace, name))
+            lambda issuer: compact(role.trust_policy(account, issuer))
         )
 
     def _spot_role(self) -> None:
@@ -280,14 +259,15 @@ class Platform:
         config, account, name = self.config.fargate, self.there.account, self.config.cluster.name
         if not config.enabled:
             return []
+        execution = fargate_role(self.config, account)
         role = Role(
             "fargate-identity",
             {
-                "role_name": self.config.pod_execution_role_name,
-                "arn": account.role_arn(self.config.pod_execution_role_name),
-                "trust_policy": compact(fargate_trust(account, name)),
+                "role_name": execution.name,
+                "arn": execution.arn,
+                "trust_policy": compact(execution.trust_policy(account, "")),
                 "permissions_boundary_arn": self.config.identity.permissions_boundary_arn,
-                "managed_policy_arns": [account.managed_policy_arn(fargate.POD_EXECUTION_POLICY)],
+                "managed_policy_arns": execution.managed_policy_arns,
             },
             opts=self._own(),
         )
@@ -309,9 +289,9 @@ class Platform:
             {
                 "log_group_name": fargate.log_group(name),
                 "retention_days": config.log_retention_days,
-                "objects": fargate.logging_objects(account.region, name),
+                "objects": fargate_logging_objects(self.config, account),
                 "pod_execution_role_name": role.role_name,
-                "policy": compact(fargate.logging_policy(account, name)),
+                "policy": compact(execution.inline_policies[LOGGING_POLICY]),
             },
             opts=self._own(pulumi.ResourceOptions(provider=provider, depends_on=[role])),
         )
@@ -359,43 +339,18 @@ class Platform:
         return image.reference
 
     def _controller(self, role: Role, opts: pulumi.ResourceOptions) -> Controller:
-        config, namespace = self.config.controller, self.config.controller.namespace
-        names = (self.config.cluster.name, self.config.instance_profile_name, self.config.queue_name)
-        cluster_arn = self.there.account.arn("eks", f"cluster/{self.config.cluster.name}")
-        data = settings_data(self.config.settings, *names, cluster_arn)
-        settings = self.config.settings
-        access = rbac(namespace, surge=settings.surge_single_replicas, owners=settings.plan_ahead_owners)
-        guard = pod_guard(namespace) if self._kubernetes_version() >= GUARD_SINCE else {}
-        env = self._sealed(config.env, "controller")
-        # A digest of few values tells them.
-        checksum = self._sealed(documents.checksum(data), "settings")
-        spec = documents.ControllerSpec(config, self._image(), self.there.account.region, env, checksum)
-        data = self._sealed(data, "settings")
+        place = Place(self.there.account, self._kubernetes_version())
+        objects = controller_objects(self.config, place, self._image(), role.arn, self._sealed)
         return Controller(
             "controller",
             {
-                "namespace": documents.namespace(namespace),
-                "identity": {"service-account": documents.service_account(namespace, role.arn), **access, **guard},
-                "configuration": {
-                    "settings": settings_map(namespace, data),
-                    "logging": logging_map(namespace, config.log_level),
-                    **self._webhook(namespace),
-                },
-                "workload": {
-                    "service": documents.service(namespace),
-                    "disruption-budget": documents.disruption_budget(namespace),
-                    "network-policy": documents.network_policy(namespace),
-                    "deployment": documents.deployment(spec),
-                },
+                "namespace": objects.namespace,
+                "identity": objects.identity,
+                "configuration": objects.configuration,
+                "workload": objects.workload,
             },
             opts=self._own(opts),
         )
-
-    def _webhook(self, namespace: str) -> dict[str, dict[str, Any]]:
-        if not self.config.controller.webhook:
-            return {}
-        guard = webhook_guard(namespace) if self._kubernetes_version() >= GUARD_SINCE else {}
-        return {"webhook-secret": webhook_secret(namespace), **webhook_configurations(namespace), **guard}
 
     def _kubernetes_version(self) -> tuple[int, int]:
         major, minor = kubernetes_version(self.config, self.there).split(".")
@@ -422,7 +377,7 @@ class Platform:
             secret="addons" in self.stack.secret_keys,
             cluster_name=cluster.name,
             vpc_id=cluster.vpc_id,
-            trust=lambda namespace, name: self._service_account(cluster, namespace, name),
+            trust=lambda role: self._trust(cluster, role),
             opts=self._own(pulumi.ResourceOptions(provider=provider, depends_on=after)),
             own=self._own(),
         )

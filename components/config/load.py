@@ -1,4 +1,4 @@
-"""The edge: Pulumi's configuration in, one frozen value out, or one error with every problem."""
+"""The edge: a stack's configuration in, one frozen value out, or one error with every problem. Without Pulumi."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
 
-from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
-
 from components.config.checks import check
 from components.config.inputs import NodeLessArgs
 from components.config.keys import Document, camel, key_fields, plain, read_section
 from components.config.objects import stack_objects
 from components.config.schema import StackConfig
-from components.credentials import check_provider_keys
 from controller.core.api.strict import Report
 from controller.errors import ValidationError
 
@@ -36,24 +33,12 @@ class Stack:
     """Top-level keys that hold a secret."""
 
 
-def stack_arguments() -> NodeLessArgs:
-    """The running stack's configuration as arguments of the component, as it is: the component judges it.
-
-    Pulumi's language host hands the configuration over in the environment, tests and embedders set it. `pulumi.Config`
-    lists no keys, and so could not tell unknown ones.
-    """
-    keys = values({**get_config_env(), **CONFIG.get()})
-    secret = sorted(name for name in keys if is_config_secret(f"{PROJECT}:{name}"))
-    return cast("NodeLessArgs", {**keys, MARKED: secret})
-
-
-def load(arguments: NodeLessArgs, folder: Path) -> Stack:
-    """The stack of these arguments. Raises ValidationError with every problem, each under its key path.
+def load(arguments: NodeLessArgs, folder: Path, report: Report | None = None) -> Stack:
+    """The stack of these arguments. Raises ValidationError with every problem, each under its key path, after those of
+    `report`.
 
     `folder` is the project's: paths of manifests count from it. Keys may have Python's spelling or that of stack files.
     """
-    report = Report()
-    check_provider_keys(report)
     keys = dict(arguments)
     secret = cast("Sequence[str]", keys.pop(MARKED, ()))
     document = spelled(StackConfig, keys)
@@ -97,7 +82,7 @@ def parse(document: Mapping[str, Any], folder: Path, report: Report | None = Non
     objects = stack_objects(config, folder, between, all_read=all_read)
     # What a stand-in breaks is no problem of the user's.
     follow = [each for each in between.problems if not any(_within(each.path, path) for path in unread)]
-    if unread or follow:
+    if report.problems or follow:
         raise ValidationError("Stack configuration", [*report.problems, *follow])
     return Stack(config, objects)
 

@@ -7,11 +7,6 @@ secret under such a key. Names and choices are not: they name resources, and dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import pulumi
-
 FREE_TEXT = {
     "addons": "values",
     "cluster": "kubeconfig",
@@ -21,17 +16,6 @@ FREE_TEXT = {
     "settings": "all of it",
 }
 """What stays secret under each top-level key."""
-
-
-def sealed(value: Any, *, secret: bool) -> Any:
-    """The value with every leaf as a secret output, if it is under a secret key; else as it is."""
-    if not secret:
-        return value
-    if isinstance(value, Mapping):
-        return {name: sealed(member, secret=True) for name, member in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [sealed(member, secret=True) for member in value]
-    return pulumi.Output.secret(value)
 
 
 def secret_warnings(secret_keys: frozenset[str]) -> list[str]:

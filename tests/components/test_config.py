@@ -10,7 +10,8 @@ import pulumi
 import pytest
 import yaml
 
-from components.config.load import Stack, load, parse, stack_arguments, values
+from components.config.load import Stack, load, parse, values
+from components.nodeless import stack_arguments
 from controller.errors import ValidationError
 from tests.components.stacks import ROOT, STACKS, minimal, stack
 

@@ -37,7 +37,7 @@ def stack_objects(stack: LocatedObject, report: Report) -> Iterator[LocatedObjec
                 "spec": entry.get("spec"),
             }
             yield LocatedObject(document, where)
-    folder = _project(Path(stack.where.partition(" (document")[0]))
+    folder = project_folder(stack)
     for name in items(values.get("manifests")):
         yield from read_files([str(folder / str(name))], report)
     yield LocatedObject({"kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": _settings(values)}, stack.where)
@@ -48,8 +48,9 @@ def stack_region(stack: LocatedObject) -> str:
     return text(mapping(stack.document.get("config")).get("aws:region"))
 
 
-def _project(file: Path) -> Path:
+def project_folder(stack: LocatedObject) -> Path:
     """The folder of Pulumi.yaml, to which paths in the configuration are relative; else the file's folder."""
+    file = Path(stack.where.partition(" (document")[0])
     above = (folder for folder in file.absolute().parents if (folder / "Pulumi.yaml").exists())
     return next(above, file.parent)
 

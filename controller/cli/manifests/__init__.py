@@ -1,0 +1,1 @@
+"""A stack file as plain Kubernetes objects and IAM policies."""
