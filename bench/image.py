@@ -43,9 +43,13 @@ READY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a Dockerfile: its RUN commands, its environment, and other instructions by name."""
+    """One stage of a Dockerfile: its RUN commands, its environment, and other instructions by name.
+
+    `copies` are the words of COPY from the repository: sources, and at last their target.
+    """
 
     runs: tuple[str, ...]
+    copies: tuple[tuple[str, ...], ...]
     environment: Mapping[str, str]
     instructions: Mapping[str, str]
 
@@ -63,21 +67,23 @@ class ImageFigures:
 def stages(dockerfile: str) -> list[Stage]:
     """The stages in their order. Lines that a backslash continues are joined; comments go."""
     text = re.sub(r"\\\n", " ", "\n".join(line for line in dockerfile.splitlines() if not line.startswith("#")))
-    read: list[tuple[list[str], dict[str, str], dict[str, str]]] = []
+    read: list[tuple[list[str], list[tuple[str, ...]], dict[str, str], dict[str, str]]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, _, rest = line.partition(" ")
         if name == "FROM":
-            read.append(([], {}, {}))
+            read.append(([], [], {}, {}))
         elif not read:
             continue  # ARGs of the whole file
         elif name == "RUN":
             read[-1][0].append(re.sub(r"--mount=\S+\s+", "", rest.strip()))
+        elif name == "COPY" and not rest.startswith("--from="):
+            read[-1][1].append(tuple(shlex.split(rest)))
         elif name == "ENV":
             pairs = (pair.partition("=") for pair in shlex.split(rest))
-            read[-1][1].update({name: value for name, _, value in pairs})
+            read[-1][2].update({name: value for name, _, value in pairs})
         else:
-            read[-1][2][name] = rest.strip()
-    return [Stage(tuple(runs), environment, others) for runs, environment, others in read]
+            read[-1][3][name] = rest.strip()
+    return [Stage(tuple(runs), tuple(copies), environment, others) for runs, copies, environment, others in read]
 
 
 def build(folder: Path, **environment: str) -> Path:
@@ -88,16 +94,24 @@ def build(folder: Path, **environment: str) -> Path:
     stage = next(each for each in stages(DOCKERFILE.read_text()) if each.runs)
     app = folder / "app"
     app.mkdir()
-    for name in ("pyproject.toml", "uv.lock", "README.md"):
-        shutil.copy(ROOT / name, app / name)
-    for name in ("controller", "crds"):
-        shutil.copytree(ROOT / name, app / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for *sources, target in stage.copies:
+        for name in sources:
+            _copy(ROOT / name, app / target)
     given = {name: value.replace("/app", str(app)) for name, value in stage.environment.items()}
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     variables = {**ours, **given, "UV_PYTHON": _system_python() or sys.executable, **environment}
     for command in stage.runs:
         subprocess.run(["/bin/sh", "-ec", command], cwd=app, env=variables, check=True, capture_output=True)
     return app / ".venv" / "bin" / "nodeless"
+
+
+def _copy(source: Path, target: Path) -> None:
+    """As COPY does: a folder's content, or a file under the target's name, or into a folder that is the target."""
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
 
 
 def _system_python() -> str | None:

@@ -46,8 +46,9 @@ def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_nod
         installed = entrypoint.parents[1]
         packages = next(installed.glob("lib/python3*/site-packages"))
         assert size_bytes(installed) < 200e6
-        for absent in ("pulumi", "moto", "pytest", "sandbox", "components"):
+        for absent in ("pulumi", "moto", "pytest", "sandbox"):
             assert not (packages / absent).exists(), f"{absent} has no business in the image"
+        assert {each.name for each in (packages / "components").glob("[!_]*")} == {"config", "documents"}
         before = contents(folder / "app")
         state = folder / "state"
         state.mkdir()
@@ -72,8 +73,10 @@ def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_nod
 
 
 def test_a_dockerfile_is_read_by_stages() -> None:
-    read = stages("ARG A=1\n# said\nFROM a AS b\nENV X=1 Y=/z\nRUN --mount=type=cache \\\n  do it\nFROM a\nUSER 1:2\n")
+    first = "ARG A=1\n# said\nFROM a AS b\nENV X=1 Y=/z\nCOPY --from=c d e\nCOPY f g ./\n"
+    read = stages(first + "RUN --mount=type=cache \\\n  do it\nFROM a\nUSER 1:2\n")
     assert [each.runs for each in read] == [("do it",), ()]
+    assert read[0].copies == (("f", "g", "./"),)
     assert read[0].environment == {"X": "1", "Y": "/z"}
     assert read[1].instructions == {"USER": "1:2"}
     assert stages(DOCKERFILE.read_text())[-1].instructions["USER"] == f"{USER_ID}:{USER_ID}"

@@ -71,6 +71,12 @@ def _json(document: object) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes what objects share in each of them, without anchors."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
 def _yaml(objects: list[dict[str, object]]) -> str:
-    # By way of JSON: what is shared between objects would be written as anchors.
-    return yaml.safe_dump_all(json.loads(json.dumps(objects)), explicit_start=True, sort_keys=False, width=120)
+    return yaml.dump_all(objects, Dumper=_Dumper, explicit_start=True, sort_keys=False, width=120)
