@@ -32,7 +32,8 @@ from controller.cli.cluster.live_view import watch_cluster
 from controller.cli.inputs.objects import read_cluster
 from controller.cli.inputs.scenario import cluster_of
 from controller.cli.view.command import LiveReader
-from controller.cli.view.screen import ScreenState, page
+from controller.cli.view.screen import Page
+from controller.cli.view.screen_state import ScreenState
 from controller.core.provisioning.problem import provisionable
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
@@ -104,7 +105,7 @@ def capture_live_view(kubeconfig: str) -> None:
     """Draw the page that `nodeless view` shows on a terminal of COLUMNS × LINES."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     with watch_cluster(ClusterLocation(kubeconfig)) as cluster:
-        console.print(page(LiveReader(cluster).read(), ScreenState(), LINES, keys=True))
+        console.print(Page(LiveReader(cluster).read(), ScreenState(), LINES, keys=True))
     save("view", console, "nodeless view")
 
 

@@ -43,9 +43,12 @@ def tally(counts: Mapping[str, int], separator: str = ", ") -> str:
 
 def titled_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     """A table without lines, its title on the left; `right`: columns of numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
+    )
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        number = column in right
+        table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number)
     return table
 
 

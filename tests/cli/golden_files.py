@@ -26,7 +26,8 @@ from controller.cli.inputs.objects import unfold
 from controller.cli.inputs.scenario import scenario
 from controller.cli.inputs.sources import source_for
 from controller.cli.simulate import comparison
-from controller.cli.view.screen import ScreenState, page
+from controller.cli.view.screen import Page
+from controller.cli.view.screen_state import ScreenState
 from controller.cli.view.view_data import assess, view_of
 from controller.core.api.strict import Report
 from controller.core.decisions.decision import Decision, Entry
@@ -129,8 +130,8 @@ def pages() -> dict[str, str]:
         return capture(show, width)
 
     return {
-        "view.txt": shown(lambda c: c.print(page(view, ScreenState()))),
-        "view-80x30.txt": shown(lambda c: c.print(page(view, ScreenState(), 30, keys=True)), 80),
+        "view.txt": shown(lambda c: c.print(Page(view, ScreenState()))),
+        "view-80x30.txt": shown(lambda c: c.print(Page(view, ScreenState(), 30, keys=True)), 80),
         "explain-pod.txt": shown(lambda c: answer.show(explain_pod(now, "shop", "wide", NOW), c)),
         "explain-node.txt": shown(lambda c: answer.show(explain_node(now, "ip-10-0-0-2.ec2.internal", NOW), c)),
         "explain-provisioner.txt": shown(lambda c: answer.show(explain_provisioner(now, "default", NOW), c)),

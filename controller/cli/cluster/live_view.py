@@ -7,7 +7,7 @@ that the user may not list are left out; nodes and pods are required.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +43,8 @@ SHOWN = 20
 """Newest decisions kept in an observation."""
 SYNC_SECONDS = 60.0
 """Longest wait for the first lists."""
+POLL_SECONDS = 0.02
+"""Between two looks whether the first lists are there."""
 STATE_SECONDS = 10.0
 PRICES_SECONDS = 3600.0
 """Live prices are fetched again after this."""
@@ -65,6 +67,8 @@ class Observation:
     names: frozenset[str] | None = None
     """Names of nodes that match the selector; None: all nodes."""
     notes: tuple[str, ...] = ()
+    listing: bool = False
+    """Whether the first lists are not complete yet."""
 
 
 class ObjectStore:
@@ -117,6 +121,7 @@ class LiveCluster:
     chosen: ObjectStore | None
     notes: tuple[str, ...]
     executor: Executor
+    followed: Sequence[Watcher] = ()
     _settings: Settings = field(default_factory=lambda: Settings(cluster_name=""))
     _types: _Types | None = None
     _last: ClusterView | None = None
@@ -134,8 +139,10 @@ class LiveCluster:
         names = None
         if self.chosen is not None:
             names = frozenset(str(each["metadata"]["name"]) for each in self.chosen.objects())
-        notes = (*self.notes, *said, *map(_outage_note, self.informers.outages.current()))
-        return Observation(last, entries, names, notes)
+        late = _late(self.informers, self.followed)
+        listing = (f"Still listing {', '.join(late)}: figures are incomplete",) if late else ()
+        notes = (*self.notes, *listing, *said, *map(_outage_note, self.informers.outages.current()))
+        return Observation(last, entries, names, notes, bool(late))
 
     def _rebuild(self, snapshot: Snapshot, settings: Settings, types: _Types) -> ClusterView:
         view = types.catalogs.view(snapshot)
@@ -162,8 +169,12 @@ class LiveCluster:
 
 
 @contextmanager
-def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | None = None) -> Iterator[LiveCluster]:
+def watch_cluster(
+    where: ClusterLocation, selector: str = "", clock: Clock | None = None, *, early: bool = False
+) -> Iterator[LiveCluster]:
     """Watch the cluster of a kubeconfig inside a `with` block. `selector` selects nodes by label.
+
+    `early`: yield as soon as the nodes are listed, while other lists are still to come.
 
     Raises ValidationError for a kubeconfig that cannot be used, ForbiddenError without the right to list nodes and
     pods, InvalidObjectError for a bad selector, UnavailableError when the first lists time out.
@@ -185,8 +196,8 @@ def watch_cluster(where: ClusterLocation, selector: str = "", clock: Clock | Non
             informers.start()
             for watcher in followed:
                 watcher.start()
-            _wait(informers, followed)
-            yield LiveCluster(kube, where, clock, informers, config, record, prices, chosen, notes, catalogs)
+            _wait(clock, informers, followed, (NODES.kind,) if early else ())
+            yield LiveCluster(kube, where, clock, informers, config, record, prices, chosen, notes, catalogs, followed)
         finally:
             for watcher in followed:
                 watcher.request_stop()
@@ -223,12 +234,21 @@ def readable(
     return tuple(listed), notes
 
 
-def _wait(informers: Informers, followed: list[Watcher]) -> None:
-    stop = threading.Event()
-    synced = informers.wait_synced(stop, SYNC_SECONDS)
-    late = [*informers.unsynced(), *(w.resource.kind for w in followed if not w.synced.wait(SYNC_SECONDS))]
-    if not synced or late:
-        raise UnavailableError(f"the first list did not come in {SYNC_SECONDS:.0f} s: {', '.join(late)}")
+def _wait(clock: Clock, informers: Informers, followed: Sequence[Watcher], kinds: Collection[str] = ()) -> None:
+    """Wait for the first lists of `kinds` (none: all)."""
+    stop, deadline = threading.Event(), clock.monotonic() + SYNC_SECONDS
+    if not kinds:
+        informers.wait_synced(stop, SYNC_SECONDS)
+    while late := [kind for kind in _late(informers, followed) if not kinds or kind in kinds]:
+        if clock.monotonic() > deadline:
+            raise UnavailableError(f"the first list did not come in {SYNC_SECONDS:.0f} s: {', '.join(late)}")
+        stop.wait(POLL_SECONDS)
+
+
+def _late(informers: Informers, followed: Iterable[Watcher]) -> tuple[str, ...]:
+    """Kinds whose first list has not come."""
+    others = {watcher.resource.kind for watcher in followed if not watcher.synced.is_set()}
+    return tuple(sorted({*informers.unsynced(), *others}))
 
 
 def _outage_note(sort: str) -> str:

@@ -12,10 +12,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.cluster import service_report
+from controller.cli.cluster import costs_report, service_report
 from controller.cli.cluster.simulation import Simulation
+from controller.cli.cluster.workload_costs import planned_costs, workload_of
 from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent, tally, titled_table
-from controller.core.api.pod import Pod, PodKey
+from controller.core.api.pod import PodKey
 from controller.core.api.quantity import format_quantity
 from controller.core.provisioning import PlannedNode, SchedulingPlan
 
@@ -35,6 +36,7 @@ def document(simulation: Simulation) -> dict[str, Any]:
             for each in simulation.plan.existing
         ],
         "unplaced": [{"pod": "/".join(left.pod), "reason": left.reason} for left in simulation.plan.unplaced],
+        "costs": costs_report.document(planned_costs(simulation)),
         "services": [service_report.document(each) for each in service_report.planned_services(simulation)],
         "notes": list(simulation.notes),
     }
@@ -126,12 +128,6 @@ def use(simulation: Simulation, nodes: Iterable[PlannedNode], resource: str) -> 
     return sum(node.requests.get(resource, 0) for node in nodes) / have if have else 0.0
 
 
-def workload_of(pod: Pod) -> str:
-    """NAMESPACE/OWNER, or NAMESPACE/POD without an owner."""
-    owner = next(iter(pod.owners), None)
-    return f"{pod.namespace}/{owner.name}" if owner else f"{pod.namespace}/{pod.name}"
-
-
 def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
     """Pods by workload."""
     pods = simulation.pods
@@ -153,6 +149,9 @@ def _parts(simulation: Simulation, *, wide: bool) -> Iterable[RenderableType]:
         yield Text()
         yield _unplaced_table(simulation)
     yield from _services(simulation)
+    if simulation.plan.new_nodes:
+        yield Text()
+        yield costs_report.costs_table(planned_costs(simulation), "Cost of the new nodes", workloads=wide)
     yield Text()
     yield Text.from_markup(_closing(simulation))
     for each in simulation.notes:

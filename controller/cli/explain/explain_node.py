@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.decision_log import decisions
 from controller.cli.cluster.node_facts import NodeFacts, node_facts
-from controller.cli.cluster.simulation_report import workload_of
+from controller.cli.cluster.workload_costs import workload_of
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.explain.subjects import not_found

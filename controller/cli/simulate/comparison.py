@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.cluster import simulation_report
+from controller.cli.cluster import costs_report, simulation_report
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import SHOWN, groups, unplaced_by_reason, use
+from controller.cli.cluster.workload_costs import Cost, planned_costs
 from controller.cli.formatting import count, money, month, percent, tally, titled_table
 
 MARKER = "<!-- nodeless simulate -->"
@@ -79,6 +80,16 @@ def node_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
     return tuple(_counted(" ".join(key), one.get(key, 0), two.get(key, 0)) for key in keys)
 
 
+def cost_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
+    """$/month of the new nodes by namespace, where it differs; largest difference first."""
+    two, one = (dict(costs_report.rows(planned_costs(each))) for each in (after, before))
+    pairs = {
+        name: tuple(costs.get(name, Cost()).price_per_hour for costs in (one, two)) for name in sorted({*one, *two})
+    }
+    changed = sorted(pairs.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
+    return tuple(row for name, (old, new) in changed if (row := _priced(name, old, new, month))[3] != "same")
+
+
 def show(after: Simulation, before: Simulation, console: Console) -> None:
     """Print both as tables."""
     console.print(_table("Figures", rows(after, before)))
@@ -86,6 +97,10 @@ def show(after: Simulation, before: Simulation, console: Console) -> None:
     if changed:
         console.print()
         console.print(_table("Nodes", changed))
+    costs = cost_rows(after, before)
+    if costs:
+        console.print()
+        console.print(_table("Namespaces, $/month", costs))
     for label, each in (("before", before), ("after", after)):
         for reason, workloads in unplaced_by_reason(each):
             console.print(Text(f"\nCannot be placed {label}: {tally(workloads)}", style="bold red"))
@@ -119,6 +134,10 @@ def markdown(after: Simulation, before: Simulation | None) -> str:
     if changed:
         lines += ["", "<details><summary>Nodes that change</summary>", ""]
         lines += [*_markdown_table(("nodes", "before", "after", "difference"), changed), "", "</details>"]
+    costs = cost_rows(after, before)
+    if costs:
+        lines += ["", "<details><summary>Namespaces whose cost changes, $/month</summary>", ""]
+        lines += [*_markdown_table(("namespace", "before", "after", "difference"), costs), "", "</details>"]
     return "\n".join([*lines, *_closing(after, before)])
 
 

@@ -12,7 +12,8 @@ from html import escape
 from itertools import islice
 
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason, workload_of, zones_of
+from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason, zones_of
+from controller.cli.cluster.workload_costs import workload_of
 from controller.cli.formatting import count, money, month, percent, tally
 from controller.cli.simulate import comparison
 from controller.core.api.pod import PodKey

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +19,12 @@ from controller.cli.cluster.cluster_view import ClusterLocation, ClusterView, re
 from controller.cli.cluster.live_view import LiveCluster, watch_cluster
 from controller.cli.output import Command, location_options, output_option
 from controller.cli.view.keyboard import keyboard
-from controller.cli.view.screen import ScreenState, page
+from controller.cli.view.reading import Opener, Read, reading
+from controller.cli.view.screen import Page, starting
+from controller.cli.view.screen_state import ScreenState
 from controller.cli.view.view_data import SORTS, Assessment, View, assess, document, node_document, ordered, view_of
-from controller.errors import NodelessError, Problem, ValidationError
+from controller.errors import Problem, ValidationError
 
-Read = Callable[[], View]
 REPLAN_SECONDS = 10.0
 """As often as the controller plans for headroom."""
 
@@ -39,10 +40,10 @@ REPLAN_SECONDS = 10.0
 )
 @output_option("csv")
 def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interval: float, **where: str) -> None:
-    """The nodes of a cluster with use, type, price, age and state; limits; pending pods and why; decisions.
+    """The nodes of a cluster with use, type, price, age and state; limits; pending pods and why; costs; decisions.
 
-    Works on any cluster, whoever makes its nodes. On a terminal it refreshes until q; keys sort (s, r), select an
-    owner (f), page (j, k), show and hide (p, l, d) and export (e). Piped, or with --once or --output, it prints once.
+    Works on any cluster, whoever makes its nodes. On a terminal it refreshes until q: arrows move, / searches, ? shows
+    all keys. Piped, or with --once or --output, it prints once.
     """
     place = ClusterLocation(**where)
     if selector and place.file:
@@ -50,29 +51,28 @@ def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interva
 
     screen = ScreenState(sort, reverse)
     shown = output.console()
-    with _reader(place, selector) as read:
-        if form == "table" and shown.is_terminal and not once:
-            refresh(read, screen, interval)
-            return
-        with output.progress("Reading the cluster"):
-            current = read()
+    if form == "table" and shown.is_terminal and not once:
+        refresh(lambda: _reader(place, selector, early=True), screen, interval)
+        return
+    with output.progress("Reading the cluster"), _reader(place, selector) as read:
+        current = read()
     if form == "csv":
         click.echo(_csv(current, screen), nl=False)
     elif form == "table":
-        shown.print(page(current, screen))
+        shown.print(Page(current, screen))
     else:
         output.structured(document(current, sort), form)
 
 
 @contextmanager
-def _reader(where: ClusterLocation, selector: str) -> Iterator[Read]:
-    """Yield a function that reads the view: a watched cluster, or a dump."""
+def _reader(where: ClusterLocation, selector: str, *, early: bool = False) -> Iterator[Read]:
+    """Yield a function that reads the view: a watched cluster, or a dump. `early`: before all lists are complete."""
     if where.file:
         cluster = read_cluster_view(where)
         assessment = assess(cluster, time.time())
         yield lambda: view_of(cluster, assessment, (), time.time())
         return
-    with watch_cluster(where, selector) as live:
+    with watch_cluster(where, selector, early=early) as live:
         yield LiveReader(live).read
 
 
@@ -86,33 +86,50 @@ class LiveReader:
     def read(self) -> View:
         """The present view."""
         observation, now = self._cluster.observe(), time.time()
-        known = self._assessed
-        if known is None or known[0] is not observation.cluster or now - known[1] > REPLAN_SECONDS:
-            self._assessed = known = (observation.cluster, now, assess(observation.cluster, now))
-        return view_of(observation.cluster, known[2], observation.decisions, now, observation.names, observation.notes)
+        cluster, known = observation.cluster, self._assessed
+        if observation.listing:
+            known = (cluster, now, Assessment())
+        elif known is None or known[0] is not cluster or now - known[1] > REPLAN_SECONDS:
+            self._assessed = known = (cluster, now, assess(cluster, now))
+        return view_of(
+            cluster, known[2], observation.decisions, now, observation.names, observation.notes,
+            listing=observation.listing,
+        )  # fmt: skip
 
 
-def refresh(read: Read, screen: ScreenState, interval: float) -> None:
+def refresh(opener: Opener, screen: ScreenState, interval: float) -> None:
     """Read, draw and take keys until q or Ctrl-C. A failed read is shown, and the next one tried."""
-    with output.progress("Reading the cluster"):
-        current = read()
-    console = output.console()
-    with keyboard() as key, Live(console=console, screen=True, auto_refresh=False) as live:
-        due = time.monotonic() + interval
-        pressed = ""
-        while pressed != "q":
-            live.update(page(current, screen, console.height, keys=True), refresh=True)
-            pressed = key(due - time.monotonic())
-            if pressed == "e":
-                screen.message = f"written: {_export(current, Path.cwd())}"
-            elif pressed:
-                screen.press(pressed, current)
-            if time.monotonic() >= due:
-                try:
-                    current = read()
-                except NodelessError as error:
-                    screen.message = str(error)
-                due = time.monotonic() + interval
+    console, began = output.console(), time.monotonic()
+    with (
+        keyboard() as keys,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+        reading(opener, interval, keys.wake) as current,
+    ):
+        while True:
+            if current.failure is not None:
+                raise current.failure
+            view = current.view
+            if keys.typed():
+                pass  # all keys that are there count before the page is drawn again
+            elif view is None:
+                live.update(starting(time.monotonic() - began), refresh=True)
+            else:
+                live.update(Page(view, screen, console.height, keys=True, problem=current.problem), refresh=True)
+            pressed = keys.key(interval)
+            if pressed == "q" and not screen.typing:
+                return
+            if pressed == "e" and view is not None and not screen.typing:
+                screen.message = _exported(view, Path.cwd())
+            elif pressed and view is not None:
+                screen.press(pressed, view)
+
+
+def _exported(current: View, folder: Path) -> str:
+    """Write the view to a file; what to tell of it."""
+    try:
+        return f"written: {_export(current, folder)}"
+    except OSError as error:
+        return f"cannot be written: {error}"
 
 
 def _export(current: View, folder: Path) -> Path:

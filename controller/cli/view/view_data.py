@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.cli.cluster import costs_report
 from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.dry_run import dry_run
 from controller.cli.cluster.limits_report import LimitStatus, limit_statuses
 from controller.cli.cluster.node_facts import NodeFacts, node_facts
-from controller.cli.cluster.simulation_report import workload_of
+from controller.cli.cluster.workload_costs import Costs, costs_of, workload_of
 from controller.cli.formatting import HOURS_A_MONTH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.quantity import format_quantity
@@ -47,7 +48,11 @@ class View:
     notes: tuple[str, ...] = ()
     limits: tuple[LimitStatus, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Problems of reading: no answer, missing rights."""
+    """Problems of reading: no answer, missing rights, lists that have not come yet."""
+    costs: Costs | None = None
+    """Of the nodes that `-l` selects; None while the pods are not known."""
+    listing: bool = False
+    """Whether the first lists are not complete yet."""
 
     @property
     def price_per_hour(self) -> float:
@@ -93,13 +98,18 @@ def view_of(
     now: float,
     names: Collection[str] | None = None,
     warnings: tuple[str, ...] = (),
+    *,
+    listing: bool = False,
 ) -> View:
-    """The view of a cluster at `now`; `names`: only these nodes (None: all)."""
+    """The view of a cluster at `now`; `names`: only these nodes (None: all). `listing`: more is to come."""
     prices = cluster.prices
     chosen = [node for node in cluster.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
     said = (*warnings, *cluster.price_notes)
-    return View(nodes, assessment.waiting, decisions, _resources(nodes), now, said, assessment.limits, warnings)
+    costs = None if listing else costs_of(chosen, prices)
+    return View(
+        nodes, assessment.waiting, decisions, _resources(nodes), now, said, assessment.limits, warnings, costs, listing
+    )
 
 
 def _resources(nodes: Iterable[NodeFacts]) -> tuple[str, ...]:
@@ -147,6 +157,7 @@ def document(view: View, by: str = "price") -> dict[str, Any]:
         },
         "nodes": [node_document(view, node) for node in ordered(view, by)],
         "waiting": [{"workload": w.workload, "pods": w.pods, "reason": w.reason} for w in view.waiting],
+        "costs": None if view.costs is None else costs_report.document(view.costs),
         "limits": [each.document() for each in view.limits],
         "decisions": [entry.document() for entry in view.decisions],
         "notes": list(view.notes),

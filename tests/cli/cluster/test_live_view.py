@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import requests
 
 from controller.cli.cluster.cluster_view import ClusterLocation, source_or_none
-from controller.cli.cluster.live_view import LiveCluster, Observation, readable, watch_cluster
+from controller.cli.cluster.live_view import NONE, LiveCluster, Observation, readable, watch_cluster
 from controller.cli.view.command import LiveReader
 from controller.errors import ForbiddenError
 from controller.kube.client import KubeClient
@@ -161,3 +162,25 @@ def test_a_pod_that_comes_counts_on_its_node(cluster: LiveCluster, kube: KubeCli
     until(cluster, lambda observation: observation.cluster.snapshot.nodes["first"].pods)
     (node,) = LiveReader(cluster).read().nodes
     assert (node.pods, node.use("cpu")) == (1, 0.5)
+
+
+def test_nodes_are_seen_while_the_pods_are_still_listed(foreign: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large cluster the list of pods takes long; the view does not wait for it, and says what is missing."""
+    listed, list_all = threading.Event(), KubeClient.list_all
+
+    def slowly(client: KubeClient, resource: Resource, *more: Any) -> Any:
+        assert resource is not PODS or more[2:3] == (NONE,) or listed.wait(PATIENCE_SECONDS)
+        return list_all(client, resource, *more)
+
+    monkeypatch.setattr(KubeClient, "list_all", slowly)
+    with watch_cluster(ClusterLocation(kubeconfig=str(foreign.kubeconfig)), early=True) as early:
+        reader = LiveReader(early)
+        until(early, lambda observation: "first" in observation.cluster.snapshot.nodes)
+        view = reader.read()
+        assert ([node.name for node in view.nodes], view.listing, view.costs) == (["first"], True, None)
+        assert any(each.startswith("Still listing ") and "Pod" in each for each in view.warnings)
+        listed.set()
+        until(early, lambda observation: not observation.listing)
+        view = reader.read()
+        assert (view.listing, view.warnings) == (False, ())
+        assert view.costs is not None

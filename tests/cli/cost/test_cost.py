@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from controller.core.api.quantity import resources
 from tests.cli.cluster.test_limits_report import M5_XLARGE, node, pod
-from tests.cli.conftest import TEMPLATE, Run, Write, answer, provisioner
+from tests.cli.conftest import TEMPLATE, Run, Write, answer, deployment, provisioner
 
 PRICE = 0.192
 """$ an hour of an m5.xlarge on demand: 4 CPU and 16 GiB."""
@@ -52,3 +53,26 @@ def test_people_see_namespaces_first_and_one_namespaces_workloads(run: Run, dump
     assert [line.split()[0] for line in lines[:3]] == ["Workload", "shop/big-1", "shop/web"]
     assert not any("idle" in line for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+def test_a_plans_new_nodes_are_divided_too_and_daemonsets_have_their_own_row(run: Run, write: Write) -> None:
+    daemon = {**deployment("agent", cpu="200m"), "kind": "DaemonSet"}
+    fleet = write(TEMPLATE, provisioner("default", M5_XLARGE), daemon, deployment("web"), deployment("db", replicas=1))
+    plan = answer(run("simulate", fleet, "-o", "json"))
+    costs, nodes = plan["costs"], len(plan["nodes"])
+    assert nodes > 0
+    assert {each["workload"]: each["pods"] for each in costs["workloads"]} == {"web": 3, "db": 1}
+    assert costs["daemonSetsPerHour"] == pytest.approx(sum(map(agents_share, plan["nodes"])), abs=1e-5)
+    parts = sum(each["pricePerHour"] for each in costs["workloads"])
+    whole = parts + costs["daemonSetsPerHour"] + costs["idlePerHour"]
+    assert whole == pytest.approx(plan["summary"]["pricePerHour"], abs=1e-5)
+    lines = run("simulate", fleet).stdout.partition("Cost of the new nodes\n")[2].splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["Namespace", "shop", "(DaemonSets)", "(idle)", "in"]
+    assert "shop/web " in run("simulate", fleet, "-o", "wide").stdout
+
+
+def agents_share(planned: dict[str, Any]) -> float:
+    """The agent's 200m and 1 GiB of a planned node, of its price."""
+    room = resources(planned["allocatable"])
+    share: float = (200 / room["cpu"] + 2**30 / room["memory"]) / 2 * planned["pricePerHour"]
+    return share

@@ -1,0 +1,70 @@
+"""Costs by namespace or workload, as a table for people and as a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.cluster.workload_costs import Cost, Costs
+from controller.cli.formatting import HOURS_A_MONTH, money, month, percent, titled_table
+
+NUMBERS = ("Pods", "$/h", "$/month", "Share")
+
+
+def rows(costs: Costs, namespace: str = "", *, workloads: bool = False) -> tuple[tuple[str, Cost], ...]:
+    """(namespace, or NAMESPACE/WORKLOAD, cost), dearest first; `namespace`: this one alone."""
+    named: Mapping[str, Cost] = costs.namespaces
+    if workloads:
+        named = {f"{space}/{name}": cost for (space, name), cost in costs.workloads.items()}
+    chosen = ((name, cost) for name, cost in named.items() if namespace in ("", name.partition("/")[0]))
+    return tuple(sorted(chosen, key=lambda item: (-item[1].price_per_hour, item[0])))
+
+
+def costs_table(
+    costs: Costs, title: str = "", namespace: str = "", *, workloads: bool = False, most: int | None = None
+) -> Table:
+    """The dearest `most` (None: all) and the others in one row, what is idle, and the total."""
+    table = titled_table(title, "Workload" if workloads else "Namespace", *NUMBERS, right=NUMBERS)
+    whole = costs.price_per_hour or 1.0
+    listed = rows(costs, namespace, workloads=workloads)
+    shown = listed if most is None or len(listed) <= most else listed[: max(0, most - 1)]
+
+    def add(name: str, pods: str, price: float, style: str = "") -> None:
+        table.add_row(Text(name), pods, money(price), month(price), percent(price / whole), style=style)
+
+    for name, cost in shown:
+        add(name, f"{cost.pods:,}", cost.price_per_hour)
+    others = [cost for _, cost in listed[len(shown) :]]
+    if others:
+        pods = sum(cost.pods for cost in others)
+        add(f"({len(others):,} others)", f"{pods:,}", sum(cost.price_per_hour for cost in others))
+    if not namespace:
+        if costs.daemons_per_hour:
+            add("(DaemonSets)", "", costs.daemons_per_hour, "dim")
+        add("(idle)", "", costs.idle_per_hour, "dim")
+        table.add_row("in all", "", money(costs.price_per_hour), month(costs.price_per_hour), "", style="bold")
+    return table
+
+
+def document(costs: Costs, namespace: str = "") -> dict[str, Any]:
+    """As JSON values."""
+    chosen = sorted(key for key in costs.workloads if namespace in ("", key[0]))
+    return {
+        "pricePerHour": round(costs.price_per_hour, 6),
+        "idlePerHour": round(costs.idle_per_hour, 6),
+        "daemonSetsPerHour": round(costs.daemons_per_hour, 6),
+        "workloads": [
+            {
+                "namespace": key[0],
+                "workload": key[1],
+                "pods": costs.workloads[key].pods,
+                "pricePerHour": round(costs.workloads[key].price_per_hour, 6),
+                "pricePerMonth": round(costs.workloads[key].price_per_hour * HOURS_A_MONTH, 2),
+            }
+            for key in chosen
+        ],
+        "unpricedNodes": list(costs.unpriced),
+    }
