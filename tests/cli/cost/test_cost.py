@@ -66,7 +66,7 @@ def test_a_plans_new_nodes_are_divided_too_and_daemonsets_have_their_own_row(run
     parts = sum(each["pricePerHour"] for each in costs["workloads"])
     whole = parts + costs["daemonSetsPerHour"] + costs["idlePerHour"]
     assert whole == pytest.approx(plan["summary"]["pricePerHour"], abs=1e-5)
-    lines = run("simulate", fleet).stdout.partition("Cost of the new nodes\n")[2].splitlines()
+    lines = run("simulate", fleet).stdout.partition("Cost of the new nodes")[2].splitlines()[1:]
     assert [line.split()[0] for line in lines[:5]] == ["Namespace", "shop", "(DaemonSets)", "(idle)", "in"]
     assert "shop/web " in run("simulate", fleet, "-o", "wide").stdout
 
