@@ -9,11 +9,11 @@ from typing import Any
 from components.config.schema import StackConfig
 from components.documents import addons, controller, fargate
 from components.documents.account import Account
+from components.documents.guards import GUARD_SINCE, pod_guard, webhook_guard
 from components.documents.labels import Later
-from components.documents.pod_guard import pod_guard
 from components.documents.rbac import rbac
 from components.documents.settings import logging_map, settings_data, settings_map
-from components.documents.webhook import GUARD_SINCE, webhook_configurations, webhook_guard, webhook_secret
+from components.documents.webhook import webhook_configurations, webhook_secret
 
 Objects = dict[str, dict[str, Any]]
 """Objects by a key that is unique among them."""

@@ -39,7 +39,7 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("karpenter.k8s.aws", ("awsnodetemplates",), READ),
     _rule("karpenter.k8s.aws", ("awsnodetemplates/status",), ("patch",)),
     _rule("", ("namespaces", "persistentvolumeclaims", "persistentvolumes"), ("list", "watch")),
-    # "patch" for pod deletion costs; pod_guard.py leaves of it two annotations.
+    # "patch" for pod deletion costs; guards.py leaves of it two annotations.
     _rule("", ("pods",), ("list", "watch", "delete", "patch")),
     _rule("", ("nodes",), (*READ, "create", "patch", "delete")),
     _rule("", ("pods/eviction",), ("create",)),

@@ -22,15 +22,6 @@ VALIDATION_AWS = "validation.webhook.karpenter.k8s.aws"
 VALIDATION = "validation.webhook.karpenter.sh"
 MUTATING = (DEFAULTING,)
 VALIDATING = (VALIDATION_AWS, VALIDATION)
-GUARD = "karpenter-webhook-configurations"
-GUARD_SINCE = (1, 30)
-"""The Kubernetes version in which ValidatingAdmissionPolicies became stable."""
-
-_HOOK_FIELDS = (
-    "admissionReviewVersions", "failurePolicy", "matchConditions", "matchPolicy", "namespaceSelector", "objectSelector",
-    "reinvocationPolicy", "rules", "sideEffects", "timeoutSeconds",
-)  # fmt: skip
-_META_FIELDS = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
 def webhook_secret(namespace: str) -> dict[str, Any]:
@@ -93,48 +84,3 @@ def _configuration(
         "metadata": {"name": name, "labels": labels()},
         "webhooks": [hook],
     }
-
-
-def webhook_guard(namespace: str) -> dict[str, dict[str, Any]]:
-    """A policy by which the controller may change the caBundles of its webhooks, and nothing else of them.
-
-    RBAC knows no fields: who may patch a webhook could have every object of any kind sent elsewhere.
-    """
-    metadata = {"name": GUARD, "labels": labels()}
-    controller = f"system:serviceaccount:{namespace}:{NAME}"
-    rule = {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "apiVersions": ["*"],
-        "operations": ["UPDATE"],
-        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-        "scope": "*",
-    }
-    spec = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [rule]},
-        "matchConditions": [
-            {"name": "by-the-controller", "expression": f"request.userInfo.username == '{controller}'"}
-        ],
-        "validations": [
-            {"expression": _only_ca_bundles(), "message": f"{controller} may change the caBundle of a webhook alone"},
-        ],
-    }
-    binding = {"policyName": GUARD, "validationActions": ["Deny", "Audit"]}
-    version = "admissionregistration.k8s.io/v1"
-    return {
-        "webhook-guard": {
-            "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec,
-        },
-        "webhook-guard-binding": {
-            "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": binding,
-        },
-    }  # fmt: skip
-
-
-def _only_ca_bundles() -> str:
-    """A CEL expression: the same webhooks by name; but for caBundle their fields and the metadata are as before."""
-    equal = [f"n.?{name} == o.?{name}" for name in _HOOK_FIELDS]
-    equal += [f"n.clientConfig.?{name} == o.clientConfig.?{name}" for name in ("service", "url")]
-    hooks = f"oldObject.webhooks.all(o, object.webhooks.exists_one(n, n.name == o.name && {' && '.join(equal)}))"
-    meta = [f"object.metadata.?{name} == oldObject.metadata.?{name}" for name in _META_FIELDS]
-    return " && ".join(["size(object.webhooks) == size(oldObject.webhooks)", hooks, *meta])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.documents.pod_guard import pod_guard
+from components.documents.guards import pod_guard
 from controller.core.deprovisioning.scale_in.deletion_costs import COST_ANNOTATION, WRITTEN_ANNOTATION
 from tests.contract.client import Client, eventually
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from components.documents.webhook import GUARD, webhook_configurations, webhook_guard
+from components.documents.guards import WEBHOOK_GUARD, webhook_guard
+from components.documents.webhook import webhook_configurations
 from tests.contract.client import JSON_PATCH, Client, eventually
 
 ROOT = "/apis/admissionregistration.k8s.io/v1"
@@ -49,7 +50,7 @@ def changed(client: Client, path: str, where: str, value: Any, user: str = CONTR
 
 
 def test_both_objects_are_stored(client: Client, paths: dict[str, str]) -> None:
-    assert client.get(paths["webhook-guard-binding"]).ok()["spec"]["policyName"] == GUARD
+    assert client.get(paths["webhook-guard-binding"]).ok()["spec"]["policyName"] == WEBHOOK_GUARD
     assert client.get(paths["webhook-guard"]).ok()["spec"]["failurePolicy"] == "Fail"
 
 
