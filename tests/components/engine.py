@@ -10,11 +10,14 @@ import json
 import runpy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import pulumi
+import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
-from pulumi.runtime import mocks, rpc
+from pulumi.runtime import mocks, resource, rpc
+from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import Stack
 
@@ -31,8 +34,14 @@ CLUSTER_GROUP = "sg-0123456789abcdef0"
 ISSUER = "https://oidc.eks.ap-northeast-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE"
 
 
+DECLARES = pytest.mark.xdist_group("stack")
+"""For tests that run the program: one worker imports what it needs, and keeps what it declared."""
+
 LOOP = asyncio.new_event_loop()
 """Pulumi takes the thread's own, to which its root stack stays bound; asyncio.run in other tests leaves none."""
+
+resource._get_stack_trace = source_pb2.StackTrace
+"""The lines of the program that declare a resource go to the engine for messages: a quarter of the time of a run."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class Declared:
     urn: str
     type: str
     name: str
-    inputs: Mapping[str, Any]
+    given: Any
+    """The inputs as the engine gets them: a protobuf Struct."""
     parent: str
     dependencies: frozenset[str]
     provider: str
@@ -52,8 +62,17 @@ class Declared:
     """An earlier URN of it is at the stack's root."""
     import_id: str = ""
     delete_timeout: str = ""
-    shown: str = ""
-    """The inputs as JSON, as the engine keeps them in plain text: secrets are left out."""
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """What it was declared with, references to resources as their URNs."""
+        inputs: Mapping[str, Any] = rpc.deserialize_properties(_by_urn(self.given), keep_unknowns=True)
+        return inputs
+
+    @cached_property
+    def shown(self) -> str:
+        """The inputs as JSON, as the engine keeps them in plain text: secrets are left out."""
+        return json.dumps(_without_secrets(json_format.MessageToDict(self.given)))
 
     @property
     def line(self) -> str:
@@ -111,7 +130,7 @@ class Recorder(mocks.MockMonitor):
             urn=answer.urn,
             type=request.type,
             name=request.name,
-            inputs=rpc.deserialize_properties(_by_urn(request.object), keep_unknowns=True),
+            given=request.object,
             parent=request.parent.split("::")[-1],
             dependencies=frozenset(each.split("::")[-1] for each in request.dependencies),
             provider=request.provider,
@@ -120,7 +139,6 @@ class Recorder(mocks.MockMonitor):
             aliases_at_root=any(each.spec.noParent for each in request.aliases),
             import_id=request.importId,
             delete_timeout=request.customTimeouts.delete,
-            shown=json.dumps(_without_secrets(json_format.MessageToDict(request.object))),
         )
         return answer
 
@@ -207,6 +225,16 @@ def run_stack(
         return run(program, cloud, preview=preview, stack=name)
     finally:
         pulumi.runtime.set_all_config({}, [])
+
+
+def declared_once(config: Mapping[str, str], *, preview: bool = False, secret_keys: Sequence[str] = ()) -> Run:
+    """Run the stack `test` in the usual world, once for all tests that ask for the same; so it logs once."""
+    return _declared_once(json.dumps(dict(config), sort_keys=True), preview, tuple(secret_keys))
+
+
+@cache
+def _declared_once(config: str, preview: bool, secret_keys: tuple[str, ...]) -> Run:
+    return run_stack("test", json.loads(config), preview=preview, secret_keys=secret_keys)
 
 
 def _subnet(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A line that goes is a resource that is deleted; one that is renamed needs an ali
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ def cloud_of(name: str) -> Cloud:
     return Cloud(answers=tagged if stack(name).config.discovery.security_group == "none" else {})
 
 
+@cache
 def run_of(name: str, *, preview: bool = False) -> Run:
-    """The committed stack, declared."""
+    """The committed stack, declared; once for all tests, without the warnings from the second time on."""
     return run_stack(name, raw_config(name), cloud_of(name), preview=preview)
 
 

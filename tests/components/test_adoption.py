@@ -11,9 +11,11 @@ import pytest
 from components.adoption import KINDS, STACK_TAG
 from components.documents.account import Account
 from components.documents.named import named
-from tests.components.engine import ACCOUNT_ID, Cloud, Refusal, Run, run_stack
+from tests.components.engine import ACCOUNT_ID, DECLARES, Cloud, Refusal, Run, declared_once, run_stack
 from tests.components.golden import run_of
 from tests.components.stacks import STACKS, minimal, stack
+
+pytestmark = DECLARES
 
 OURS, OTHERS = {STACK_TAG: "nodeless/test"}, {STACK_TAG: "nodeless/other"}
 ROLE = "aws:iam/getRole:getRole"
@@ -126,7 +128,7 @@ def providers(run: Run) -> dict[str, str]:
 def test_adopt_takes_kubernetes_objects_over_too_and_a_preview_says_that_it_is_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert providers(run_stack("test", config())) == {"kubernetes": "false", "kubernetes-kept": "true"}
+    assert providers(declared_once(config())) == {"kubernetes": "false", "kubernetes-kept": "true"}
     assert providers(run_stack("test", config(adopt=True))) == {"kubernetes": "true", "kubernetes-kept": "true"}
     assert [each.message for each in caplog.records if each.message.startswith("adopt: ")]
 

@@ -15,8 +15,10 @@ from components.image import SOURCES, content_tag
 from components.nodeless import COMPONENTS
 from components.nodes import NodeAccess, NodeAccessArgs
 from components.role import Role
-from tests.components.engine import run, run_stack
+from tests.components.engine import DECLARES, run, run_stack
 from tests.components.stacks import ROOT, minimal
+
+pytestmark = DECLARES
 
 
 def config(**keys: Any) -> dict[str, str]:

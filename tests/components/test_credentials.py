@@ -15,8 +15,10 @@ from click.testing import CliRunner
 from components.documents.credentials import AssumedRole, Credentials, sweep_command
 from components.documents.kubeconfig import kubeconfig
 from scripts import sweep
-from tests.components.engine import ACCOUNT_ID, Run, run_stack
+from tests.components.engine import ACCOUNT_ID, DECLARES, Run, declared_once, run_stack
 from tests.components.stacks import minimal
+
+pytestmark = DECLARES
 
 OTHER = "999988887777"
 ROLES = [
@@ -37,7 +39,7 @@ esac
 def declared(**keys: Any) -> Run:
     """The least stack, with keys `aws:…` as Pulumi hands them over."""
     config = {f"nodeless:{name}": json.dumps(value) for name, value in minimal().items()}
-    return run_stack("test", {**config, **{f"aws:{name}": value for name, value in keys.items()}})
+    return declared_once({**config, **{f"aws:{name}": value for name, value in keys.items()}})
 
 
 def token(text: str, folder: Path, account: str = ACCOUNT_ID, **environment: str) -> tuple[Any, list[str]]:

@@ -8,9 +8,11 @@ from typing import Any
 import pulumi_eks
 import pytest
 
-from tests.components.engine import CLUSTER_GROUP, ISSUER, PRIVATE, VPC, Run, run_stack
+from tests.components.engine import CLUSTER_GROUP, DECLARES, ISSUER, PRIVATE, VPC, Run, declared_once
 from tests.components.package_schema import misfits
 from tests.components.stacks import minimal
+
+pytestmark = DECLARES
 
 EVERYTHING: dict[str, Any] = {
     "version": "1.35",
@@ -27,7 +29,7 @@ def declared(*, preview: bool = False, **create: Any) -> Run:
     cluster = {"name": "fresh", "create": {"version": "1.35", "subnetIds": list(PRIVATE), **create}}
     identity = {"path": "/team/", "permissionsBoundaryArn": "arn:aws:iam::111122223333:policy/B"}
     keys = minimal(cluster=cluster, identity=identity)
-    return run_stack("test", {f"nodeless:{name}": json.dumps(value) for name, value in keys.items()}, preview=preview)
+    return declared_once({f"nodeless:{name}": json.dumps(value) for name, value in keys.items()}, preview=preview)
 
 
 @pytest.mark.parametrize("create", [{}, EVERYTHING], ids=["least", "everything"])

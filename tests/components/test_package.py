@@ -15,9 +15,11 @@ from components.config.load import load, spelled
 from components.config.schema import StackConfig
 from components.nodeless import COMPONENTS, NAME
 from controller.errors import ValidationError
-from tests.components.engine import run
+from tests.components.engine import DECLARES, run
 from tests.components.golden import run_of
 from tests.components.stacks import ROOT, STACKS, minimal, stack
+
+pytestmark = DECLARES
 
 
 def guide() -> str:

@@ -10,9 +10,11 @@ from pulumi_policy import ResourceValidationArgs, ResourceValidationPolicy
 
 from policy.pack import policies
 from policy.rules import RULES
-from tests.components.engine import run_stack
+from tests.components.engine import DECLARES, run_stack
 from tests.components.golden import run_of
 from tests.components.stacks import STACKS, raw_config
+
+pytestmark = DECLARES
 
 SPOT = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
 TYPES = "node.kubernetes.io/instance-type"

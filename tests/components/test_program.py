@@ -15,16 +15,26 @@ from pulumi.output import Unknown
 
 from components.objects import KINDS
 from sandbox.stack_kube import whole_numbers
-from tests.components.engine import CLUSTER_GROUP, PRIVATE, PUBLIC, USUAL, VPC, Cloud, Declared, Refusal, Run, run_stack
+from tests.components.engine import (
+    CLUSTER_GROUP,
+    DECLARES,
+    PRIVATE,
+    PUBLIC,
+    USUAL,
+    VPC,
+    Cloud,
+    Declared,
+    Refusal,
+    Run,
+    declared_once,
+    run_stack,
+)
 from tests.components.golden import GOLDEN, document, run_of
 from tests.components.stacks import ROOT, STACKS, minimal, raw_config
 
+pytestmark = DECLARES
+
 REMEDY = "look at the difference; if it is meant: uv run python -m tests.components.golden"
-
-
-@cache
-def declared(name: str) -> Run:
-    return run_of(name)
 
 
 def config(**keys: Any) -> dict[str, str]:
@@ -47,7 +57,7 @@ def cluster(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", STACKS)
 def test_a_stack_declares_exactly_the_resources_of_its_golden_file(name: str) -> None:
     golden = json.loads((GOLDEN / f"{name}.json").read_text())
-    resources = document(declared(name))
+    resources = document(run_of(name))
     assert sorted(resources) == sorted(golden), REMEDY
     for line, inputs in golden.items():
         assert resources[line] == inputs, f"{line}: {REMEDY}"
@@ -56,12 +66,12 @@ def test_a_stack_declares_exactly_the_resources_of_its_golden_file(name: str) ->
 @pytest.mark.parametrize("name", STACKS)
 def test_a_preview_declares_the_same_resources_while_nothing_exists_yet(name: str) -> None:
     preview = run_of(name, preview=True)
-    assert preview.tree() == declared(name).tree()
+    assert preview.tree() == run_of(name).tree()
     profile = preview.one("nodes-instance-profile").inputs
     assert profile["role"] == f"KarpenterNodeRole-{stack_cluster(name)}", "unknown: a replacement, at one more policy"
     for policy in preview.of_type("aws:iam/policy:Policy"):
         assert not isinstance(policy.inputs["policy"], Unknown), policy.name
-    assert preview.one("controller-settings").inputs == declared(name).one("controller-settings").inputs
+    assert preview.one("controller-settings").inputs == run_of(name).one("controller-settings").inputs
 
 
 def stack_cluster(name: str) -> str:
@@ -84,7 +94,7 @@ def closure(run: Run, each: Declared) -> set[str]:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_provisioners_come_last_and_so_go_first(name: str) -> None:
-    run = declared(name)
+    run = run_of(name)
     access = {"node-access-entry"} if run.of_type("aws:eks/accessEntry:AccessEntry") else set()
     needed = access | {
         "controller-deployment", "definitions-provisioners", "definitions-awsnodetemplates",
@@ -103,7 +113,7 @@ def test_provisioners_come_last_and_so_go_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_whoever_acts_as_a_role_comes_after_all_its_policies(name: str) -> None:
-    run = declared(name)
+    run = run_of(name)
     users = {
         "nodes-instance-profile": "nodes-",
         "controller-deployment": "controller-identity-",
@@ -139,7 +149,7 @@ def test_a_destroy_waits_as_long_as_drains_may_take() -> None:
 
 
 def test_what_others_wrote_is_overwritten_and_maps_change_in_place_but_only_kept_objects_may_be_there_before() -> None:
-    run = declared("dev")
+    run = run_of("dev")
     ours, kept = run.one("kubernetes").inputs, run.one("kubernetes-kept").inputs
     for provider in (ours, kept):
         assert (provider["enablePatchForce"], provider["enableConfigMapMutable"]) == ("true", "true")
@@ -149,7 +159,7 @@ def test_what_others_wrote_is_overwritten_and_maps_change_in_place_but_only_kept
 
 
 def test_nobody_waits_for_endpoints_of_a_deployment_that_comes_beside_its_service() -> None:
-    run = declared("dev")
+    run = run_of("dev")
     annotations = run.one("controller-service").inputs["metadata"]["annotations"]
     assert annotations == {"pulumi.com/skipAwait": "true"}
     assert "controller-deployment" not in closure(run, run.one("controller-service"))
@@ -157,7 +167,7 @@ def test_nobody_waits_for_endpoints_of_a_deployment_that_comes_beside_its_servic
 
 @pytest.mark.parametrize("name", STACKS)
 def test_pods_of_the_system_come_after_their_fargate_profiles(name: str) -> None:
-    run = declared(name)
+    run = run_of(name)
     assert "fargate-karpenter" in closure(run, run.one("controller-deployment"))
     for addon in run.of_type("aws:eks/addon:Addon") + run.of_type("kubernetes:helm.sh/v3:Release"):
         assert "fargate-kube-system" in closure(run, addon)
@@ -168,7 +178,7 @@ def test_pods_of_the_system_come_after_their_fargate_profiles(name: str) -> None
 
 @pytest.mark.parametrize("name", STACKS)
 def test_definitions_stay_when_the_stack_goes_and_are_those_of_the_repository(name: str) -> None:
-    definitions = declared(name).of_type("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
+    definitions = run_of(name).of_type("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
     assert all(each.retained for each in definitions)
     files = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
     assert [each.inputs["spec"] for each in definitions] == [each["spec"] for each in files]
@@ -176,7 +186,7 @@ def test_definitions_stay_when_the_stack_goes_and_are_those_of_the_repository(na
 
 @pytest.mark.parametrize("name", STACKS)
 def test_every_kubernetes_object_goes_to_the_stacks_cluster_and_no_other(name: str) -> None:
-    for each in declared(name).declared.values():
+    for each in run_of(name).declared.values():
         if each.type.startswith("kubernetes:"):
             assert "pulumi:providers:kubernetes::kubernetes" in each.provider, each.name
 
@@ -194,7 +204,7 @@ def _schemas_read_once() -> Iterator[None]:
 @pytest.mark.parametrize("name", STACKS)
 def test_every_kubernetes_object_keeps_to_its_schema_with_no_unknown_field(name: str, version: str) -> None:
     checked = 0
-    for each in declared(name).declared.values():
+    for each in run_of(name).declared.values():
         known = not (version == "1.27" and each.inputs.get("kind", "").startswith("ValidatingAdmissionPolicy"))
         if each.type.startswith("kubernetes:") and each.inputs.get("kind") in KINDS and known:
             kubernetes_validate.validate(whole_numbers(dict(each.inputs)), version, strict=True)
@@ -203,7 +213,7 @@ def test_every_kubernetes_object_keeps_to_its_schema_with_no_unknown_field(name:
 
 
 def test_outputs_name_what_the_next_steps_need_and_the_kubeconfig_is_secret() -> None:
-    outputs = declared("dev").outputs
+    outputs = run_of("dev").outputs
     assert set(outputs) == {
         "clusterName", "nodeRoleArn", "instanceProfileName", "controllerRoleArn", "interruptionQueueName",
         "kubeconfig", "next",
@@ -216,7 +226,7 @@ def test_what_an_account_has_once_is_made_when_missing_and_kept_when_it_is_ours(
         return {each.name for each in run_stack("test", config(), cloud).declared.values()}
 
     once = {"oidc-provider", "spot-role"}
-    assert once <= names(Cloud())
+    assert once <= {each.name for each in declared_once(config()).declared.values()}
 
     def existing(tags: dict[str, str]) -> Cloud:
         def role(args: Mapping[str, Any]) -> Any:
@@ -232,7 +242,7 @@ def test_what_an_account_has_once_is_made_when_missing_and_kept_when_it_is_ours(
 
 def test_public_subnets_are_left_out_unless_asked_for() -> None:
     def tagged(**discovery: Any) -> set[str]:
-        run = run_stack("test", config(discovery=discovery))
+        run = declared_once(config(**({"discovery": discovery} if discovery else {})))
         return {each.inputs["resourceId"] for each in run.of_type("aws:ec2/tag:Tag")}
 
     assert PUBLIC not in tagged()
@@ -418,7 +428,7 @@ def test_the_vpc_cni_has_a_role_of_its_own_and_the_nodes_lose_its_policy() -> No
     trust = json.loads(own.one("vpc-cni-identity-role").inputs["assumeRolePolicy"])
     (subject,) = {v for k, v in trust["Statement"][0]["Condition"]["StringEquals"].items() if k.endswith(":sub")}
     assert subject == "system:serviceaccount:kube-system:aws-node"
-    without = run_stack("test", config())
+    without = declared_once(config())
     assert "AmazonEKS_CNI_Policy" in policies(without, "KarpenterNodeRole-myeks"), "aws-node acts as the node there"
 
 

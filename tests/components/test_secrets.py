@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from tests.components.engine import Run, run_stack
+from tests.components.engine import DECLARES, Run, declared_once, run_stack
 from tests.components.stacks import minimal
+
+pytestmark = DECLARES
 
 SECRET = "the-secret"
 TEMPLATE = {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}, "userData": f"echo {SECRET}"}
@@ -27,7 +29,7 @@ KEYS = {
 
 def declared(*secret: str) -> Run:
     keys = {f"nodeless:{name}": json.dumps(value) for name, value in minimal(**KEYS).items()}
-    return run_stack("test", keys, secret_keys=[f"nodeless:{name}" for name in secret])
+    return declared_once(keys, secret_keys=[f"nodeless:{name}" for name in secret])
 
 
 def showing(run: Run, text: str = SECRET) -> set[str]:
