@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from controller.cli.cluster.simulation import Simulation
@@ -11,7 +11,7 @@ from controller.core.api.pod import Pod
 from controller.core.state.snapshot import Snapshot
 from controller.core.zones.hints import ZoneCPU, zone_cpu
 from controller.core.zones.service_zones import ServiceZones, service_zones
-from controller.core.zones.services import Routing, Service, endpoint_zones
+from controller.core.zones.services import Service, endpoint_zones
 
 
 def present_cpu(snapshot: Snapshot) -> ZoneCPU:
@@ -28,17 +28,23 @@ def ready_pods(snapshot: Snapshot) -> Iterator[tuple[Pod, str]]:
 
 def present_services(snapshot: Snapshot, services: Iterable[Service]) -> tuple[ServiceZones, ...]:
     """The Services that ask for traffic inside zones, with their Ready pods as endpoints."""
-    asking = [each for each in services if each.routing in (Routing.BY_CPU, Routing.CLOSE)]
-    zones, pods = present_cpu(snapshot), list(ready_pods(snapshot)) if asking else []
-    return tuple(service_zones(each, zones, endpoint_zones(each, pods)) for each in asking if each.selector)
+    return _judged(services, lambda: (present_cpu(snapshot), ready_pods(snapshot)))
 
 
 def planned_services(simulation: Simulation) -> tuple[ServiceZones, ...]:
     """The same once the plan's nodes and all pods that it places are Ready."""
-    asking = [each for each in simulation.services if each.routing in (Routing.BY_CPU, Routing.CLOSE) and each.selector]
+    return _judged(simulation.services, lambda: (_planned_cpu(simulation), _placed(simulation)))
+
+
+def _judged(
+    services: Iterable[Service], look: Callable[[], tuple[ZoneCPU, Iterable[tuple[Pod, str]]]]
+) -> tuple[ServiceZones, ...]:
+    """Of those with a selector that ask for their zones; `look` is called once, and not without such a Service."""
+    asking = [each for each in services if each.asks_for_zones and each.selector]
     if not asking:
         return ()
-    zones, placed = _planned_cpu(simulation), list(_placed(simulation))
+    zones, pods = look()
+    placed = list(pods)
     return tuple(service_zones(each, zones, endpoint_zones(each, placed)) for each in asking)
 
 

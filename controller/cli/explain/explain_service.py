@@ -100,7 +100,7 @@ def _loans(judged: ServiceZones) -> Iterator[str]:
 
 def _hints(slices: SliceEndpoints | None, service: Service) -> Iterator[str]:
     """What the EndpointSlices say now; kube-controller-manager keeps hints while no zone is short of its minimum."""
-    if slices is None or service.routing not in (Routing.BY_CPU, Routing.CLOSE):
+    if slices is None or not service.asks_for_zones:
         return
     for (own, zone), number in slices.hinted.items():
         yield f"{number} endpoints of {own or 'no zone'}: for {zone}"

@@ -16,9 +16,9 @@ EVEN_NODES = "even out the nodes over the zones: spread the larger workloads ove
 class ServiceZones:
     """One Service among the cluster's zones.
 
-    `verdict` completes "Service NAME ...". `kept`: whether no traffic has to cross zones. `crossing`: the part of
-    endpoints or, for routing by the client's zone, of the zones with nodes, whose traffic crosses. `remedies`: what
-    would help, most useful first.
+    `endpoints`: the Ready ones by zone. `verdict` completes "Service NAME ...". `kept`: whether no traffic has to cross
+    zones. `outcome`: what kube-controller-manager's rules make of it, where it asks for hints. `remedies`: what would
+    help, most useful first.
     """
 
     service: Service
@@ -84,8 +84,7 @@ def _by_cpu_remedies(zones: ZoneCPU, endpoints: Mapping[str, int], outcome: Hint
 
 
 def _more_endpoints(zones: ZoneCPU, total: int) -> Iterator[str]:
-    enough = enough_endpoints(zones, total)
-    yield f"run {enough} replicas" if enough is not None else "more replicas"
+    yield f"run {enough_endpoints(zones, total)} replicas"
     if hints(zones.evened(), even(total, zones.shares)).hinted:
         yield f"or {EVEN_NODES}: with equal zones {total} endpoints are enough"
 

@@ -46,6 +46,11 @@ class Service:
         """(namespace, name)."""
         return (self.namespace, self.name)
 
+    @property
+    def asks_for_zones(self) -> bool:
+        """Whether its traffic is meant to stay inside zones."""
+        return self.routing in (Routing.BY_CPU, Routing.CLOSE)
+
 
 @dataclass(frozen=True, slots=True)
 class SliceEndpoints:
