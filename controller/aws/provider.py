@@ -20,6 +20,7 @@ from controller.aws.api.cluster_facts import ClusterFacts, describe_cluster
 from controller.aws.api.interruption_queue import SqsQueue
 from controller.aws.api.refresh_schedule import RefreshSchedule
 from controller.aws.api.ttl_cache import Cache
+from controller.aws.catalog.instance_catalog import SubnetZones
 from controller.aws.catalog.learned_memory import measured
 from controller.aws.catalog.market_data import MarketData
 from controller.aws.catalog.offline_catalog import RegionCatalog
@@ -119,8 +120,9 @@ class AWSProvider:
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """See CloudProvider. The same tuple as before while nothing changed."""
-        zones = self._subnets.zones(template)
-        if not zones:
+        zones = self._subnets.all_zones(template)
+        full = zones - self._subnets.zones(template)
+        if full == zones:
             raise InsufficientCapacityError(
                 f"AWSNodeTemplate {template.name}: none of its subnets has a free address; add subnets to the selector"
             )
@@ -128,7 +130,7 @@ class AWSProvider:
         self._market.sold_types()
         images = None if template.launch_template else self._images_of(template)
         public = self._subnets.public_zones(template)
-        return self._market.instance_types(provisioner, template, zones, images, public)
+        return self._market.instance_types(provisioner, template, SubnetZones(zones, full, public), images)
 
     def identity(self) -> CloudIdentity:
         """See CloudProvider. EKS describes clusters of the caller's own account and region alone."""

@@ -33,7 +33,7 @@ import pytest
 
 from controller.aws.api.type_info import TypeInfo, parse_type
 from controller.aws.catalog.capacity import CapacityRules
-from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes
+from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes, SubnetZones
 from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.shipped_tables import shipped_prices
@@ -140,7 +140,7 @@ def fake_ec2_types() -> Types:
     read = SoldTypes(1, sold, dict.fromkeys(FAKE_EC2_TYPES, zones))
     catalog = InstanceTypeCatalog(None, "us-east-1", LearnedMemory(), read)  # type: ignore[arg-type]  # reads nothing
     prices = Prices(1, {**shipped_prices("us-east-1").prices, "dl1.24xlarge": 13.10904, "p3.8xlarge": 12.24})
-    return catalog.instance_types(CapacityRules(), Market(zones, prices, 0, frozenset()))
+    return catalog.instance_types(CapacityRules(), Market(SubnetZones(zones), prices, 0, frozenset()))
 
 
 def planned(types: Types, *pods: Pod) -> SchedulingPlan:

@@ -46,20 +46,28 @@ class SoldTypes:
 
 
 @dataclass(frozen=True, slots=True)
+class SubnetZones:
+    """Zones in which a node template has subnets; of these, `full` ones have no free address at the moment, and in
+    `public` ones a node gets a public IPv4 address."""
+
+    all: frozenset[str]
+    full: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Market:
     """What offerings depend on apart from the type: zones with subnets, prices, offerings without capacity."""
 
-    zones: frozenset[str]
+    zones: SubnetZones
     prices: Prices
     unavailable_version: int
     unavailable: frozenset[Key]
     charges: float = 0.0
     """$/hour of every node beside its price (`node_charges`)."""
-    public_zones: frozenset[str] = frozenset()
-    """Where a node gets a public IPv4 address."""
 
     @property
-    def key(self) -> tuple[frozenset[str], int, int]:
+    def key(self) -> tuple[SubnetZones, int, int]:
         """Equal for equal markets."""
         return (self.zones, self.prices.version, self.unavailable_version)
 
@@ -110,7 +118,7 @@ class InstanceTypeCatalog:
         Raises ValueError when a quantity of the kubelet configuration cannot be read.
         """
         sold = self._sold or SoldTypes()
-        question = (rules, market.zones, market.charges, market.public_zones, images)
+        question = (rules, market.zones.all, market.charges, market.zones.public, images)
         key = (sold.version, *market.key, self._learned.version)
         with self._lock:
             held = self._answers.get(question)
@@ -182,16 +190,17 @@ class TypeBuilder:
 def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
     """A type's offerings: zones that sell it and have a subnet, times the capacity types that it is sold as.
 
-    Offerings without a price or out of capacity are marked unavailable.
+    Offerings without a price, out of capacity, or in a zone without a free address are marked unavailable: the type
+    stays known, since nodes of it may be on their way there.
     """
     made: list[Offering] = []
-    for zone in sorted(sold_in & market.zones):
+    for zone in sorted(sold_in & market.zones.all):
         for capacity_type in info.capacity_types:
             price = market.prices.of(capacity_type, info.name, zone)
             masked = (capacity_type, info.name, zone) in market.unavailable
             commitment = market.prices.commitment(capacity_type, info.name, zone)
-            on_sale = price is not None and not masked
-            beside = market.charges + (PUBLIC_ADDRESS if zone in market.public_zones else 0.0)
+            on_sale = price is not None and not masked and zone not in market.zones.full
+            beside = market.charges + (PUBLIC_ADDRESS if zone in market.zones.public else 0.0)
             made.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment, beside))
     return tuple(made)
 

@@ -15,7 +15,7 @@ from controller.aws.api.clients import Clients
 from controller.aws.api.refresh_schedule import Read
 from controller.aws.catalog.capacity import MIB, CapacityRules, pod_capacity
 from controller.aws.catalog.capacity_rules import capacity_rules
-from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes
+from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes, SubnetZones
 from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory
 from controller.aws.catalog.node_charges import node_charges
 from controller.aws.catalog.offline_catalog import RegionCatalog
@@ -88,18 +88,16 @@ class MarketData:
         self,
         provisioner: Provisioner,
         template: AWSNodeTemplate,
-        zones: frozenset[str],
+        zones: SubnetZones,
         images: tuple[Image, ...] | None,
-        public_zones: frozenset[str] = frozenset(),
     ) -> tuple[InstanceType, ...]:
-        """The types sold in `zones` that one of the images is for; the same tuple as before while nothing changed.
+        """The types sold in the subnets' zones that one of the images is for; the same tuple while nothing changed.
 
-        `public_zones`: those where a node gets a public address. Raises NodeTemplateError for kubelet settings that
-        cannot be read.
+        Raises NodeTemplateError for kubelet settings that cannot be read.
         """
         version, unavailable = self.unavailable.active()
         charges = node_charges(template, self._region)
-        market = Market(zones, self._pricing.prices, version, unavailable, charges, public_zones)
+        market = Market(zones, self._pricing.prices, version, unavailable, charges)
         rules = capacity_rules(self._settings, provisioner, template)
         try:
             return self._catalog.instance_types(rules, market, images)

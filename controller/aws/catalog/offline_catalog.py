@@ -16,7 +16,7 @@ import msgspec
 from controller.aws.api.type_info import TypeInfo
 from controller.aws.catalog.capacity import CapacityRules
 from controller.aws.catalog.capacity_rules import capacity_rules
-from controller.aws.catalog.instance_catalog import Market, TypeBuilder
+from controller.aws.catalog.instance_catalog import Market, SubnetZones, TypeBuilder
 from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.catalog.node_charges import node_charges
 from controller.aws.catalog.price_book import Prices
@@ -138,7 +138,7 @@ class OfflineTypes:
         book = PriceBook(self.settings.price_rules)
         known = {key: price for key, price in spot.items() if price is not None}
         prices = Prices(1, catalog.on_demand, known, book)
-        return Market(self.zones or catalog.all_zones, prices, 0, frozenset())
+        return Market(SubnetZones(self.zones or catalog.all_zones), prices, 0, frozenset())
 
     def _spot_price(self, name: str, zone: str, on_demand: float) -> float | None:
         if self.catalog.spot is None:

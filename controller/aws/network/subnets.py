@@ -68,6 +68,10 @@ class Subnets:
             )
         return subnets
 
+    def all_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
+        """The zones in which the template has a subnet, free addresses or not. Raises as `matching`."""
+        return frozenset(subnet.zone for subnet in self.matching(template))
+
     def zones(self, template: AWSNodeTemplate, addresses: int = 0) -> frozenset[str]:
         """The zones in which the template has a subnet with free addresses. Raises as `matching`.
 
@@ -78,6 +82,10 @@ class Subnets:
         with self._lock:
             enough = [subnet for subnet in usable if self._free(subnet) >= addresses]
         return frozenset(subnet.zone for subnet in enough or usable)
+
+    def usable_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
+        """The zones in which EC2 has not said that no address is free. Raises as `matching`."""
+        return frozenset(subnet.zone for subnet in self._usable(template))
 
     def public_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """The zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""

@@ -151,10 +151,15 @@ class Cluster:
                 self._touch(name)
 
     def set_instance_types(self, provisioner: str, instance_types: Mapping[str, InstanceType]) -> None:
-        """The types, by name, that stand in for what the Provisioner's uninitialized nodes have not reported."""
-        if self._instance_types.get(provisioner) == instance_types:
+        """The types, by name, that stand in for what the Provisioner's uninitialized nodes have not reported.
+
+        One that is not sold any more stays known: nodes of it may still start, and are not without room for it.
+        """
+        known = self._instance_types.get(provisioner, EMPTY)
+        types = {**known, **instance_types}
+        if types == known:
             return
-        self._instance_types[provisioner] = dict(instance_types)
+        self._instance_types[provisioner] = types
         self._touch_nodes_of(provisioner)
 
     def snapshot(self) -> Snapshot:

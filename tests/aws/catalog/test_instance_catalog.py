@@ -10,7 +10,14 @@ from structlog.testing import capture_logs
 
 from controller.aws.amifamily.images import Image
 from controller.aws.catalog.capacity import CapacityRules
-from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes, offerings, requirements
+from controller.aws.catalog.instance_catalog import (
+    InstanceTypeCatalog,
+    Market,
+    SoldTypes,
+    SubnetZones,
+    offerings,
+    requirements,
+)
 from controller.aws.catalog.learned_memory import LearnedMemory, MeasuredMemory, measured
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.unavailable_offerings import Key
@@ -32,8 +39,10 @@ from tests.core.instances import cloud_instance
 PRICES = Prices(1, {"m5.large": 0.1, "c5.large": 0.08}, {("m5.large", "a"): 0.03, ("m5.large", "b"): 0.04})
 
 
-def market(prices: Prices = PRICES, version: int = 0, unavailable: frozenset[Key] = frozenset()) -> Market:
-    return Market(frozenset({"a", "b"}), prices, version, unavailable)
+def market(
+    prices: Prices = PRICES, version: int = 0, unavailable: frozenset[Key] = frozenset(), full: str = ""
+) -> Market:
+    return Market(SubnetZones(frozenset({"a", "b"}), frozenset(full)), prices, version, unavailable)
 
 
 class TestOfferings:
@@ -74,6 +83,15 @@ class TestIdentity:
         assert after["c5.large"] is before["c5.large"]
         assert after["m5.large"].offerings != before["m5.large"].offerings
         assert after["m5.large"].requirements is before["m5.large"].requirements
+
+    def test_a_zone_without_free_addresses_sells_nothing_for_now_and_its_types_stay_known(
+        self, catalog: InstanceTypeCatalog
+    ) -> None:
+        before = catalog.instance_types(CapacityRules(), market())
+        after = catalog.instance_types(CapacityRules(), market(full="ab"))
+        assert [each.name for each in after] == [each.name for each in before]
+        assert not any(offering.available for each in after for offering in each.offerings)
+        assert after[0].capacity == before[0].capacity
 
     def test_a_version_that_changed_nothing_here_gives_the_same_answer(self, catalog: InstanceTypeCatalog) -> None:
         before = catalog.instance_types(CapacityRules(), market())

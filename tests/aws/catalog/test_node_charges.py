@@ -8,7 +8,7 @@ import pytest
 
 from controller.aws.catalog.capacity import CapacityRules
 from controller.aws.catalog.cpu_credits import BASELINES, SAME_AS_T3, cpu_credits
-from controller.aws.catalog.instance_catalog import Market, TypeBuilder
+from controller.aws.catalog.instance_catalog import Market, SubnetZones, TypeBuilder
 from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.catalog.node_charges import GIB, node_charges
 from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
@@ -85,7 +85,8 @@ def test_the_baselines_of_every_burstable_type_that_ships_are_known() -> None:
 
 def test_offerings_have_the_charges_and_the_address_of_their_zone_and_types_their_credits() -> None:
     prices = Prices(1, {"t3.medium": 0.0416})
-    market = Market(frozenset({"a", "b"}), prices, 0, frozenset(), charges=0.002, public_zones=frozenset({"b"}))
+    zones = SubnetZones(frozenset({"a", "b"}), public=frozenset({"b"}))
+    market = Market(zones, prices, 0, frozenset(), charges=0.002)
     builder = TypeBuilder("us-east-1", CapacityRules(), market, None, LearnedMemory())
     built = builder.build(replace(info("m5.large"), name="t3.medium"), frozenset({"a", "b"}))
     assert built is not None

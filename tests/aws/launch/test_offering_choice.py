@@ -63,11 +63,16 @@ def spots(*prices: float) -> tuple[PricedOffering, ...]:
 
 
 def asked(
-    offered: Sequence[PricedOffering], failed: int = 0, masked: Sequence[PricedOffering] = (), **more: Any
+    offered: Sequence[PricedOffering],
+    failed: int = 0,
+    masked: Sequence[PricedOffering] = (),
+    enough: str = "a",
+    **more: Any,
 ) -> Any:
-    """What is asked for after so many failed attempts, where these have no capacity."""
+    """What is asked for after so many failed attempts, where these have no capacity; `enough`: zones thought to have
+    enough addresses, besides zone a, where EC2 has refused none."""
     unavailable = Mock(active=lambda: (0, {(o.capacity_type, o.instance_type, o.zone) for o in masked}))
-    subnets = Mock(zones=lambda _template, _addresses: {"a"})
+    subnets = Mock(zones=lambda _template, _addresses: set(enough), usable_zones=lambda _template: {"a", *enough})
     choice = OfferingChoice(Settings(cluster_name="c"), subnets, unavailable, None, structlog.get_logger())
     request = LaunchRequest("token", provisioner(), template(), tuple(offered), {}, **more)
     return choice.sendable(request, offered, failed)
@@ -85,3 +90,9 @@ def test_the_first_choice_comes_first_even_if_dearer_and_all_others_are_the_seco
     assert asked(offered, first_choice=own) == list(own)
     assert asked(offered, 1, own, first_choice=own) == list(offered[:2])
     assert asked(offered, 0, own, first_choice=own) == list(offered[:2]), "known from an earlier launch"
+
+
+def test_zones_thought_to_have_enough_addresses_come_first_and_where_no_offering_is_in_one_ec2_decides() -> None:
+    here, there = spots(0.1)[0], PricedOffering(0.2, "f0.large", "b", keys.SPOT)
+    assert asked((here, there), enough="b") == [there]
+    assert asked((here,), enough="b") == [here], "sold in zone a alone, where EC2 has not refused"

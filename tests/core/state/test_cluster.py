@@ -135,6 +135,13 @@ class TestNodes:
         cluster.set_instance_types("default", {"m5.large": instance_type(name="m5.large")})
         assert cluster.snapshot().nodes["n1"].allocatable["cpu"] > 0
 
+    def test_a_type_that_is_not_sold_any_more_still_fills_nodes_that_start(self) -> None:
+        cluster = Cluster()
+        cluster.set_instance_types("default", {"m5.large": instance_type(name="m5.large")})
+        before = take(cluster, added(owned_node(status={"capacity": {}, "allocatable": {}})))
+        cluster.set_instance_types("default", {"c5.large": instance_type(name="c5.large")})
+        assert cluster.snapshot().nodes["n1"].allocatable == before.nodes["n1"].allocatable != {}
+
     def test_a_node_that_gains_its_provider_id_stays_one_entry(self) -> None:
         cluster = Cluster()
         take(cluster, added(node_object(name="n1", spec={"providerID": ""})))
