@@ -41,14 +41,16 @@ def tally(counts: Mapping[str, int], separator: str = ", ") -> str:
     return separator.join(f"{name} ×{number}" for name, number in sorted(counts.items()))
 
 
-def titled_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A table without lines, its title on the left; `right`: columns of numbers."""
+def titled_table(title: str, *columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
+    """A table without lines, its title on the left; `right`: columns of numbers; they and `whole` are not folded."""
     table = Table(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
     )
     for column in columns:
         number = column in right
-        table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number)
+        table.add_column(
+            column, justify="right" if number else "left", overflow="fold", no_wrap=number or column in whole
+        )
     return table
 
 

@@ -22,6 +22,8 @@ from controller.core.provisioning import PlannedNode, SchedulingPlan
 
 SHOWN = ("cpu", "memory")
 """Resources that tables show."""
+FULL_WIDTH = 115
+"""Columns of a terminal on which the table of new nodes has all of its own."""
 
 
 def document(simulation: Simulation) -> dict[str, Any]:
@@ -136,12 +138,12 @@ def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, 
 
 def show(simulation: Simulation, console: Console, *, wide: bool = False) -> None:
     """Print the tables."""
-    console.print(Group(*_parts(simulation, wide=wide)))
+    console.print(Group(*_parts(simulation, wide=wide, narrow=console.width < FULL_WIDTH)))
 
 
-def _parts(simulation: Simulation, *, wide: bool) -> Iterable[RenderableType]:
+def _parts(simulation: Simulation, *, wide: bool, narrow: bool) -> Iterable[RenderableType]:
     if simulation.plan.new_nodes:
-        yield _nodes_table(simulation) if not wide else _wide_table(simulation)
+        yield _nodes_table(simulation, narrow=narrow) if not wide else _wide_table(simulation, narrow=narrow)
     if simulation.plan.existing:
         yield Text()
         yield _existing_table(simulation)
@@ -214,11 +216,21 @@ def _row(table: Table, *cells: str | Text) -> None:
     table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
-def _nodes_table(simulation: Simulation) -> Table:
-    right = ("Nodes", "$/h", "$/month", "Pods")
+def _shares(simulation: Simulation, nodes: Iterable[PlannedNode], *, narrow: bool) -> Iterable[Text]:
+    """Use of SHOWN, drawn as bars where there is room."""
+    nodes = tuple(nodes)
+    for name in SHOWN:
+        share = use(simulation, nodes, name)
+        yield Text(percent(share)) if narrow else bar(share)
+
+
+def _nodes_table(simulation: Simulation, *, narrow: bool) -> Table:
+    """A row for each group; `narrow`: zones without their region, shares as numbers, no $/month."""
+    right = ("Nodes", "$/h", "$/month", "Pods", *(("CPU", "Memory") if narrow else ()))
+    months = () if narrow else ("$/month",)
     table = titled_table(
-        "New nodes", "Nodes", "Type", "Capacity", "Provisioner", "Zones", "Pods", "CPU", "Memory", "$/h", "$/month",
-        right=right,
+        "New nodes", "Nodes", "Type", "Capacity", "Provisioner", "Zones", "Pods", "CPU", "Memory", "$/h", *months,
+        right=right, whole=("Type", "Capacity"),
     )  # fmt: skip
     for group in groups(simulation):
         _row(
@@ -227,29 +239,41 @@ def _nodes_table(simulation: Simulation) -> Table:
             group.instance_type,
             group.capacity_type,
             group.provisioner,
-            group.zones,
+            _letters(group.nodes) if narrow else group.zones,
             str(sum(len(node.pods) for node in group.nodes)),
-            *(bar(use(simulation, group.nodes, name)) for name in SHOWN),
+            *_shares(simulation, group.nodes, narrow=narrow),
             money(group.price_per_hour),
-            month(group.price_per_hour),
+            *(month(group.price_per_hour) for _ in months),
         )
     return table
 
 
-def _wide_table(simulation: Simulation) -> Table:
+def _letters(nodes: Iterable[PlannedNode]) -> str:
+    """Zones without their region: a ×2, b ×1."""
+    counts = Counter(_letter(node.offering.zone) for node in nodes)
+    return tally(counts) if len(counts) > 1 else next(iter(counts), "")
+
+
+def _letter(zone: str) -> str:
+    return zone.rpartition("-")[2].lstrip("0123456789") or zone
+
+
+def _wide_table(simulation: Simulation, *, narrow: bool) -> Table:
+    right = ("$/h", *(("CPU", "Memory") if narrow else ()))
     table = titled_table(
-        "New nodes", "Type", "Capacity", "Zone", "Provisioner", "$/h", "CPU", "Memory", "Pods", right=("$/h",)
-    )
+        "New nodes", "Type", "Capacity", "Zone", "Provisioner", "$/h", "CPU", "Memory", "Pods",
+        right=right, whole=("Type", "Capacity"),
+    )  # fmt: skip
     for group in groups(simulation):
         for node in group.nodes:
             _row(
                 table,
                 node.offering.instance_type,
                 node.offering.capacity_type,
-                node.offering.zone,
+                _letter(node.offering.zone) if narrow else node.offering.zone,
                 node.provisioner,
                 money(node.offering.price),
-                *(bar(use(simulation, (node,), name)) for name in SHOWN),
+                *_shares(simulation, (node,), narrow=narrow),
                 tally(by_workload(simulation, node.pods)),
             )
     return table

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, OverflowMethod, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -146,8 +146,9 @@ def _help() -> Table:
 def limits_table(statuses: Sequence[LimitStatus], most: int | None = None, *, cut: bool = False) -> Table:
     """Limits, on-demand mix and headroom, binding ones first; `most` rows (None: all), `cut` to one line each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Limit", "Owner"):
-        table.add_column(name, no_wrap=True)
+    overflow: OverflowMethod = "ellipsis" if cut else "fold"
+    table.add_column("Limit", no_wrap=True)
+    table.add_column("Owner", no_wrap=cut, overflow=overflow, max_width=LEAST_WORKLOAD if cut else None)
     table.add_column("Now", justify="right", no_wrap=True)
     table.add_column("Bound", justify="right", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
@@ -224,7 +225,8 @@ def _waiting(view: View, most: int | None, *, cut: bool) -> Table:
     """Pending pods; `most` rows (None: all), `cut` to one line each."""
     table = Table(box=None, pad_edge=False, header_style="bold red")
     widest = max([len(each.workload) for each in view.waiting[:most]], default=0)
-    table.add_column("Pending", no_wrap=True, min_width=min(widest, LEAST_WORKLOAD), overflow="ellipsis")
+    overflow: OverflowMethod = "ellipsis" if cut else "fold"
+    table.add_column("Pending", no_wrap=cut, min_width=min(widest, LEAST_WORKLOAD), overflow=overflow)
     table.add_column("Pods", justify="right", no_wrap=True, min_width=len("Pods"))
     table.add_column("Why", overflow="fold")
     for each in view.waiting[:most]:
