@@ -1,66 +1,22 @@
-"""A simulation as one self-contained HTML page without scripts, with the packing drawn.
-
-A card is a node, or several equal ones, and wider the more it costs. Each resource is a bar with one piece per workload
-in the workload's colour.
-"""
+"""A simulation as one self-contained HTML page without scripts, with the packing drawn."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from html import escape
-from itertools import islice
 
+from controller.cli.cluster import costs_report
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason, zones_of
-from controller.cli.cluster.workload_costs import workload_of
+from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason
+from controller.cli.cluster.workload_costs import Costs, planned_costs
 from controller.cli.formatting import count, money, month, percent, tally
 from controller.cli.simulate import comparison
-from controller.core.api.pod import PodKey
-from controller.core.api.quantity import format_quantity
-from controller.core.provisioning import PlannedNode
+from controller.cli.simulate.page_charts import charts
+from controller.cli.simulate.page_drawing import drawing
+from controller.cli.simulate.page_parts import STYLE, table
 
-GOLDEN_ANGLE = 137.508
-"""Degrees between successive hues, so that neighbours differ."""
-ALWAYS = ("cpu", "memory")
-DRAWN_CARDS = 400
-"""Cards drawn at most; the table above has all nodes."""
-MIN_WIDTH, MAX_WIDTH = 190, 420
-
-STYLE = """
-:root {
-  color-scheme: light dark;
-  --ink: #1d2430; --soft: #667085; --line: #d9dee7; --bg: #f6f7f9; --card: #fff; --free: #eceff4; --bad: #b42318;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ink: #e6e9ef; --soft: #98a2b3; --line: #3a4150; --bg: #14171d; --card: #1d222b; --free: #2b313c; --bad: #f97066;
-  }
-}
-* { box-sizing: border-box }
-body { margin: 0; padding: 24px; font: 14px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--bg) }
-h1 { font-size: 20px; margin: 0 0 16px }
-h2 { font-size: 15px; margin: 28px 0 10px }
-small, .soft { color: var(--soft) }
-.bad, .bad b { color: var(--bad) }
-.tiles, .nodes { display: flex; flex-wrap: wrap; gap: 10px }
-.tile, .node, table { background: var(--card); border: 1px solid var(--line); border-radius: 8px }
-.tile { padding: 10px 16px }
-.tile b { display: block; font-size: 20px }
-table { border-collapse: collapse; display: block; width: fit-content; max-width: 100%; overflow-x: auto }
-th, td { padding: 5px 12px; text-align: right; border-bottom: 1px solid var(--line) }
-.w { text-align: left }
-.node { padding: 8px 10px }
-.node header { display: flex; justify-content: space-between; gap: 8px; font-weight: 600 }
-.node p { margin: 0 0 6px; font-size: 12px }
-.row { display: grid; grid-template-columns: 58px 1fr 38px; gap: 6px; align-items: center; font-size: 11px }
-.row { margin-top: 3px }
-.bar { display: flex; height: 14px; background: var(--free); border-radius: 3px; overflow: hidden }
-.bar i { display: block; height: 100%; border-right: 1px solid var(--card) }
-.bar i.d { background: repeating-linear-gradient(45deg, #98a2b3 0 3px, transparent 3px 6px) }
-.key { display: flex; flex-wrap: wrap; gap: 4px 14px; font-size: 12px; margin-bottom: 12px }
-.key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 5px }
-"""
+MOST_COSTS = 30
+"""Workloads in the table of costs; the others are one row."""
 
 
 def page(simulation: Simulation, before: Simulation | None = None) -> str:
@@ -71,7 +27,9 @@ def page(simulation: Simulation, before: Simulation | None = None) -> str:
         *(_comparison(simulation, before) if before is not None else ()),
         *_missing(simulation),
         *_groups(simulation),
-        *_drawing(simulation),
+        *drawing(simulation, "What runs where" if before is None else "What runs where, after"),
+        *(drawing(before, "What runs where, before", simulation) if before is not None else ()),
+        *_costs(simulation),
         *_existing(simulation),
         *(f"<p><small>{escape(note)}</small></p>" for note in simulation.notes),
     ]
@@ -79,7 +37,7 @@ def page(simulation: Simulation, before: Simulation | None = None) -> str:
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            '<meta name="viewport" content="width=device-width"><title>Fleet simulation</title>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Fleet simulation</title>',
             f"<style>{STYLE}</style></head><body>",
             *body,
             "</body></html>",
@@ -123,23 +81,12 @@ def _counted(number: int, noun: str, more: str = "", style: str = "") -> tuple[s
     return figure, words + more, style
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> Iterator[str]:
-    """A table whose first `words` columns are text, the others numbers."""
-    yield f"<table><tr>{_cells('th', head, words)}</tr>"
-    for row in rows:
-        yield f"<tr>{_cells('td', row, words)}</tr>"
-    yield "</table>"
-
-
-def _cells(tag: str, cells: Iterable[str], words: int) -> str:
-    marked = ((cell, ' class="w"' if index < words else "") for index, cell in enumerate(cells))
-    return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in marked)
-
-
 def _comparison(simulation: Simulation, before: Simulation) -> Iterator[str]:
     yield "<h2>Compared</h2>"
+    yield from charts(simulation, before)
+    yield "<h2>Figures</h2>"
     rows = [*comparison.rows(simulation, before), *comparison.node_rows(simulation, before)]
-    yield from _table(("", "before", "after", "difference"), rows)
+    yield from table(("", "before", "after", "difference"), rows)
 
 
 def _missing(simulation: Simulation) -> Iterator[str]:
@@ -167,89 +114,33 @@ def _groups(simulation: Simulation) -> Iterator[str]:
         )
         for each in groups(simulation)
     ]
-    yield from _table(head, rows, words=4)
+    yield from table(head, rows, words=4)
 
 
-def _drawing(simulation: Simulation) -> Iterator[str]:
-    if not simulation.plan.new_nodes:
+def _costs(simulation: Simulation) -> Iterator[str]:
+    """What the new nodes cost each workload, dearest first."""
+    costs = planned_costs(simulation)
+    listed = costs_report.rows(costs, workloads=True)
+    if not listed:
         return
-    owners = {pod.key: workload_of(pod) for pod in simulation.problem.pending}
-    placed = Counter(owners[key] for node in simulation.plan.new_nodes for key in node.pods)
-    colours = {name: _colour(number) for number, name in enumerate(sorted(placed))}
-    yield '<h2>What runs where</h2><div class="key">'
-    for name, number in sorted(placed.items()):
-        yield f'<span><i style="background:{colours[name]}"></i>{escape(name)} ×{number}</span>'
-    yield '<span class="soft">hatched: DaemonSets; empty: free</span></div><div class="nodes">'
-    alike: dict[object, list[PlannedNode]] = defaultdict(list)
-    for group in groups(simulation):
-        for node in group.nodes:
-            alike[_likeness(node, owners)].append(node)
-    dearest = max(node.offering.price for node in simulation.plan.new_nodes)
-    for nodes in islice(alike.values(), DRAWN_CARDS):
-        yield from _card(simulation, nodes, owners, colours, nodes[0].offering.price / dearest if dearest else 1.0)
-    yield "</div>"
-    left = sum(map(len, islice(alike.values(), DRAWN_CARDS, None)))
-    if left:
-        yield f"<p><small>{count(left, 'more node')} of the cheaper types, not drawn</small></p>"
+    rows = [_cost_row(name, f"{cost.pods:,}", cost.price_per_hour, costs) for name, cost in listed[:MOST_COSTS]]
+    others = [cost for _, cost in listed[MOST_COSTS:]]
+    if others:
+        pods = f"{sum(cost.pods for cost in others):,}"
+        rows.append(_cost_row(f"({len(others):,} others)", pods, sum(cost.price_per_hour for cost in others), costs))
+    if costs.daemons_per_hour:
+        rows.append(_cost_row("(DaemonSets)", "", costs.daemons_per_hour, costs))
+    rows.append(_cost_row("(idle)", "", costs.idle_per_hour, costs))
+    yield "<h2>Cost of the new nodes by workload</h2>"
+    yield from table(("workload", "pods", "$/h", "$/month", "share"), rows)
 
 
-def _likeness(node: PlannedNode, owners: Mapping[PodKey, str]) -> object:
-    """A key equal for nodes that differ in zone alone."""
-    offering, pods = node.offering, Counter(owners[key] for key in node.pods)
-    bought = (offering.instance_type, offering.capacity_type, offering.price, node.provisioner)
-    return bought, frozenset(pods.items()), frozenset(node.requests.items())
-
-
-def _colour(number: int) -> str:
-    return f"hsl({number * GOLDEN_ANGLE % 360:.0f} 58% {(52, 44, 60)[number % 3]}%)"
-
-
-def _card(
-    simulation: Simulation,
-    nodes: Sequence[PlannedNode],
-    owners: Mapping[PodKey, str],
-    colours: Mapping[str, str],
-    weight: float,
-) -> Iterator[str]:
-    """The card of equal nodes."""
-    node, number = nodes[0], len(nodes)
-    offering, times = node.offering, f" ×{number}" if number > 1 else ""
-    width = round(MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * weight)
-    yield f'<div class="node" style="width:{width}px"><header><span>{escape(offering.instance_type + times)}</span>'
-    yield f"<span>{money(offering.price)}/h{' each' if number > 1 else ''}</span></header>"
-    pods_each = f"{count(len(node.pods), 'pod')}{' each' if number > 1 else ''}"
-    place = f"{offering.capacity_type}, {zones_of(nodes)}, {node.provisioner}, {pods_each}"
-    yield f'<p class="soft">{escape(place)}</p>'
-    pods, allocatable = simulation.pods, simulation.allocatable(node)
-    shares: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for key in node.pods:
-        for name, amount in pods[key].spec.requests.items():
-            shares[name][owners[key]] += amount
-    for name in (*ALWAYS, *sorted(set(shares) - {*ALWAYS, "pods"})):
-        if allocatable.get(name):
-            yield _bar(name, shares[name], node.requests.get(name, 0), allocatable[name], colours)
-    yield "</div>"
-
-
-def _bar(name: str, shares: Mapping[str, int], total: int, room: int, colours: Mapping[str, str]) -> str:
-    daemons = max(0, total - sum(shares.values()))
-    pieces = [(who, amount, f'style="background:{colours[who]};') for who, amount in sorted(shares.items()) if amount]
-    if daemons:
-        pieces.append(("DaemonSets", daemons, 'class="d" style="'))
-    drawn = "".join(
-        f'<i {style}width:{100 * amount / room:.2f}%" title="{escape(f"{who}: {format_quantity(name, amount)}")}"></i>'
-        for who, amount, style in pieces
-    )
-    label = escape(name.rpartition("/")[2])
-    title = escape(f"{name}: {format_quantity(name, total)} of {format_quantity(name, room)}")
-    return (
-        f'<div class="row" title="{title}"><span>{label}</span><div class="bar">{drawn}</div>'
-        f"<span>{percent(total / room)}</span></div>"
-    )
+def _cost_row(name: str, pods: str, price: float, costs: Costs) -> tuple[str, ...]:
+    return (name, pods, money(price), month(price), percent(price / (costs.price_per_hour or 1.0)))
 
 
 def _existing(simulation: Simulation) -> Iterator[str]:
     if simulation.plan.existing:
         yield "<h2>On existing nodes</h2>"
         rows = ((each.node, tally(by_workload(simulation, each.pods))) for each in simulation.plan.existing)
-        yield from _table(("node", "pods"), rows, words=2)
+        yield from table(("node", "pods"), rows, words=2)
